@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
     from countperf.tuning.measuring import measure
     from countperf.tuning.space import SearchSpace
+    from countperf.workflow.applications import predict_application
     from countperf.workflow.fits import available_weights, devices
     from countperf.workflow.fitting import evaluate, fit
     from countperf.workflow.kernels import load_kernel
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from countperf.workflow.mechanistic import (
         occupancy,
         predict_all,
-        predict_application,
         step_formulas,
         sweep,
     )
@@ -58,11 +58,12 @@ _HOMES = {
     "properties.vector": "Count PropertyVector",
     "tuning.measuring": "measure",
     "tuning.space": "SearchSpace",
+    "workflow.applications": "predict_application",
     "workflow.fits": "available_weights devices",
     "workflow.fitting": "evaluate fit",
     "workflow.kernels": "load_kernel",
     "workflow.measuring": "measure_catalogue",
-    "workflow.mechanistic": "occupancy predict_all predict_application step_formulas sweep",
+    "workflow.mechanistic": "occupancy predict_all step_formulas sweep",
     "workflow.prediction": "explain predict with_compiled_code",
     "workflow.recording": "recording",
     "workflow.timing": "time_kernel",

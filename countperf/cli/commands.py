@@ -170,9 +170,13 @@ COMMANDS: Mapping[str, Command] = {
         module="mechanistic",
     ),
     "application": Command(
-        "predict a sequence of transfers and kernels",
-        ("application", "--on", "--model", "--registers"),
+        "predict a sequence of transfers, kernels and work of the host",
+        ("application", "parameters", "--on", "--model", "--registers"),
         {
+            "parameters": _help(
+                "values of its variables: N=1024, N=256:4096:8 or N=1000,2000 devices=1,2; devices"
+                " is the number of devices, alike if one is named"
+            ),
             "--on": several(
                 _help("described device, such as nvidia-gtx-970; several for devices 0, 1, ...")
             ),

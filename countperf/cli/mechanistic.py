@@ -11,14 +11,14 @@ from countperf.errors import ParameterError
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
 from countperf.report.curves import check_outputs
-from countperf.report.mechanistic import answers, schedule, steps
+from countperf.report.mechanistic import answers, schedule, schedules, steps
 from countperf.report.mechanistic import occupancy as occupancy_printed
 from countperf.report.mechanistic import sweep as sweep_printed
+from countperf.workflow.applications import predict_application
 from countperf.workflow.mechanistic import (
     described_device,
     occupancy,
     predict_all,
-    predict_application,
     profiler_of,
     step_formulas,
     sweep,
@@ -140,10 +140,15 @@ def run_application(options: argparse.Namespace) -> None:
         message = "name a described device: --on nvidia-gtx-970"
         raise ParameterError(message, parameter="device")
     given = {"registers_per_work_item": options.registers} if options.registers else {}
-    scheduled = predict_application(
-        Path(options.application),
-        options.device_document,
-        model=options.model,
-        profile_options=given,
-    )
-    show(options, schedule(scheduled))
+    every = points(options.parameters)
+    scheduled = [
+        predict_application(
+            Path(options.application),
+            options.device_document,
+            variables,
+            model=options.model,
+            profile_options=given,
+        )
+        for variables in every
+    ]
+    show(options, schedules(every, scheduled) if every[1:] else schedule(scheduled[0]))

@@ -180,8 +180,9 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     },
     "measurements": {"help": "a campaign's file (.jsonl)"},
     "application": {
-        "help": "file with a step in each line: h2d BYTES, d2h BYTES, kernel KERNEL n=1024; each"
-        " may have stream=NAME, device=NUMBER, name=NAME, after=NAME,NAME"
+        "help": "file with a step in each line: h2d BYTES, d2h BYTES, d2d BYTES to=NUMBER, host"
+        " SECONDS, kernel KERNEL n=4*N; each may have stream=NAME, device=NUMBER (or all),"
+        " name=NAME, after=NAME,NAME; numbers are formulas of variables and of devices"
     },
     "what": {
         "metavar": "FIT|KERNEL|SEARCH",

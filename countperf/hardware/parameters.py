@@ -34,7 +34,7 @@ from countperf.documents.base import bad_document
 from countperf.errors import DeviceError, DeviceParameterError
 
 InstructionKind = Literal["compute", "memory", "barrier"]
-TransferDirection = Literal["h2d", "d2h"]
+TransferDirection = Literal["h2d", "d2h", "d2d"]
 RegisterMode = Literal["work_item", "sub_group", "group"]
 _Parameters = TypeVar("_Parameters", bound="DeviceParameters")
 DECLARED = "declared by the caller"
@@ -73,7 +73,7 @@ class InstructionClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkParameters:
-    """One direction of the link between host and device."""
+    """A direction of the link between host and device, or the link to another such device."""
 
     startup_s: float  # time of an empty transfer, s
     bandwidth_byte_per_s: float  # nominal bandwidth, byte/s

@@ -38,32 +38,19 @@ alone; ``ins_cuda`` are its computations and ``ins_issued`` all its instructions
 twice or in pairs; the bytes are those of its memory instructions; and the peak of global memory is
 ``bandwidth_byte_per_s`` where the device does not state a memory clock.
 
-Applications: transfers and kernels in streams on one or several devices, scheduled. After
-sections 5.4.2 and 6.2, whose applications run one step after the other; streams, which let
+Applications: transfers, kernels and host steps in streams on one or several devices, scheduled.
+After sections 5.4.2 and 6.2, whose applications run one step after the other; streams, which let
 transfers overlap with kernels, are an extension. Rules:
 
 1. Steps of one stream run in their order; streams are independent of each other.
-2. A device executes one kernel at a time, and has one copy engine for each direction. Each takes
-   the steps that are ready in the order of the program.
-3. A step named in ``after`` is waited for, whatever its stream and device.
-
-A text has a step in each line::
-
-    # two halves of a vector, so that transfers overlap with kernels
-    h2d 40e6 stream=a
-    h2d 40e6 stream=b
-    kernel saxpy2.py:saxpy2 n=5000000 stream=a
-    kernel saxpy2.py:saxpy2 n=5000000 stream=b
-    d2h 20e6 stream=a
-    d2h 20e6 stream=b name=last
-
-``device=1`` puts a step on another device than the first (0), ``after=name,name`` makes it wait,
-and ``name=`` names it. Everything else with an equals sign is a size of the kernel.
+2. A device executes one kernel at a time, and has one copy engine for each direction; the host
+   executes one step at a time. Each takes the steps that are ready in the order of the program.
+3. A copy between devices keeps the engine out of one and the engine into the other busy.
+4. A step named in ``after`` is waited for, whatever its stream and device.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -236,16 +223,17 @@ class MerpsysModel(MechanisticModel):
         )
 
 
-StepKind = Literal["h2d", "d2h", "kernel"]
-_OPTIONS = ("stream", "device", "after", "name")
+StepKind = Literal["h2d", "d2h", "d2d", "host", "kernel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step(ShortRepr):
     """One step of an application."""
 
-    kind: StepKind  # a transfer to or from a device, or a kernel
+    kind: StepKind  # a transfer to, from or between devices, work of the host, or a kernel
     n_bytes: float = 0.0  # size of a transfer
+    host_s: float = 0.0  # time of the host's work, s
+    to: int | None = None  # number of the device that a transfer between devices goes to
     kernel: Any = None  # a kernel, or a text that names one
     # the kernel's sizes
     sizes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -256,18 +244,24 @@ class Step(ShortRepr):
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(StepKind):
-            message = f"kind of a step must be h2d, d2h or kernel, not {self.kind!r}"
+            kinds = ", ".join(get_args(StepKind))
+            message = f"kind of a step must be one of {kinds}, not {self.kind!r}"
             raise ParameterError(message, parameter="kind")
-        check_not_negative(self.n_bytes, "n_bytes")
+        check_each(check_not_negative, n_bytes=self.n_bytes, host_s=self.host_s)
         check_whole(self.device, "device", least=0)
         if (self.kernel is None) == (self.kind == "kernel"):
             message = "a kernel step needs a kernel, and a transfer has none"
             raise ParameterError(message, parameter="kernel")
+        if (self.kind == "d2d") != (self.to is not None) or self.to == self.device:
+            message = "a copy between devices (d2d), and it alone, names another device: to=NUMBER"
+            raise ParameterError(message, parameter="to")
 
     @property
-    def engine(self) -> str:
-        """Part of its device that executes it."""
-        return "compute" if self.kind == "kernel" else f"copy {self.kind}"
+    def engines(self) -> tuple[tuple[int | None, str], ...]:
+        """Parts of devices, by number, that execute it; None stands for the host."""
+        if self.kind == "d2d":
+            return (self.device, "d2h"), (self.to, "h2d")
+        return ((None if self.kind == "host" else self.device, self.kind),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +291,11 @@ class Schedule(Table):
     @property
     def serial_s(self) -> float:
         """Time of all steps one after the other, s."""
-        return sum(step.end_s - step.start_s for step in self.steps)
+        return self.busy_s(*get_args(StepKind))
+
+    def busy_s(self, *kinds: StepKind) -> float:
+        """Return the time of all steps of some kinds one after the other, s."""
+        return sum(s.end_s - s.start_s for s in self.steps if s.step.kind in kinds)
 
 
 def schedule(steps: Sequence[Step], durations_s: Sequence[float], *, source: str = "") -> Schedule:
@@ -309,21 +307,21 @@ def schedule(steps: Sequence[Step], durations_s: Sequence[float], *, source: str
     ends: dict[str, float] = {}
     done: dict[int, TimedStep] = {}
     waiting = list(enumerate(steps))
-    _check_names(steps)
+    check_names(steps)
     while waiting:
         # of the steps at the heads of their streams, the one that can start first, then in order
         heads: dict[tuple[int, str], tuple[int, Step]] = {}
         for number, step in waiting:
             heads.setdefault((step.device, step.stream), (number, step))
         able = [
-            (max(_ready(step, free, ends), free.get((step.device, step.engine), 0.0)), number)
+            (max(_ready(step, free, ends), *(free.get(e, 0.0) for e in step.engines)), number)
             for number, step in heads.values()
             if all(name in ends for name in step.after)
         ]
         start, number = min(able)
         step = steps[number]
         end = start + check_not_negative(durations_s[number], "durations_s")
-        free[step.device, step.engine] = free[step.device, "stream", step.stream] = end
+        free |= dict.fromkeys((*step.engines, (step.device, "stream", step.stream)), end)
         name = step_name(step, number)
         ends[name] = end
         done[number] = TimedStep(name=name, step=step, start_s=start, end_s=end)
@@ -341,7 +339,8 @@ def step_name(step: Step, number: int) -> str:
     return step.name or f"{step.kind} {number + 1}"
 
 
-def _check_names(steps: Sequence[Step]) -> None:
+def check_names(steps: Sequence[Step]) -> None:
+    """Refuse names that two steps have, and waiting for what is no earlier step."""
     known: set[str] = set()
     for position, step in enumerate(steps):
         for name in step.after:
@@ -356,46 +355,3 @@ def _check_names(steps: Sequence[Step]) -> None:
             message = f"two steps are called {name!r}; give each a name of its own"
             raise ParameterError(message, parameter="name")
         known.add(name)
-
-
-def parse_application(text: str) -> tuple[Step, ...]:
-    """Parse an application; see the module for the form."""
-    steps: list[Step] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = shlex.split(line, comments=True)
-        if not words:
-            continue
-        try:
-            steps.append(_parsed(words))
-        except (ParameterError, ValueError) as error:
-            message = f"line {number} of the application ({line.strip()}): {error}"
-            raise ParameterError(message, parameter="application") from error
-    if not steps:
-        raise ParameterError("the application has no step", parameter="application")
-    _check_names(steps)
-    return tuple(steps)
-
-
-def _parsed(words: Sequence[str]) -> Step:
-    kind, *rest = words
-    if kind not in get_args(StepKind) or not rest:
-        raise ValueError("a line is 'h2d BYTES', 'd2h BYTES' or 'kernel KERNEL name=value ...'")
-    pairs = [word.partition("=") for word in rest[1:]]
-    if wrong := [name for name, sign, _ in pairs if not sign]:
-        raise ValueError(f"{wrong[0]!r} is not of the form name=value")
-    given = {name: value for name, _, value in pairs}
-    if len(given) < len(pairs):
-        twice = next(name for name in given if [n for n, *_ in pairs].count(name) > 1)
-        raise ValueError(f"{twice} is given twice; give it once")
-    sizes = {name: int(value) for name, value in given.items() if name not in _OPTIONS}
-    common: dict[str, Any] = {
-        "stream": given.get("stream", "0"),
-        "device": int(given.get("device", "0")),
-        "after": tuple(name for name in given.get("after", "").split(",") if name),
-        "name": given.get("name", ""),
-    }
-    if kind == "kernel":
-        return Step(kind="kernel", kernel=rest[0], sizes=sizes, **common)
-    if sizes:
-        raise ValueError(f"a transfer has no sizes, but {', '.join(sizes)} is given")
-    return Step(kind="h2d" if kind == "h2d" else "d2h", n_bytes=float(rest[0]), **common)

@@ -20,7 +20,7 @@ from countperf.report.rows import (
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from countperf.mechanistic.merpsys import Schedule
     from countperf.mechanistic.occupancy import KernelOccupancy
@@ -324,3 +324,19 @@ def schedule(of: Schedule) -> Printed:
         facts=picked(of, "source", "time_s", "serial_s"),
         name="steps",
     )
+
+
+def schedules(points: Sequence[Mapping[str, int]], of: Sequence[Schedule]) -> Printed:
+    """Give a row per point of variables: the time, and how long each kind of step runs."""
+    rows = [
+        {
+            **point,
+            **picked(scheduled, "time_s", "serial_s"),
+            "kernels_s": scheduled.busy_s("kernel"),
+            "transfers_s": scheduled.busy_s("h2d", "d2h", "d2d"),
+            "host_s": scheduled.busy_s("host"),
+        }
+        for point, scheduled in zip(points, of, strict=True)
+    ]
+    source = max((scheduled.source for scheduled in of), key=len)
+    return Printed(head=[source], rows=rows, facts={"source": source}, name="points")

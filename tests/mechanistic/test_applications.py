@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from countperf.cli import main
 from countperf.errors import CountperfError, KernelSpecificationError, ParameterError
-from countperf.hardware.parameters import load_device
-from countperf.mechanistic.merpsys import parse_application, schedule, transfer_time
-from countperf.workflow.mechanistic import predict_all, predict_application
+from countperf.hardware.parameters import LinkParameters, load_device
+from countperf.mechanistic.merpsys import schedule, transfer_time
+from countperf.workflow.applications import parse_application, predict_application
+from countperf.workflow.mechanistic import predict_all
 
 KERNEL = "vector-scale-add/stride1/256x1"
 PIPELINE = """
@@ -21,6 +23,16 @@ kernel k n=1024 stream=a   # of the first
 kernel k n=1024 stream=b
 d2h 20e6 stream=a
 d2h 20e6 stream=b after=second
+"""
+
+
+PARTS = """
+host N/8 name=made
+h2d 4*N/devices device=all after=made
+kernel k n=(N+1-device)*2**3 device=all name=done
+d2d 1 device=1 to=0 after=done
+h2d 1 stream=b after=done
+host 2 device=1 stream=b
 """
 
 
@@ -40,6 +52,14 @@ ONE_STREAM = PIPELINE.replace("stream=b", "stream=a")
             [0, 0, 10],
             id="devices",
         ),
+        # both devices wait for the host, and the copy between them for both kernels, done at 10 and
+        # 12; then it keeps the engine into device 0 busy. The host has one step at a time
+        pytest.param(
+            PARTS,
+            [3, 2, 4, 5, 5, 6, 1, 2],
+            [0, 3, 3, 5, 7, 12, 18, 3],
+            id="a host and two devices",
+        ),
         # the second kernel waits for its copy; the third, in a stream of its own, does not
         pytest.param(
             "h2d 1 stream=a\nkernel k stream=a\nkernel k stream=b",
@@ -50,20 +70,34 @@ ONE_STREAM = PIPELINE.replace("stream=b", "stream=a")
     ],
 )
 def test_when_steps_start(text: str, durations: list[float], starts: list[float]) -> None:
-    scheduled = schedule(parse_application(text), durations)
+    scheduled = schedule(parse_application(text, {"devices": 2, "N": 1000}), durations)
 
     assert [step.start_s for step in scheduled.steps] == starts
     assert scheduled.serial_s == sum(durations)
     assert scheduled.time_s == max(map(sum, zip(starts, durations, strict=True)))
 
 
+def test_numbers_are_formulas_of_variables_and_devices() -> None:
+    made, *copies, first, second, last, _, _ = parse_application(PARTS, {"N": 1000, "devices": 2})
+
+    assert (made.host_s, [copy.n_bytes for copy in copies]) == (125, [2000, 2000])
+    assert [first.sizes, second.sizes] == [{"n": 8008}, {"n": 8000}]
+    assert (last.device, last.to, last.after) == (1, 0, ("done.0", "done.1"))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "has no step"),
+        ("h2d 4*N", r"line 1 .*'4\*N', character 3: no value for N; add N=1024"),
+        ("kernel k n=devices/2", r"'devices/2' is 0.5, which is not whole; write floor"),
+        ("kernel k n=4*(", "line 1 .*not a formula"),
+        ("kernel k n=__import__('os')", "line 1 .*no function is named"),
+        ("d2d 5 to=0", "names another device"),
+        ("h2d 5 to=1", "names another device"),
         ("h2d", "line 1"),
         ("h2d 1\nsend 5", "line 2.*a line is"),
-        ("h2d 1 n=5", "a transfer has no sizes, but n"),
+        ("h2d 1 n=5", "a h2d step has no sizes, but n"),
         ("kernel k n=many", "line 1"),
         ("kernel k n", "not of the form name=value"),
         ("h2d 1 after=x", "waits for 'x', which is no earlier step"),
@@ -90,6 +124,37 @@ def test_an_application_is_the_sum_of_its_transfers_and_kernels() -> None:
     assert application.time_s == pytest.approx(sum(copies) + kernel_s)
     assert list(application.to_frame()["step"]) == ["h2d 1", "h2d 2", "kernel 3", "d2h 4"]
     assert "merpsys on nvidia-gtx-970" in repr(application)
+
+
+def test_copies_between_devices_go_through_the_host_unless_a_link_is_stated() -> None:
+    device = load_device("nvidia-gtx-970")
+    through = transfer_time(device.links["d2h"], 1e6) + transfer_time(device.links["h2d"], 1e6)
+    direct = device.replaced(
+        links={**device.links, "d2d": LinkParameters(startup_s=1e-6, bandwidth_byte_per_s=1e9)}
+    )
+
+    times = [
+        predict_application("host 1\nd2d 1e6 to=1", found, devices=2).time_s
+        for found in (device, direct)
+    ]
+
+    assert times == pytest.approx([1 + through, 1 + 1e-6 + 1e-3], rel=1e-12)
+
+
+def test_the_command_line_sweeps_over_variables_and_devices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "app.txt"
+    path.write_text(f"h2d 8*N/devices device=all\nkernel {KERNEL} n=N/devices device=all\n")
+    asked = ["application", str(path), "--registers", "16", "--on", "nvidia-gtx-970", "--json"]
+
+    assert main([*asked, "N=131072,131072,262144", "devices=1,2,2"]) == 0
+
+    one, half, same = json.loads(capsys.readouterr().out)["points"]
+    startup = load_device("nvidia-gtx-970").links["h2d"].startup_s
+    assert half["time_s"] < one["time_s"] < 2 * half["time_s"]
+    assert half["transfers_s"] == pytest.approx(one["transfers_s"] + startup)
+    assert same["time_s"] == pytest.approx(one["time_s"])
 
 
 def test_the_command_line_predicts_an_application(
