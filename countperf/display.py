@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from reprlib import Repr
 from textwrap import wrap
@@ -34,6 +34,13 @@ def shortened(text: str, most: int = MOST_LINES) -> str:
 def cut(text: str, most: int) -> str:
     """Return a text, cut after so many characters."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def some_of(names: Sequence[str], *, most: int = 12) -> str:
+    """List names for a message, the first ones of many."""
+    more = len(names) - most
+    listed = ", ".join(names[:most]) or "none"
+    return listed if more <= 0 else f"{listed} and {more} more"
 
 
 def printed(self: Any) -> str:

@@ -29,17 +29,21 @@ LIGHT = {
     "countperf.caches": "importing the package is cheap",
     "countperf.cli.predict": "plain predictions import no mechanistic model",
     "countperf.cli.options": "the help is made without Loopy and NumPy",
+    "countperf.counting.vectors": "kernels without random numbers are counted without Mako",
     "countperf.features": "weights are loaded without Loopy and isl",
     "countperf.harness.cuda.backend": "devices are listed without Loopy",
+    "countperf.harness.environment": "devices are listed without measurements",
     "countperf.harness.nvcc": "devices are listed without Loopy",
     "countperf.harness.devices": "measurements are read without pyopencl and CuPy",
     "countperf.measurements.cases": "measurements are read without Loopy",
     "countperf.measurements.lines": "measurements are read without isl",
     "countperf.measurements.sets": "weights are loaded without readers of tables",
     "countperf.measurements.tables": "measurements are read without Loopy and isl",
+    "countperf.models.anchored": "weights are loaded without measurements",
     "countperf.properties.counts": "weights are loaded without Loopy and isl",
     "countperf.sizes": "the help is made without NumPy",
     "countperf.workflow.kernels": "users' kernels need no catalogue",
+    "countperf.workflow.prediction": "predictions by counts need no machine code and no device",
 }
 """Modules that many need for little, so that they import the rest when it is asked for."""
 

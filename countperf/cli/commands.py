@@ -57,7 +57,6 @@ COMMANDS: Mapping[str, Command] = {
     "count": Command(
         "count a kernel's properties, symbolic in its sizes",
         (*_KERNEL, "--instruction-counts", "--view", "--analysis"),
-        module="predict",
     ),
     "compiled": Command(
         "count what the machine code of a kernel executes, by class of instructions",

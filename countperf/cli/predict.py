@@ -1,4 +1,4 @@
-"""Commands on a kernel alone: ``predict``, ``count``."""
+"""Command ``predict``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, given, one_point, points, print_json, show, show_all
-from countperf.counting.analysis import analyze_kernel
+from countperf.cli.common import as_dict, given, one_point, print_json, show, show_all
 from countperf.errors import ParameterError
 from countperf.report.breakdown import MOST_ROWS
-from countperf.report.predictions import analysis, counts, explanation, pair, prediction
+from countperf.report.predictions import explanation, pair, prediction
 from countperf.sizes import combine_sizes, size_arrays
-from countperf.workflow.fits import known_device
-from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
 from countperf.workflow.prediction import explained, predict
 
 if TYPE_CHECKING:
@@ -48,6 +45,8 @@ def run_predict(options: argparse.Namespace) -> None:
 def _printed(made: Prediction, options: argparse.Namespace) -> Printed:
     if not options.explain:
         return prediction(made)
+    from countperf.workflow.fits import known_device
+
     return explanation(explained(made), known_device(made.device, options.weights))
 
 
@@ -90,36 +89,3 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, dict[str, Any], dict[
         (options.kernel, sizes, named),
         (options.against_kernel or options.kernel, second, named | against),
     ]
-
-
-def run_count(options: argparse.Namespace) -> None:
-    """Count and print the symbolic properties, and their values where sizes are given."""
-    if options.analysis:
-        _analyze(options)
-        return
-    sizes = size_arrays(as_dict(options.parameters))
-    vector = counted(
-        options.kernel,
-        statistics=as_dict(options.statistics) or None,
-        view=options.view,
-        sizes=sizes,
-        instruction_counts=options.instruction_counts,
-    )
-    values = vector.evaluate(sizes) if sizes or not vector.parameters else None
-    show(options, counts(vector, values, points(options.parameters)))
-
-
-def _analyze(options: argparse.Namespace) -> None:
-    """Print the structure of a kernel."""
-    if options.instruction_counts:
-        raise ParameterError(
-            "--instruction-counts has no place in --analysis, which reads each instruction; leave"
-            " one of them out",
-            parameter="instruction_counts",
-        )
-    sizes = one_point(options.parameters, "--analysis")
-    kernel = kernel_itself(options.kernel, "structure to analyze")
-    statistics = kernel_statistics(options.kernel, as_dict(options.statistics) or None, sizes)
-    kernel_analysis = analyze_kernel(kernel, statistics=statistics)
-    parameters = sizes if sizes or not kernel_analysis.sizes.names else None
-    show(options, analysis(kernel_analysis, parameters))

@@ -28,7 +28,6 @@ from loopy.codegen import UnvectorizableError
 from loopy.expression import VectorizabilityChecker
 from loopy.kernel.array import ArrayBase, VectorArrayDimTag
 from loopy.kernel.data import VectorizeTag
-from loopy.library.random123 import Random123Callable
 from loopy.symbolic import get_dependencies
 from loopy.types import NumpyType
 
@@ -285,6 +284,8 @@ class VectorRules(ComplexRules):
 
     def map_call(self, expr: Any) -> DType | None:
         """A function of vectors counts for each component; making a vector is free."""
+        from loopy.library.random123 import Random123Callable
+
         callable_ = self._callable(expr)
         if isinstance(callable_, Random123Callable):
             self._arguments(expr, callable_)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError
 
+from countperf.display import some_of
 from countperf.documents import (
     Document,
     Part,
@@ -214,13 +215,6 @@ def _construct(device_type: type[_Parameters], values: Mapping[str, Any]) -> _Pa
             f"device {values.get('slug')!r}: {field}: {first['msg']} (found: {first['input']!r})"
         )
         raise DeviceParameterError(message, field=field) from error
-
-
-def some_of(names: Sequence[str], *, most: int = 12) -> str:
-    """List names for a message, the first ones of many."""
-    more = len(names) - most
-    listed = ", ".join(names[:most]) or "none"
-    return listed if more <= 0 else f"{listed} and {more} more"
 
 
 def _check_positive(value: float, field: str) -> None:

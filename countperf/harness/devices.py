@@ -12,7 +12,6 @@ import numpy as np
 from countperf.caches import unwritable_caches
 from countperf.display import ShortRepr
 from countperf.errors import DeviceError, KernelBuildError
-from countperf.harness import nvcc
 from countperf.harness.device import (
     INSTALL_ADVICE,
     Device,
@@ -21,12 +20,10 @@ from countperf.harness.device import (
     Findings,
     Session,
 )
-from countperf.harness.nvcc import find_disassembler, find_nvcc
-from countperf.machine_code import object_file, throughput
-from countperf.machine_code.object_file import find_objdump
-from countperf.machine_code.throughput import find_analyzer
+from countperf.harness.environment import read_processor
 
 if TYPE_CHECKING:
+    from countperf.hardware.identity import DeviceIdentity
     from countperf.harness.cuda.backend import CudaBackend
     from countperf.harness.opencl import OpenClBackend
 
@@ -89,6 +86,16 @@ def discover() -> Discovery:
         devices=tuple(device for backend in findings for device in backend.devices),
         absences=tuple(backend for backend in findings if backend.problem and backend.label_prefix),
     )
+
+
+def matching_devices(identity: DeviceIdentity) -> list[Device]:
+    """Return the devices on which weights of a device hold.
+
+    For a processor other than this machine's, no driver is loaded.
+    """
+    if identity.processor not in ("", read_processor()):
+        return []
+    return [device for device in discover().devices if identity.matches(device.identity)]
 
 
 def select_device(name: str, devices: Sequence[Device]) -> Device:
@@ -270,12 +277,15 @@ def examine(
 
 def find_tools() -> tuple[ToolReport, ...]:
     """Look for the programs that read machine code; none of them is run."""
+    from countperf.harness import nvcc
+    from countperf.machine_code import object_file, throughput
+
     on_cpus, on_gpus = "the model that reads compiled code", "code for NVIDIA GPUs, without a GPU"
     wanted = (
-        ("objdump", on_cpus, find_objdump, object_file.INSTALL_ADVICE),
-        ("llvm-mca", on_cpus, find_analyzer, throughput.INSTALL_ADVICE),
-        ("nvcc", on_gpus, find_nvcc, nvcc.INSTALL_ADVICE),
-        ("nvdisasm", on_gpus, find_disassembler, nvcc.DISASSEMBLER_ADVICE),
+        ("objdump", on_cpus, object_file.find_objdump, object_file.INSTALL_ADVICE),
+        ("llvm-mca", on_cpus, throughput.find_analyzer, throughput.INSTALL_ADVICE),
+        ("nvcc", on_gpus, nvcc.find_nvcc, nvcc.INSTALL_ADVICE),
+        ("nvdisasm", on_gpus, nvcc.find_disassembler, nvcc.DISASSEMBLER_ADVICE),
     )
     return tuple(
         ToolReport(

@@ -10,10 +10,13 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from countperf.hardware.identity import describe_processor
 from countperf.harness.device import DeviceLimits
-from countperf.measurements import Environment
+
+if TYPE_CHECKING:
+    from countperf.measurements import Environment
 
 _PACKAGES = (
     *("countperf", "loopy", "islpy", "pymbolic", "pyopencl", "numpy", "intel-opencl-rt"),
@@ -28,6 +31,8 @@ _BUSY_SHARE = 1 / 8
 
 def gather_environment(limits: DeviceLimits, versions: Mapping[str, str]) -> Environment:
     """Describe the machine as it is now; versions are those that the device's driver gives."""
+    from countperf.measurements import Environment
+
     clocks = read_clocks()
     if limits.max_clock_mhz > 0:
         clocks["device_max"] = float(limits.max_clock_mhz)

@@ -34,8 +34,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from countperf.display import some_of
 from countperf.errors import DeviceParameterError
-from countperf.hardware.parameters import DeviceParameters, InstructionClass, some_of
+from countperf.hardware.parameters import DeviceParameters, InstructionClass
 from countperf.mechanistic.profile import check_not_negative
 
 BARRIER = "barrier"

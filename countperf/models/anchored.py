@@ -21,14 +21,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from countperf.display import ShortRepr
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
 from countperf.features import vector_of
-from countperf.measurements.sets import TimingDocument
 from countperf.models.cost_function import CostFunction
 from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict
 from countperf.sizes import given_sizes
@@ -36,12 +36,14 @@ from countperf.sizes import given_sizes
 if TYPE_CHECKING:
     from countperf.execution.memory_hierarchy import CountedCaches
     from countperf.hardware.identity import DeviceIdentity
-    from countperf.measurements import Measurement
+    from countperf.measurements import Measurement, TimingDocument
     from countperf.models.definition import ModelDefinition
     from countperf.models.function import FitQuality
     from countperf.models.validity import Level
     from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
+
+    Anchor: TypeAlias = "Run | Measurement | TimingDocument | Path | str"
 
 _LEAST_SCATTER = 0.01
 """No kernel's times are taken to be known better than to one percent."""
@@ -79,7 +81,7 @@ class WeightsAndKernel:
     parameters: Mapping[str, ParameterValue]  # values of the size parameters
     level: Level  # of the interval
 
-    def anchored(self, *runs: Run | Measurement | TimingDocument) -> Prediction:
+    def anchored(self, *runs: Anchor) -> Prediction:
         """Return the prediction, corrected by measured runs; errors as of `WeightSet.anchored`."""
         corrected = anchor(self.weights, self.kernel, runs)
         return corrected.predict(None, self.parameters, level=self.level)
@@ -165,9 +167,7 @@ class AnchoredWeights(ShortRepr):
             )
 
 
-def anchor(
-    weights: _Weights, kernel: object, given: Sequence[Run | Measurement | TimingDocument]
-) -> AnchoredWeights:
+def anchor(weights: _Weights, kernel: object, given: Sequence[Anchor]) -> AnchoredWeights:
     """Correct weights by measured runs of a kernel; see `WeightSet.anchored`."""
     vector = weights.counted(kernel)
     runs = [run for one in given for run in _runs(weights, kernel, one)]
@@ -201,10 +201,12 @@ def anchor(
     )
 
 
-def _runs(
-    weights: _Weights, kernel: object, given: Run | Measurement | TimingDocument
-) -> list[Run] | list[Measurement]:
+def _runs(weights: _Weights, kernel: object, given: Anchor) -> list[Run] | list[Measurement]:
     """Return the runs of a timing, if it is of the kernel and of the weights' device; or a run."""
+    from countperf.measurements import TimingDocument
+
+    if isinstance(given, Path | str):
+        given = TimingDocument.read_file(given)
     if not isinstance(given, TimingDocument):
         return [_run(given)]
     if not weights.device.matches(given.device):

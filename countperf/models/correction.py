@@ -33,11 +33,12 @@ import math
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Annotated, Any, NoReturn, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, Strict, model_validator
+from pydantic_core import from_json
 
 from countperf.documents import Part
 from countperf.models.definition import Unread
@@ -68,35 +69,25 @@ def pack(content: Any) -> str:
 
 
 def unpack(content: Any) -> Any:
-    """Return what a text has, as tuples; `ValueError` if it is damaged."""
+    """Return what a text has; `ValueError` if it is damaged."""
     if not isinstance(content, str):
-        return _tuples(content)
+        return content
     unpacker = zlib.decompressobj()
     try:
         text = unpacker.decompress(base64.b64decode(content, validate=True), _MOST_BYTES)
         if not unpacker.eof:
             raise ValueError("they are cut off")
-        return _tuples(json.loads(text, parse_constant=_refuse))
+        return from_json(text, allow_inf_nan=False)
     except (binascii.Error, zlib.error, ValueError) as error:
         raise ValueError(f"packed numbers of a damaged document: {error}") from error
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number")
-
-
-def _tuples(content: Any) -> Any:
-    """Turn lists into tuples, which strict validation takes."""
-    return tuple(map(_tuples, content)) if isinstance(content, list | tuple) else content
-
-
-_READ, _WRITTEN = (
-    BeforeValidator(unpack),
-    PlainSerializer(pack, return_type=str, when_used="json"),
-)
-Names = Annotated[tuple[str, ...], _READ, _WRITTEN]
-Floats = Annotated[tuple[float, ...], _READ, _WRITTEN]
-FloatRows = Annotated[tuple[tuple[float, ...], ...], _READ, _WRITTEN]
+_LISTS = Strict(strict=False)  # are tuples, too
+_READ = BeforeValidator(unpack)
+_WRITTEN = PlainSerializer(pack, return_type=str, when_used="json")
+Names = Annotated[tuple[str, ...], _LISTS, _READ, _WRITTEN]
+Floats = Annotated[tuple[float, ...], _LISTS, _READ, _WRITTEN]
+FloatRows = Annotated[tuple[Annotated[tuple[float, ...], _LISTS], ...], _LISTS, _READ, _WRITTEN]
 
 
 class Correction(Part):

@@ -23,7 +23,7 @@ from countperf.errors import (
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.features import vector_of
 from countperf.hardware.identity import DeviceIdentity
-from countperf.models.anchored import AnchoredWeights, Run, WeightsAndKernel, anchor
+from countperf.models.anchored import AnchoredWeights, WeightsAndKernel, anchor
 from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread
@@ -61,7 +61,7 @@ from countperf.properties.taxonomy import COUNTING_RULES_VERSION, CountingRules,
 from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
-    from countperf.measurements import Measurement, TimingDocument
+    from countperf.models.anchored import Anchor
     from countperf.properties.vector import PropertyVector
 
 
@@ -325,17 +325,16 @@ class WeightSet(Table, Document):
         sizes = _with_sizes_of(options, parameters)
         return display.above.explain(kernel, sizes, weights=self, **options)
 
-    def anchored(
-        self, kernel: object, *runs: Run | Measurement | TimingDocument
-    ) -> AnchoredWeights:
+    def anchored(self, kernel: object, *runs: Anchor) -> AnchoredWeights:
         """Correct a kernel's predictions by measured runs of it.
 
         Parameters
         ----------
         kernel : loopy.TranslationUnit, PropertyVector, or Mapping from str to int or str
             The kernel.
-        *runs : Timing, Measurement, or pair of a Mapping from str to int and a float
-            What `countperf.time_kernel` returned; or measured runs: parameters and time, s.
+        *runs : Timing, Path, str, Measurement, or pair of a Mapping from str to int and a float
+            What `countperf.time_kernel` returned, or its file; or measured runs: parameters and
+            time, s.
 
         Returns
         -------

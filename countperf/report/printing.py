@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from countperf.errors import ParameterError
-from countperf.report import accuracy, mechanistic, predictions, tuning, weights
+from countperf.report import accuracy, counts, mechanistic, predictions, tuning, weights
 
 if TYPE_CHECKING:
     from countperf.report.rows import Printed
@@ -17,7 +17,7 @@ _PRINTERS: Mapping[str, Callable[..., Printed]] = {
     "CalibrationResult": weights.calibration,
     "Characterization": weights.characterization,
     "AvailableWeights": weights.available,
-    "PropertyVector": predictions.counts,
+    "PropertyVector": counts.counts,
     "Prediction": predictions.prediction,
     "PredictionPair": predictions.pair,
     "Explanation": predictions.explanation,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from countperf.hardware.parameters import some_of
+from countperf.display import some_of
 from countperf.models.function import charged, unit_of
 from countperf.models.library import short_name
 from countperf.report.breakdown import plain_name

@@ -14,9 +14,7 @@ from countperf.display import ShortRepr
 from countperf.errors import CountperfError, DeviceMismatchError, KernelBuildError, ParameterError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.hardware.identity import DeviceIdentity, counted_caches_of
-from countperf.harness.compile.compiled_kernel import read_compiled
-from countperf.harness.devices import discover, find_device
-from countperf.measurements import TimingDocument
+from countperf.harness.devices import find_device, matching_devices
 from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
 from countperf.models.shipped import COMPILED
@@ -26,10 +24,10 @@ from countperf.properties.vector import PropertyVector
 from countperf.properties.vector import with_transactions as added
 from countperf.sizes import given_sizes
 from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics, load_kernel
-from countperf.workflow.probing import on_this_machine
 
 if TYPE_CHECKING:
     from countperf.measurements import InstructionCounts, Statistic
+    from countperf.models.anchored import Anchor
     from countperf.predictions import Prediction
 
 
@@ -86,7 +84,11 @@ class Target(ShortRepr):
         return self._followed(load_weights(self.weights, model=self.model))
 
     def _followed(self, weights: WeightSet) -> WeightSet:
-        return weights if self.as_fitted else on_this_machine(weights)
+        if self.as_fitted or not (here := matching_devices(weights.device)):
+            return weights
+        from countperf.workflow.probing import on_this_machine
+
+        return on_this_machine(weights, here[0].label)
 
     def checked(self) -> WeightSet:
         """Return the weights as `loaded` does; they have to match the device unless forced."""
@@ -122,13 +124,11 @@ def reading_weights(weights: object, identity: DeviceIdentity | None) -> WeightS
         name = name if fit is None else fit.name
     if fit is None or COMPILED not in fit.models:
         return f"{name} has no weights of the model {COMPILED}"
-    weights_here = load_weights(name, model=COMPILED)
-    present = [device.identity for device in discover().devices]
-    if not any(weights_here.device.matches(device) for device in present):
-        return f"the device of the weights, {weights_here.device.slug}, is not here to compile for"
-    if identity is not None and not weights_here.device.matches(identity):
+    if not matching_devices(fit.identity):
+        return f"the device of the weights, {fit.identity.slug}, is not here to compile for"
+    if identity is not None and not fit.identity.matches(identity):
         return f"the device asked for, {identity.slug}, is not that of the weights"
-    return weights_here
+    return load_weights(name, model=COMPILED)
 
 
 def default_weights(
@@ -160,7 +160,7 @@ def predict(
     force: bool = False,
     incomplete_ok: bool = False,
     level: Level = 0.95,
-    anchors: Sequence[tuple[Mapping[str, int], float] | TimingDocument | Path | str] = (),
+    anchors: Sequence[Anchor] = (),
     statistics: Mapping[str, Statistic] | None = None,
     instruction_counts: InstructionCounts | None = None,
     **more: Any,
@@ -206,10 +206,6 @@ def predict(
         weight, the device does not match; a timing is of another kernel or device.
     """
     sizes = given_sizes(parameters, more)
-    runs: list[Any] = [
-        TimingDocument.read_file(anchor) if isinstance(anchor, Path | str) else anchor
-        for anchor in anchors
-    ]
     known = kernel_statistics(kernel, statistics, sizes)
     loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
     is_counted = isinstance(loaded, PropertyVector | Mapping)
@@ -222,8 +218,8 @@ def predict(
 
     def predicted(used: WeightSet, is_attempt: bool) -> Prediction:
         vector = vector_for(loaded, known, used, sizes, instruction_counts)
-        if runs:
-            made = used.anchored(vector, *runs).predict(vector, sizes, level=level)
+        if anchors:
+            made = used.anchored(vector, *anchors).predict(vector, sizes, level=level)
         else:
             made = used.predict_counts(
                 vector,
@@ -375,6 +371,8 @@ def _with_code(
     every_group: bool = False,
 ) -> PropertyVector:
     """Compile a kernel on a device, and add what its code executes to its counts."""
+    from countperf.harness.compile.compiled_kernel import read_compiled
+
     (compiled,) = read_compiled([(kernel, sizes)], find_device(device))
     if isinstance(compiled, KernelBuildError):
         raise compiled

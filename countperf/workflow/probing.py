@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from countperf.errors import CountperfError
-from countperf.harness.devices import discover, find_device
+from countperf.harness.devices import find_device
 from countperf.harness.runner import QUICK, KernelRunner
 from countperf.models.drift import CORE, FAR, MEMORY, factors_of
 from countperf.models.weights import WeightSet
@@ -20,19 +20,16 @@ _PROTOCOL = QUICK.changed(name="probe", rounds=2, runs=12, drops=2, max_seconds=
 _WORDS = {CORE: "work in the core", FAR: "memory beyond the second cache", MEMORY: "main memory"}
 
 
-def on_this_machine(weights: WeightSet) -> WeightSet:
-    """Return weights for the machine as it is now, where their device is at hand.
+def on_this_machine(weights: WeightSet, label: str) -> WeightSet:
+    """Return weights for the machine as it is now; the label is that of their device.
 
     The kernels of `WeightSet.probes` run there once in a process, for a second or two. Weights stay
     as they are where probes do not run, or other programs use the machine meanwhile.
     """
     if not weights.probes or os.environ.get(AS_FITTED):
         return weights
-    here = [d.label for d in discover().devices if weights.device.matches(d.identity)]
-    if not here:
-        return weights
     kernels = tuple((probe.kernel, tuple(probe.parameters.items())) for probe in weights.probes)
-    times = times_of(here[0], kernels)
+    times = times_of(label, kernels)
     if isinstance(times, str):
         return weights.scaled({}, f"weights as they were fitted: {times}")
     factors = factors_of(weights.probes, times)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from loopy import LoopyError, PyOpenCLTarget, ValueArg
 
+from countperf.display import some_of
 from countperf.errors import (
     CountingError,
     CountperfError,
@@ -22,7 +23,6 @@ from countperf.errors import (
     PredictionError,
     WrongResultError,
 )
-from countperf.hardware.parameters import some_of
 from countperf.harness.binding import made_up_indices
 from countperf.harness.campaign import measure
 from countperf.harness.description import describe_kernel

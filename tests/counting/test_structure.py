@@ -17,7 +17,7 @@ from countperf.errors import (
     DataDependentControlFlowError,
     ParameterError,
 )
-from countperf.report.predictions import analysis as printed
+from countperf.report.counts import analysis as printed
 from tests.counting import applications
 from tests.counting.structure_kernels import (
     recurrences,

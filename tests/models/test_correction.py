@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import zlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from countperf.models.correction import Correction, as_points, pack, unpack
 
@@ -49,11 +53,21 @@ def test_sizes_are_corrected_alike_in_arrays_and_one_by_one() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [(), ((),), ((1.0, -2.5), (), (255.0,)), ((math.pi, 1e-60, 2.0**-90),), ("copy", "größe")],
+    [[], [[]], [[1.0, -2.5], [], [255.0]], [[math.pi, 1e-60, 2.0**-90]], ["copy", "größe"]],
 )
-def test_packed_content_comes_back_as_it_was_and_plain_lists_as_tuples(content: object) -> None:
-    assert unpack(pack(content)) == content
-    assert unpack([[1.0, 2.0], []]) == ((1.0, 2.0), ())
+def test_packed_content_comes_back_as_it_was(content: object) -> None:
+    assert unpack(pack(content)) == unpack(content) == content
+
+
+@pytest.mark.parametrize("packed", [pack, list])
+def test_rows_become_tuples_of_numbers(packed: Callable[[Any], Any]) -> None:
+    fields = {"kernels": ["k"], "roots": [[0.5]], "logs": [[1.5]], "coefficients": [2.0]}
+    plain = {"scale": 1.0, **{name: packed(rows) for name, rows in fields.items()}}
+    correction = Correction.model_validate_json(json.dumps(plain))
+    assert (correction.roots, correction.coefficients) == (((0.5,),), (2.0,))
+    for bad in ([["a"]], [[True]], [0.5], {"a": 1}):
+        with pytest.raises(ValidationError, match="logs"):
+            Correction.model_validate_json(json.dumps(plain | {"logs": bad}))
 
 
 def _packed(content: bytes) -> str:

@@ -179,7 +179,8 @@ def at_hand(monkeypatch: pytest.MonkeyPatch) -> WeightSet:
 
     here = SimpleNamespace(label="pocl:0", identity=weights.device)
     monkeypatch.delenv(probing.AS_FITTED, raising=False)
-    monkeypatch.setattr(probing, "discover", lambda: SimpleNamespace(devices=[here]))
+    matching = "countperf.workflow.prediction.matching_devices"
+    monkeypatch.setattr(matching, lambda one: [here] * weights.device.matches(one))
     twice = tuple(2 * probe.expected_s for probe in weights.probes)
     monkeypatch.setattr(probing, "times_of", lambda *_: twice)
     return weights

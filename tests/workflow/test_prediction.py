@@ -69,7 +69,6 @@ def _axpy(kernel_file: str) -> lp.TranslationUnit:
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = Discovery(drivers=DriverSearch(files=()), platforms=(), devices=())
     monkeypatch.setattr("countperf.harness.devices.discover", lambda: nothing)
-    monkeypatch.setattr("countperf.workflow.prediction.discover", lambda: nothing)
 
 
 @pytest.mark.usefixtures("no_devices")

@@ -1,0 +1,45 @@
+"""Command ``count``."""
+
+from __future__ import annotations
+
+import argparse
+
+from countperf.cli.common import as_dict, one_point, points, show
+from countperf.counting.analysis import analyze_kernel
+from countperf.errors import ParameterError
+from countperf.report.counts import analysis, counts
+from countperf.sizes import size_arrays
+from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
+
+
+def run_count(options: argparse.Namespace) -> None:
+    """Count and print the symbolic properties, and their values where sizes are given."""
+    if options.analysis:
+        _analyze(options)
+        return
+    sizes = size_arrays(as_dict(options.parameters))
+    vector = counted(
+        options.kernel,
+        statistics=as_dict(options.statistics) or None,
+        view=options.view,
+        sizes=sizes,
+        instruction_counts=options.instruction_counts,
+    )
+    values = vector.evaluate(sizes) if sizes or not vector.parameters else None
+    show(options, counts(vector, values, points(options.parameters)))
+
+
+def _analyze(options: argparse.Namespace) -> None:
+    """Print the structure of a kernel."""
+    if options.instruction_counts:
+        raise ParameterError(
+            "--instruction-counts has no place in --analysis, which reads each instruction; leave"
+            " one of them out",
+            parameter="instruction_counts",
+        )
+    sizes = one_point(options.parameters, "--analysis")
+    kernel = kernel_itself(options.kernel, "structure to analyze")
+    statistics = kernel_statistics(options.kernel, as_dict(options.statistics) or None, sizes)
+    kernel_analysis = analyze_kernel(kernel, statistics=statistics)
+    parameters = sizes if sizes or not kernel_analysis.sizes.names else None
+    show(options, analysis(kernel_analysis, parameters))
