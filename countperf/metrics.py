@@ -43,6 +43,28 @@ def factor_between(predicted_s: float, measured_s: float) -> float:
     return max(predicted_s / measured_s, measured_s / predicted_s)
 
 
+def mape(predicted: ArrayLike, measured: ArrayLike) -> float:
+    """Return the arithmetic mean of relative errors, as a fraction (Lemeire et al., 6.3)."""
+    return float(np.mean(np.abs(np.subtract(predicted, measured)) / np.asarray(measured)))
+
+
+def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) -> float:
+    r"""Return the error of the shape of throughputs over occupancies, as a fraction.
+
+    :math:`\frac{1}{n}\sum_i |d_i - l(o_i)| / m_i`, where :math:`d_i = p_i - m_i` and :math:`l` is
+    the least-squares line of :math:`d` over the occupancy :math:`o` (Lemeire et al., section 6.3;
+    :math:`m_i`, printed outside of the sum, is read as inside).
+
+    Examples
+    --------
+    >>> f"{mape_shape([2.0, 3.0, 4.0], [1.0, 1.0, 1.0], [1, 2, 3]):.3f}"  # off by a line
+    '0.000'
+    """
+    p, m, o = (np.asarray(values, np.float64) for values in (predicted, measured, occupancy))
+    line = np.polyval(np.polyfit(o, p - m, 1), o)
+    return float(np.mean(np.abs(p - m - line) / m))
+
+
 def mean_error(errors: ArrayLike, *, floor: float = 0.0) -> MeanError:
     """Take the geometric mean of relative errors, or of means of them."""
     values = np.asarray(errors, dtype=np.float64)

@@ -17,6 +17,8 @@ from countperf.metrics import (
     EvaluatedCase,
     Evaluation,
     MeanError,
+    mape,
+    mape_shape,
     mean_error,
     mean_of_means,
 )
@@ -190,3 +192,19 @@ def test_largest_first_puts_negative_parts_last_and_breaks_ties_by_name() -> Non
     parts = {"b": 1.0, "a": 1.0, "c": -5.0, "d": np.array([1.0, 2.0])}
 
     assert list(largest_first(parts)) == ["d", "a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("predicted", "measured", "whole", "shape"),
+    [
+        # off by -1, 0, 1, which is a line
+        ([1, 4, 11], [2, 4, 10], (1 / 2 + 0 + 1 / 10) / 3, 0.0),
+        # off by 1, 0, 1: the line is 2/3 throughout, from which they are 1/3, 2/3, 1/3 away
+        ([2, 2, 5], [1, 2, 4], (1 + 0 + 1 / 4) / 3, (1 / 3 + 2 / 3 / 2 + 1 / 3 / 4) / 3),
+    ],
+)
+def test_errors_of_throughput_and_of_its_shape(
+    predicted: list[float], measured: list[float], whole: float, shape: float
+) -> None:
+    assert mape(predicted, measured) == pytest.approx(whole)
+    assert mape_shape(predicted, measured, [8, 16, 24]) == pytest.approx(shape, abs=1e-12)

@@ -162,6 +162,10 @@ COMMANDS: Mapping[str, Command] = {
         "predict a kernel by mechanistic models over occupancy, group size or intensity",
         (*_KERNEL, "--over", "--model", "--device", *_MECHANISTIC, "--figure"),
         {
+            "--device": _help(
+                "time the kernel too, over occupancy, on pocl:0, cuda:0 or a part of a name: unused"
+                " local memory limits the resident groups"
+            ),
             "--model": _help(
                 "mechanistic models (default: all)", metavar="NAME[,NAME...]", default="all"
             ),

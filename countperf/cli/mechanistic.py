@@ -128,6 +128,7 @@ def run_sweep(options: argparse.Namespace) -> None:
         over=options.over,
         models=mechanistic_models(options) or options.model,
         profile_options=profile_options(options),
+        timed_on=options.device,
     )
     show(options, sweep_printed(swept))
     if options.figure:

@@ -105,8 +105,8 @@ class Session(Protocol):
         """Build hand-written kernels."""
         ...
 
-    def build_kernel(self, t_unit: Any) -> Kernel:
-        """Generate code for a translation unit and build it."""
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Kernel:
+        """Generate code for a translation unit and build it; see `KernelCase`."""
         ...
 
     def allocate(self, size: int) -> Any:

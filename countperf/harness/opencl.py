@@ -9,6 +9,7 @@ the events of all launches, since a translation unit may need several.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import warnings
 from collections import Counter
@@ -217,9 +218,9 @@ class Session:
         with tempfile.TemporaryDirectory(prefix="countperf-build-") as folder:
             return Program(self.queue, self.build(text, cache_folder=Path(folder)))
 
-    def build_kernel(self, t_unit: Any) -> Kernel:
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Kernel:
         """Generate code for a translation unit and build it."""
-        return build_kernel(self, t_unit)
+        return build_kernel(self, t_unit, unused_local_bytes=unused_local_bytes or 0)
 
     def finish(self) -> None:
         """Wait for all that was enqueued."""
@@ -268,6 +269,9 @@ def build_message(text: str) -> str:
     return cut("; ".join(own or kept), 600)
 
 
+_SIGNATURE = re.compile(r"^(__kernel void .*)\)$", re.MULTILINE)
+_COUNTED_ARGUMENTS = re.compile(r"^ *assert _lpy_knl\.num_args .*$", re.MULTILINE)
+
 Extents = tuple[int, ...]
 ChooseGroups = Callable[[Extents, Extents], Extents]
 """Function from the groups of a launch and the shape of a group, by axis, to the groups to run."""
@@ -310,7 +314,11 @@ class _Recorder:
 
 
 def build_kernel(
-    session: Session, t_unit: Any, *, choose_groups: ChooseGroups | None = None
+    session: Session,
+    t_unit: Any,
+    *,
+    choose_groups: ChooseGroups | None = None,
+    unused_local_bytes: int = 0,
 ) -> Kernel:
     """Generate OpenCL C for a translation unit and build it."""
     if not isinstance(t_unit.target, lp.PyOpenCLTarget):
@@ -319,15 +327,22 @@ def build_kernel(
     check_offsets(t_unit)
     check_types(session.device, t_unit)
     code = generated(t_unit)
-    program = session.build(code.device_code(), tuple(entry.options.build_options))
+    source, host = code.device_code(), code.host_code()
+    if unused_local_bytes:  # as one more argument, of which Loopy's host function does not know
+        source = _SIGNATURE.sub(r"\1, __local char *unused_local)", source)
+        host = _COUNTED_ARGUMENTS.sub("", host)
+    program = session.build(source, tuple(entry.options.build_options))
     recorder = _Recorder(session, choose_groups)
     namespace: dict[str, Any] = {"_lpy_cl": recorder, "_lpy_np": np}
     exec("from struct import pack as _lpy_pack", namespace)  # names that Loopy's code relies on
     exec(DEF_EVEN_DIV_FUNCTION, namespace)
-    exec(code.host_code(), namespace)
+    exec(host, namespace)
     host_function = namespace[code.host_programs[entry.name].name]
     names = program.kernel_names.split(";")
     kernels = SimpleNamespace(**{name: cl.Kernel(program, name) for name in names})
+    if unused_local_bytes:
+        for kernel in vars(kernels).values():
+            kernel.set_arg(kernel.num_args - 1, cl.LocalMemory(unused_local_bytes))
 
     def allocate(size: int) -> cl.Buffer:
         return session.allocate(int(size))

@@ -313,7 +313,9 @@ class KernelRunner(CaseRunner):
     def _kernel(self, case: KernelCase) -> Kernel:
         if case.kernel not in self._kernels:
             with self._failing_as(KernelBuildError, case, "does not build"):
-                self._kernels[case.kernel] = self.session.build_kernel(case.build())
+                self._kernels[case.kernel] = self.session.build_kernel(
+                    case.build(), case.unused_local_bytes
+                )
         return self._kernels[case.kernel]
 
     def _inputs(

@@ -96,6 +96,9 @@ class KernelCase(ShortRepr):
     bound_arguments : Mapping from str to ndarray or number
         Inputs that come with the kernel, such as the data in a program of pytato, from which they
         are taken by default; those of `make_arguments` go before them.
+    unused_local_bytes : int
+        Local memory that a group gets at launch beside its own, byte: fewer groups are resident.
+        At 0 too a GPU that divides memory between local memory and cache gives most to the former.
 
     Raises
     ------
@@ -128,6 +131,7 @@ class KernelCase(ShortRepr):
     statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic])
     inputs: str = ""
     bound_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    unused_local_bytes: int | None = None
 
     def __post_init__(self) -> None:
         given, kernel = self.build, self.kernel

@@ -119,6 +119,31 @@ def resident_groups(
     )
 
 
+def unused_local_bytes(
+    profile: KernelProfile, launch: LaunchConfiguration, device: DeviceParameters
+) -> dict[int, int]:
+    """Return the numbers of resident groups that more local memory for each group leaves.
+
+    For each number, the least that a group gets beside its own. On some devices, the most that a
+    group can have leaves several groups.
+    """
+    own, total = profile.local_bytes_per_group or 0, device.local_bytes_per_compute_unit or 0
+    residency = resident_groups(
+        device,
+        work_items_per_group=launch.work_items_per_group,
+        registers_per_work_item=profile.registers_per_work_item or 0,
+        local_bytes_per_group=own,
+    )
+    units = device.require_int("num_compute_units", model=_MODEL)
+    most = min(residency.active_groups, -(-launch.num_groups // units))
+    unit, reserved = device.local_unit or 1, device.local_reserved_bytes_per_group or 0
+    # one group more than may be resident has to be one allocation too many
+    needed = {n: total // (n + 1) // unit * unit - reserved + 1 for n in range(1, most)}
+    largest = device.max_local_bytes_per_group or total
+    able = {n: size - own for n, size in needed.items() if own <= size <= largest}
+    return {**able, most: 0}
+
+
 def launch_geometry(
     profile: KernelProfile, launch: LaunchConfiguration, device: DeviceParameters
 ) -> LaunchGeometry:

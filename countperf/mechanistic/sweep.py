@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
@@ -30,11 +30,13 @@ from countperf.mechanistic.profile import (
     check_choice,
     check_whole,
 )
+from countperf.metrics import mape, mape_shape
 
 Axis = Literal["occupancy", "group_size", "intensity"]
 AXES: tuple[Axis, ...] = get_args(Axis)
 MAX_SWEPT_INSTRUCTIONS = 500
 """Instructions of a sub-group's graph in sweeps, which predict the kernel many times."""
+_LINE = 2  # points through which a line goes, whatever they are
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
 _USER = "a sweep"
 
@@ -48,6 +50,7 @@ class SweepPoint(ShortRepr):
     occupancy: float | None  # sub-groups resident on the fullest compute unit
     intensity: float | None  # operational intensity of the varied kernel, flop/byte
     answers: dict[str, Answer]  # by model
+    measured_s: float | None = None  # where the kernel was timed with so many resident groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,6 +63,8 @@ class Sweep(Table, Drawable):
     described: DeviceParameters  # the device
     work: float  # sub-groups of the kernel as it was given
     points: tuple[SweepPoint, ...]  # in the order of the axis
+    measured_on: str = ""  # slug of the device that timed the kernel
+    failures: tuple[str, ...] = ()  # why it could not be timed at some points
 
     __repr__ = printed
 
@@ -73,13 +78,35 @@ class Sweep(Table, Drawable):
 
         Sub-groups are those of the kernel as it was given; the cost of launching is left out.
         """
-        answer, device = point.answers[model], self.described
-        if not isinstance(answer, MechanisticPrediction):
+        answer = point.answers[model]
+        return self._rate(answer.time_s if isinstance(answer, MechanisticPrediction) else None)
+
+    def measured_throughput(self, point: SweepPoint) -> float | None:
+        """Return sub-groups per cycle of a compute unit as timed, as `throughput`."""
+        return self._rate(point.measured_s)
+
+    def _rate(self, time_s: Any) -> float | None:
+        units, clock_hz = self.described.num_compute_units, self.described.clock_hz
+        own_s = float(time_s or 0.0) - float(self.described.launch_overhead_s or 0.0)
+        if units is None or clock_hz is None or own_s <= 0:
             return None
-        if device.num_compute_units is None or device.clock_hz is None:
-            return None
-        time_s = float(answer.time_s) - float(device.launch_overhead_s or 0.0)
-        return self.work / (time_s * device.num_compute_units * device.clock_hz)
+        return self.work / (own_s * units * clock_hz)
+
+    def errors(self) -> dict[str, dict[str, float]]:
+        """Return ``MAPE`` and ``MAPE_shape`` of each model's throughput (`countperf.metrics`).
+
+        Three timed points are needed; models without an answer at each are out.
+        """
+        timed = [(p, rate) for p in self.points if (rate := self.measured_throughput(p))]
+        at = [p.occupancy or p.value for p, _ in timed]
+        real = [rate for _, rate in timed]
+        errors: dict[str, dict[str, float]] = {}
+        for name in self.models if len(timed) > _LINE else ():
+            rates = [rate for p, _ in timed if (rate := self.throughput(p, name)) is not None]
+            if len(rates) == len(real):
+                shape = mape_shape(rates, real, at)
+                errors[name] = {"MAPE": mape(rates, real), "MAPE_shape": shape}
+        return errors
 
 
 def sweep(

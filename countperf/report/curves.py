@@ -371,6 +371,17 @@ def sweep_figure(swept: Sweep) -> Figure:
                 linestyle=("-", "--", ":")[position // len(CYCLE) % 3],
                 label=name,
             )
+    measured = [(p, rate) for p in swept.points if (rate := swept.measured_throughput(p))]
+    if measured:
+        panel.plot(
+            [_across(swept.over, point) for point, _ in measured],
+            [_PER * rate for _, rate in measured],
+            marker="o",
+            color="#000000",
+            linewidth=2.5,
+            label="measured",
+            gid="measured",
+        )
     if not panel.lines:
         message = f"no model predicts {swept.kernel} on {swept.device}; to_frame() says why"
         raise ParameterError(message, parameter="models")

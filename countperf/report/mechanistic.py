@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from countperf.mechanistic.merpsys import Schedule
     from countperf.mechanistic.occupancy import KernelOccupancy
-    from countperf.mechanistic.predict_all import Answer, ModelAnswers
+    from countperf.mechanistic.predict_all import ModelAnswers
     from countperf.mechanistic.profile import MechanisticPrediction
     from countperf.mechanistic.step_formulas import StepFormulas
     from countperf.mechanistic.sweep import Sweep
@@ -81,35 +81,23 @@ def answers(of: ModelAnswers) -> Printed:
         ],
         facts={
             **picked(of, "kernel", "device", "parameters", "measured", "note"),
-            "models": {
-                name: {"rank": 1 + ranked.index(name), **_answer(answer), **_judged(of, name)}
-                for name, answer in of.items()
-            },
+            "models": {name: {"rank": 1 + ranked.index(name), **_answer(of, name)} for name in of},
         },
     )
 
 
-def _answer(of: Answer) -> dict[str, Any]:
+def _answer(by_models: ModelAnswers, model: str) -> dict[str, Any]:
+    of = by_models[model]
     if isinstance(of, Exception):
         return {"lacks": lacking_input(of), "reason": str(of)}
     return {
-        **picked(of, "time_s", "bound"),
+        **picked(of, "time_s", "bound", "advice", "ignored"),
         "breakdown_s": of.breakdown,
         "stalls_s": of.stalls,
-        "advice": of.advice,
         "results": {n: value if math.isfinite(value) else None for n, value in of.results.items()},
-        "ignored": of.ignored,
-    }
-
-
-def _judged(of: ModelAnswers, model: str) -> dict[str, Any]:
-    """Say how far a model is to be trusted, unless it has no answer."""
-    if model not in of.predictions:
-        return {}
-    return {
-        "published_error": of.published_error(model),
-        "roof_s": of.roofs_s.get(model),
-        "below_roof": of.is_below_roof(model),
+        "published_error": by_models.published_error(model),
+        "roof_s": by_models.roofs_s.get(model),
+        "below_roof": by_models.is_below_roof(model),
     }
 
 
@@ -197,7 +185,11 @@ def occupancy(of: KernelOccupancy) -> Printed:
 
 
 def sweep(of: Sweep) -> Printed:
-    """Give a row per value and model; people see a column per model, with the times."""
+    """Give a row per value and model; people see a column per model, with the times.
+
+    Where the kernel was timed, there are its times, and errors of the models' throughputs.
+    """
+    errors = of.errors()
     rows = [
         {
             of.over: point.value,
@@ -207,16 +199,18 @@ def sweep(of: Sweep) -> Printed:
             "time_s": None if isinstance(answer, Exception) else float(answer.time_s),
             "bound": None if isinstance(answer, Exception) else answer.bound,
             "sub_groups_per_cycle": of.throughput(point, name),
+            "measured_s": point.measured_s,
             "lacks": lacking_input(answer) if isinstance(answer, Exception) else "",
         }
         for point in of.points
         for name, answer in point.answers.items()
     ]
-    shown = [
+    shown: list[dict[str, Any]] = [
         {
             of.over: point.value,
             "sub-groups": point.occupancy,
             "flop/byte": point.intensity,
+            "measured_s": point.measured_s,
             **{
                 f"{name}_s": None if isinstance(answer, Exception) else float(answer.time_s)
                 for name, answer in point.answers.items()
@@ -224,13 +218,24 @@ def sweep(of: Sweep) -> Printed:
         }
         for point in of.points
     ]
+    shown += [
+        {
+            of.over: title,
+            **{f"{model}_s": format_percent(by[title]) for model, by in errors.items()},
+        }
+        for title in ("MAPE", "MAPE_shape")
+        if errors
+    ]
     lacking = dict.fromkeys(f"{row['model']} lacks {row['lacks']}" for row in rows if row["lacks"])
     return Printed(
         head=[f"{of.kernel} on {of.device} over {of.over}"],
         rows=rows,
         shown=table_of(shown),
-        notes=[*lacking],
-        facts=picked(of, "kernel", "device", "over"),
+        notes=[*lacking, *_timed(of)],
+        facts={
+            **picked(of, "kernel", "device", "over", "measured_on", "failures"),
+            "errors": errors,
+        },
         name="points",
     )
 
@@ -298,6 +303,20 @@ def _decimal(formula: QuasiPolynomial) -> str:
     return " + ".join(c if name.is_constant else f"{c} {name}" for c, name in terms).replace(
         "*", " "
     )
+
+
+def _timed(of: Sweep) -> list[str]:
+    """Say what the errors are of, and where the kernel was timed on another device."""
+    if not of.measured_on:
+        return []
+    other = "" if of.measured_on == of.device else f", which is not the described {of.device}"
+    return [
+        _wrapped(
+            f"timed on {of.measured_on}{other}; MAPE and MAPE_shape are errors of the throughput"
+            " and of its shape over occupancy (Lemeire et al., section 6.3)"
+        ),
+        *map(_wrapped, of.failures),
+    ]
 
 
 def schedule(of: Schedule) -> Printed:

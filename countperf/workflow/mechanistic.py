@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,11 @@ from countperf.harness.compile.ptx import profile_kernel, with_machine_code
 from countperf.harness.devices import find_device
 from countperf.measurements import TimingDocument, measurements_in
 from countperf.mechanistic.from_kernel import KernelProfiler
-from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy
+from countperf.mechanistic.occupancy import (
+    KernelOccupancy,
+    program_occupancy,
+    unused_local_bytes,
+)
 from countperf.mechanistic.predict_all import (
     ALL,
     ModelAnswers,
@@ -30,10 +35,12 @@ from countperf.sizes import given_sizes
 from countperf.workflow.fits import known_device
 from countperf.workflow.fitting import read_measurements
 from countperf.workflow.kernels import kernel_itself, kernel_statistics
+from countperf.workflow.timing import time_resident_groups
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
     from countperf.fitting.comparison import Comparison, Level, Profiler
+    from countperf.harness.device import Device
     from countperf.measurements import Measurement, MeasurementSet, Purpose
     from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
@@ -140,6 +147,7 @@ def sweep(
     statistics: Mapping[str, Any] | None = None,
     lines: Mapping[str, float] | None = None,
     profile_options: Mapping[str, Any] | None = None,
+    timed_on: str | Device | None = None,
     **more: Any,
 ) -> Sweep:
     """Predict a kernel by mechanistic models over one axis: a frame, and a figure.
@@ -153,6 +161,9 @@ def sweep(
         The axis: resident groups, work items of a group, or times that operations are executed.
     values : sequence of int, optional
         Values on it; by default those that the device holds, or up to 64.
+    timed_on : str or Device, optional
+        A device of this machine, as for `countperf.time_kernel`, where the kernel is timed over
+        occupancy, beside the models: unused local memory limits the resident groups.
 
     Returns
     -------
@@ -162,14 +173,28 @@ def sweep(
     Raises
     ------
     CountperfError
-        As for `predict_all` and `countperf.mechanistic.sweep.sweep`.
+        As for `predict_all`, `countperf.time_kernel` and `countperf.mechanistic.sweep.sweep`.
     """
     sizes = given_sizes(parameters, more)
-    options = {
+    options: dict[str, Any] = {
         "max_instructions": MAX_SWEPT_INSTRUCTIONS,
         **_with(profile_options, statistics, lines),
     }
     profiler = profiler_of(kernel, device, sizes, options)
+    if timed_on is not None and over == "occupancy":
+        profiled = profiler.at(sizes)
+        able = unused_local_bytes(profiled.profile, profiled.launch, profiler.device)
+        chosen = {g: n for g, n in able.items() if values is None or g in values}
+        swept = _sweep(profiled, profiler.device, values=[*chosen], models=models)
+        given = options.get("statistics")
+        measured = time_resident_groups(kernel, sizes, chosen, device=timed_on, statistics=given)
+        times_s = {int(timed.case.rpartition("=")[2]): timed.time_s for timed in measured}
+        return replace(
+            swept,
+            points=tuple(replace(p, measured_s=times_s.get(p.value)) for p in swept.points),
+            measured_on=measured.header.device.slug,
+            failures=tuple(failure.reason for failure in measured.failures),
+        )
     launches = profiler.launches_at(sizes)
     profiled, _ = max(launches, key=lambda of: (of[0].profile.total_bytes or 0.0) * of[1])
     return _sweep(profiled, profiler.device, over=over, values=values, models=models)

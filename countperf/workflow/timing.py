@@ -6,6 +6,7 @@ import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
     from countperf.harness.runner import CaseRunner
+    from countperf.measurements import MeasurementSet
     from countperf.measurements.cases import MakeArguments, Reference
     from countperf.models.validity import Level
     from countperf.models.weights import WeightSet
@@ -212,13 +214,7 @@ def time_kernel(
         result, choice, predicted = predicted_by_choice(cases, instruction_counts, target)
         digests = [_digests(case, instruction_counts) for case in cases]
         made_up = _made_up(cases[0])
-        with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
-            store = Path(folder) / "timing.jsonl"
-            measured = measure(cases, store=store, protocol=used, runner=opened)
-    if measured.failures and not len(measured):
-        first = measured.failures[0]
-        kind = next(kind for kind in _FAILURES if kind.stage == first.stage)
-        raise kind(first.reason, case=first.case)
+        measured = _measured(cases, used, opened)
     of_case = {measurement.case: measurement for measurement in measured}
     return TimingDocument(
         kernel=cases[0].kernel,
@@ -237,6 +233,47 @@ def time_kernel(
         ),
         failures=tuple(measured.failures),
     )
+
+
+def time_resident_groups(
+    kernel: Any,
+    sizes: Mapping[str, int],
+    unused_local_bytes: Mapping[int, int],
+    *,
+    device: str | Device | None = None,
+    statistics: Mapping[str, Statistic] | None = None,
+) -> MeasurementSet:
+    """Time a kernel with several numbers of resident groups, by unused local memory.
+
+    Names of cases end in the number, as in ``groups=3``; errors as of `time_kernel`.
+    """
+    (case,) = _cases(kernel, sizes, statistics, None, None, None)
+    cases = [
+        replace(
+            case,
+            name=f"{case.name}/groups={groups}",
+            kernel=f"{case.kernel}/groups={groups}",
+            inputs=case.kernel,
+            unused_local_bytes=unused,
+        )
+        for groups, unused in unused_local_bytes.items()
+    ]
+    with running(None, device, None) as opened:
+        return _measured(cases, TIMING, opened)
+
+
+def _measured(
+    cases: Sequence[KernelCase], protocol: Protocol, runner: CaseRunner
+) -> MeasurementSet:
+    """Measure cases; if none can be, raise the first failure."""
+    with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
+        store = Path(folder) / "timing.jsonl"
+        measured = measure(cases, store=store, protocol=protocol, runner=runner)
+    if measured.failures and not len(measured):
+        first = measured.failures[0]
+        kind = next(kind for kind in _FAILURES if kind.stage == first.stage)
+        raise kind(first.reason, case=first.case)
+    return measured
 
 
 def _cases(

@@ -24,6 +24,7 @@ from countperf.mechanistic.occupancy import (
     launch_geometry,
     program_occupancy,
     resident_groups,
+    unused_local_bytes,
 )
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from tests.mechanistic.builders import example_device, example_profile, launch_at
@@ -256,3 +257,19 @@ def test_a_device_whose_registers_limit_nothing_needs_none() -> None:
     )
 
     assert not program_occupancy(_profiled(16, None), device).is_bound
+
+
+@pytest.mark.parametrize("slug", ["nvidia-gtx-970", "nvidia-k620", "nvidia-h200", "amd-r9-380"])
+def test_so_much_local_memory_leaves_so_many_groups(slug: str) -> None:
+    device = load_device(slug).replaced(max_local_bytes_per_group=None)
+
+    def resident(local_bytes: int) -> int:
+        return resident_groups(
+            device, work_items_per_group=32, local_bytes_per_group=local_bytes
+        ).active_groups
+
+    profile = KernelProfile(name="k", local_bytes_per_group=64)
+    able = unused_local_bytes(profile, launch_at(None, num_groups=2**20), device)
+    for groups in range(1, 9):
+        found = able[groups] + 64
+        assert resident(found) == groups < resident(found - 1)

@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 
-from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.errors import DeviceError, ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import load_device
+from countperf.harness.devices import find_device
 from countperf.mechanistic.from_kernel import profile_kernel
+from countperf.mechanistic.occupancy import unused_local_bytes
 from countperf.mechanistic.profile import MechanisticPrediction, ProfiledKernel
 from countperf.mechanistic.sweep import AXES, sweep, vary
 from countperf.mechanistic.volkov import latency_from_graph
+from countperf.workflow.mechanistic import sweep as sweep_kernel
 from measurement_kernels import catalog
+from tests.harness.fakes import PROTOCOL
 from tests.mechanistic.builders import chain, example_device, example_profile, launch_at
+from tests.printing import object_of, text_of
 
 DEVICE = example_device()
 EXAMPLE = ProfiledKernel(
@@ -28,6 +33,7 @@ K620 = load_device("nvidia-k620")
 
 MATMUL = catalog.entry("matmul-tiled/square/16x16").builder()
 SIZES = {"n": 64, "m": 64, "l": 64}
+LARGE = {"n": 1024, "m": 1024, "l": 1024}
 
 
 def test_curves_of_the_example() -> None:
@@ -43,6 +49,65 @@ def test_curves_of_the_example() -> None:
     rates = [curve.throughput(point, "roofline") for point in curve.points]
     assert rates == pytest.approx([1 / 4, 1 / 8, 1 / 16])
     assert [point.intensity for point in curve.points] == pytest.approx([0.5, 1.0, 2.0])
+
+
+def test_a_timed_sweep_has_errors_of_each_model() -> None:
+    # Volkov's 1/25, 2/25, 3/25 sub-groups per cycle and unit; measured are 1/25, 1/20, 1/10
+    curve = sweep(EXAMPLE, DEVICE, models=["volkov", "tmm"], values=(1, 2, 3))
+    times_s = [1300 * cycles / (13 * 1.253e9) for cycles in (25, 20, 10)]
+    points = [
+        replace(point, measured_s=time_s)
+        for point, time_s in zip(curve.points, times_s, strict=True)
+    ]
+
+    timed = replace(curve, points=tuple(points), measured_on="example")
+
+    # off by 0, 0.03, 0.02: from the line 0.02/3, 0.05/3, 0.08/3 they are 0.02/3, 0.04/3, 0.02/3
+    shape = (0.02 / 3 / 0.04 + 0.04 / 3 / 0.05 + 0.02 / 3 / 0.1) / 3
+    whole = (0 + 0.03 / 0.05 + 0.02 / 0.1) / 3
+    assert timed.errors()["volkov"] == pytest.approx({"MAPE": whole, "MAPE_shape": shape})
+    assert set(timed.errors()) == {"volkov"}
+    lines = text_of(timed).splitlines()
+    assert [line.split()[:3] for line in lines[5:7]] == [
+        ["MAPE", "27", "%"],
+        ["MAPE_shape", "17", "%"],
+    ]
+    assert object_of(timed)["points"][0]["measured_s"] == times_s[0]
+
+
+def test_local_memory_leaves_these_numbers_of_groups() -> None:
+    # groups of 256 work items with 32 registers and 2 KiB: eight of them; a group of a GTX 1060 has
+    # half of the local memory at most, so that two stay (Lemeire et al., Table 9)
+    profiled = profile_kernel(MATMUL, K620, registers_per_work_item=32).at(LARGE)
+    gtx_1060 = load_device("nvidia-gtx-1060")
+
+    able = unused_local_bytes(profiled.profile, profiled.launch, K620)
+
+    assert list(able) == list(range(1, 9))
+    assert (able[1], able[8]) == (32 * 1024 + 1 - 2048, 0)
+    assert [*unused_local_bytes(profiled.profile, profiled.launch, gtx_1060)] == [*range(2, 9)]
+
+
+@pytest.mark.device
+def test_a_kernel_is_timed_over_resident_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        find_device("pocl:0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    once = PROTOCOL.changed(rounds=1, separation_s=0.0, extra_rounds=0)
+    monkeypatch.setattr("countperf.workflow.timing.TIMING", once)
+    described = load_device("pocl-epyc-zen5").replaced(
+        max_groups_per_compute_unit=4, local_bytes_per_compute_unit=65536
+    )
+
+    timed = sweep_kernel(
+        "matmul-tiled/square/16x16", described, SIZES, models="volkov", timed_on="pocl:0"
+    )
+
+    assert [point.value for point in timed.points] == [1, 2, 3, 4]
+    assert all(point.measured_s is not None and point.measured_s > 0 for point in timed.points)
+    assert timed.failures == ()
+    assert timed.errors().keys() == {"volkov"}
 
 
 def test_repeated_operations_wait_for_each_other() -> None:

@@ -151,6 +151,7 @@ def ask_nvml(nvml: Any, function: str, *arguments: Any) -> Any:
 
 
 _TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
+_ALL_SHARED = 100  # percent of what is divided between shared memory and cache
 _HOLD_S = 2e-5
 _HOLD_SOURCE = """
 extern "C" __global__ void hold(long long cycles)
@@ -287,17 +288,22 @@ class CudaSession:
         stamp = f"// {np.random.default_rng().integers(2**62)}\n" if fresh else ""
         return self.module(CUDA_PRELUDE + source + stamp)
 
-    def build_kernel(self, t_unit: Any) -> Kernel:
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Kernel:
         """Generate CUDA for a translation unit and build it."""
-        return build_kernel(self, t_unit)
+        return build_kernel(self, t_unit, unused_local_bytes)
 
     # --- running
 
     def enqueue(
-        self, function: Any, groups: tuple[int, ...], group: tuple[int, ...], arguments: Any
+        self,
+        function: Any,
+        groups: tuple[int, ...],
+        group: tuple[int, ...],
+        arguments: Any,
+        shared_bytes: int = 0,
     ) -> None:
         """Launch a kernel; arguments are NumPy scalars."""
-        function.kernel(groups, group, arguments, stream=self._stream)
+        function.kernel(groups, group, arguments, shared_mem=shared_bytes, stream=self._stream)
 
     @contextmanager
     def span(self, *, hold: bool = False) -> Generator[list[CudaSpan]]:
@@ -391,7 +397,9 @@ def compilers_words(text: str) -> str:
 _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
 
 
-def build_kernel(session: CudaSession, t_unit: Any) -> Kernel:
+def build_kernel(
+    session: CudaSession, t_unit: Any, unused_local_bytes: int | None = None
+) -> Kernel:
     """Generate CUDA for a translation unit and build it."""
     check_offsets(t_unit)
     entry = t_unit.default_entrypoint
@@ -399,7 +407,13 @@ def build_kernel(session: CudaSession, t_unit: Any) -> Kernel:
     code = generate_cuda(t_unit)
     program = session.module(code.source, tuple(entry.options.build_options))
     for name in code.kernels:
-        session.device.check_local(int(program.function(name).shared_size_bytes))
+        function = program.function(name)
+        session.device.check_local(int(function.shared_size_bytes))
+        if unused_local_bytes is not None:
+            with session.building():  # a module is shared by all that build the same source
+                most = max(unused_local_bytes, int(function.max_dynamic_shared_size_bytes))
+                function.max_dynamic_shared_size_bytes = most
+                function.preferred_shared_memory_carveout = _ALL_SHARED
     plans: dict[tuple[Any, ...], _Plan] = {}
     alive: list[Any] = []  # weak references: arguments that are gone take the plan with them
 
@@ -407,7 +421,9 @@ def build_kernel(session: CudaSession, t_unit: Any) -> Kernel:
         key = tuple((name, _key(value)) for name, value in sorted(arguments.items()))
         if key not in plans:
             plans.clear()
-            plans[key] = _Plan(session, code, program, arguments, index_limit)
+            plans[key] = _Plan(
+                session, code, program, arguments, index_limit, unused_local_bytes or 0
+            )
             memory = [value for value in arguments.values() if isinstance(value, DeviceMemory)]
             alive[:] = [weakref.ref(buffer, lambda _: plans.clear()) for buffer in memory]
         return plans[key].launch()
@@ -431,8 +447,10 @@ class _Plan:
         program: CudaProgram,
         arguments: Mapping[str, Any],
         index_limit: int,
+        shared_bytes: int,
     ) -> None:
         self._session = session
+        self._shared_bytes = shared_bytes
         self._shared: list[DeviceMemory] = []
         self._launches: list[_Launch] = []
 
@@ -458,7 +476,7 @@ class _Plan:
         session = self._session
         with session.span(hold=True) as spans:
             for function, groups, shape, arguments in self._launches:
-                session.enqueue(function, groups, shape, arguments)
+                session.enqueue(function, groups, shape, arguments, self._shared_bytes)
         return spans
 
 

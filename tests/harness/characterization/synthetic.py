@@ -111,7 +111,7 @@ class SyntheticSession:
         del fresh
         return _Program(self, set(re.findall(r"KERNEL (\w+)\(", source)))
 
-    def build_kernel(self, t_unit: Any) -> Any:
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Any:
         raise NotImplementedError
 
     def allocate(self, size: int) -> Memory:

@@ -62,6 +62,7 @@ class FakeCupy:
         self.folder = folder
         self.failures: dict[str, Exception] = {}
         self.launches: list[str] = []
+        self.shared_bytes = 0  # dynamic ones of the last launch
         self.clock_ms = 0.0
         self.launch_ms = 0.25
         self.device = 0
@@ -231,6 +232,8 @@ class FakeRawKernel:
     num_regs = 32
     local_size_bytes = 0
     max_threads_per_block = 1024
+    max_dynamic_shared_size_bytes = SHARED_LIMIT
+    preferred_shared_memory_carveout = -1
 
     def __init__(
         self, cupy: FakeCupy, built: tuple[EmulatedModule, str], code: str, name: str
@@ -244,11 +247,13 @@ class FakeRawKernel:
             for kind, extent in re.findall(r"__shared__ (\w+) \w+\[([\d* ]+)\]", code)
         )
 
-    def kernel(self, grid: Any, block: Any, args: Any, *, stream: _Stream) -> None:
+    def kernel(self, grid: Any, block: Any, args: Any, *, shared_mem: int, stream: _Stream) -> None:
+        assert shared_mem <= self.max_dynamic_shared_size_bytes
         assert stream.ptr == 7
         assert all(isinstance(each, np.generic) for each in args)
         cupy = self._cupy
         cupy.launches.append(self._name)
+        cupy.shared_bytes = shared_mem
         cupy.fail("launch")
         if self._name == "hold":
             return

@@ -24,6 +24,7 @@ from countperf.harness.runner import KernelRunner, in_mixed_order
 from countperf.harness.sizes import measure_launch_overhead
 from tests.harness.cuda.emulator import COMPILER
 from tests.harness.cuda.fake_cupy import (
+    SHARED_LIMIT,
     CompileException,
     CUDADriverError,
     CUDARuntimeError,
@@ -200,6 +201,17 @@ def test_memory_that_launches_share_goes_with_the_arguments(runner: KernelRunner
 
 def _doubled(body: str = "out[i] = 2*a[i]", assumptions: str = "n >= 0") -> Any:
     return made("i<n", body, "a,out f32 n; n i32", assumptions=assumptions, split="i:16")
+
+
+def test_unused_local_memory_is_dynamic_and_may_be_more_than_code_can_declare(
+    runner: KernelRunner, cupy: FakeCupy
+) -> None:
+    case = make_loopy_case("padded", double, unused_local_bytes=2 * SHARED_LIMIT)
+
+    with runner.loaded(case) as run:
+        run()
+
+    assert cupy.shared_bytes == 2 * SHARED_LIMIT
 
 
 def test_a_zero_size_launches_nothing(runner: KernelRunner, cupy: FakeCupy) -> None:
