@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from countperf.mechanistic.merpsys import resource_use, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.tmm import scheduling_factor
 from tests.mechanistic.builders import implied_bandwidth
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 # {{{ Lemeire, Cornelis & Konstantinidis
 
@@ -84,6 +87,32 @@ def test_lemeire_table_9_ranges_of_occupancy() -> None:
     for group, most in ((1, 32), (2, 64), (6, 60), (8, 64)):
         resident = resident_groups(load_device("nvidia-k620"), work_items_per_group=32 * group)
         assert resident.occupancy_max == most
+
+
+AVERAGES = {
+    "10": (22, 36, 40, 88, 30, 29, 104, 65),
+    "11": (23, 44, 47, 88, 38, 27, 136, 86),
+    "12": (27.8, 78.7, 90.2, 69.7, 83.3, 41.0, 104.0, 88.2),
+}
+"""Last rows of Tables 10 to 12, the first of each pair."""
+
+
+def test_lemeire_averages_of_tables_10_to_12() -> None:
+    lines = (GOLDEN / "lemeire_tables_10_to_12.csv").read_text(encoding="utf-8").splitlines()
+    for table, printed in AVERAGES.items():
+        rows = [line.split(",")[2:] for line in lines if line.startswith(f"{table},")]
+        means = [sum(map(float, column)) / 14 for column in zip(*rows, strict=True)]
+        # cells and averages are rounded
+        assert means == pytest.approx(printed, abs=1.0 if table != "12" else 0.1)
+    # the conclusion's 24 % of the pipeline model and 52.9 % of Volkov's
+    assert [sum(row[i] for row in AVERAGES.values()) / 3 for i in (0, 1)] == pytest.approx(
+        [24, 52.9], abs=0.5
+    )
+
+
+def test_lemeire_table_9_has_214_experiments() -> None:
+    groups = [(2, 64), (1, 32), (8, 64), (2, 64), (1, 32), *[(8, 64)] * 6, *[(6, 60)] * 3]
+    assert sum(most // group for group, most in groups) == 214  # section 6.3 prints 226
 
 
 # }}}
