@@ -7,21 +7,22 @@ come from a kernel's counts:
 1. Free sizes are multiples of what kernel and device cut them into: tiles, groups, lines.
 2. No formula has higher powers than the symbolic counts of operations, accesses and groups.
 3. Counts at as many points as there are coefficients give these exactly (Newton's forward
-   differences). A further point confirms the formula, or there is none; nor is there one where a
-   condition on sizes does not hold alike for all of them.
+   differences). A further point confirms them, and conditions on sizes hold alike for all larger
+   sizes; or there is no formula.
 
 Left out: the factor of the last wave, Eq. (3), which falls towards 1; groups fill the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from math import comb, lcm, prod
 from typing import TypeVar
 
+from countperf.counting.programs import KernelProgram
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import DeviceParameters
@@ -36,15 +37,14 @@ from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.tmm import StepBound, Term
 from countperf.symbolic.isl_counts import guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.piecewise import Term as CountTerm
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
 
-FIRST, _LAST_FIRST = 2, 64
-"""Multiples of which one is the first where formulas hold: loops have several iterations there, and
-conditions on sizes are as for all larger ones."""
+_FIRST, _LAST_FIRST = 2, 64
+"""Multiples of which one is the first with formulas: loops have several iterations there."""
 _DENSE, _RATIO, _LARGEST = 256, 1.02, 2**40
 """Sizes that are compared: so many multiples, then growing by a ratio up to the largest."""
-_FAR = 2**40
-"""Multiples at which conditions on sizes have to be as at the first ones."""
 
 _Powers = tuple[int, ...]
 _Label = TypeVar("_Label", bound=str)
@@ -168,14 +168,13 @@ def step_formulas(
             raise missing_registers(profiled.profile.name, device)
         resident = program_occupancy(profiled, device).residency.active_groups
         items = (profiled.launch.active_groups or resident) * profiled.launch.work_items_per_group
+        counts = {name: points.formula(number, name) for name in ("work", "transactions", "groups")}
         programs.append(
             ProgramSteps(
                 name=profiled.profile.name,
-                work=points.formula(number, "work"),
                 span=points.span(number),
-                transactions=points.formula(number, "transactions"),
-                groups=points.formula(number, "groups"),
                 work_items_per_core=items / cores,
+                **counts,
             )
         )
     return StepFormulas(
@@ -198,126 +197,128 @@ class _Points:
         self.names = tuple(sorted(domains.sizes - held.keys() - domains.defaults.keys()))
         bound = {name: QuasiPolynomial.constant(value) for name, value in held.items()}
         bound |= {k: v.substitute(bound) for k, v in domains.defaults.items() if k not in held}
-        cuts: list[tuple[QuasiPolynomial | None, int]] = []
-        guards: set[QuasiPolynomial] = set()
-        line_bits = 8 * memory_shape(profiler.device).line_bytes
-        self.powers: list[list[_Powers]] = []  # those that may occur, of each program
-        self.group_powers: list[_Powers] = []
-        for program in profiler.programs:
-            counts = [program.launches * program.grid.work_groups]
-            counts += [
-                program.domains.executions(statement.within, node.cases, program.grid)
-                for statement in program.statements
-                for node in statement.nodes
-            ]
-            terms = [term for count in counts for term in count.substitute(bound).terms]
-            guards |= {guard for term in terms for guard in term.nonnegative | term.zero}
-            parts = [term.value for term in terms] + [*guards]
-            self.powers.append(_powers(parts, self.names))
-            self.group_powers.append(_powers(parts[:1], self.names)[-1])
-            assumed = guards_of(assumptions_of(program.kernel))
-            parts += [guard for sides in assumed for side in sides for guard in side]
-            cuts += [(f.numerator, f.denominator) for part in parts for f in part.floors()]
-            cuts += [
-                (access.address, max(1, line_bits // access.access.bits))
-                for access in program.accesses
-                if access.access.address_space == "global"
-            ]
-            for axis, extent in program.grid.groups.items():
-                cuts += [(t.value, program.grid.items.get(axis, 1)) for t in extent.terms]
-        self.multiples = {
-            name: lcm(*(by for cut, by in cuts if cut is not None and name in cut.names()))
-            for name in self.names
-        }
-        differ: list[QuasiPolynomial] = []
-        for self.first in range(FIRST, _LAST_FIRST + 1):
-            far = [self._sizes(tuple(_FAR * (n == m) for m in self.names)) for n in self.names]
-            near = self._sizes((0,) * len(far))
-            differ = [g for g in guards if len({g.evaluate(at) >= 0 for at in (near, *far)}) > 1]
-            if not differ:
-                break
-        else:
-            raise self._refusal("count", f", but changes at {differ[0]} = 0")
+        # by program: terms of the counts of groups, and of all that is executed
+        terms = [[c.substitute(bound).terms for c in _counts(each)] for each in profiler.programs]
+        self.powers = [_powers(chain.from_iterable(some), self.names) for some in terms]
+        self.group_powers = [_powers(groups, self.names)[-1] for groups, *_ in terms]
+        every = [term for some in terms for of in some for term in of]
+        guards = {guard for term in every for guard in term.nonnegative | term.zero}
+        cuts = [*_cuts(profiler, {*guards, *(term.value for term in every)})]
+        self.multiples = {n: lcm(*(by for cut, by in cuts if n in cut.names())) for n in self.names}
+        self.first = _FIRST
+        while differ := [guard for guard in guards if self._changes(guard)]:
+            self.first += 1
+            if self.first > _LAST_FIRST:
+                raise self._refusal(f"count is no polynomial, but changes at {differ[0]} = 0")
         self._launches: dict[tuple[_Powers, int], Sequence[tuple[ProfiledKernel, int]]] = {}
+
+    def _changes(self, guard: QuasiPolynomial) -> bool:
+        """Return whether a condition is another one where some size is far larger."""
+        points = product((0, _LARGEST), repeat=len(self.names))
+        signs = {(v > 0) - (v < 0) for v in (guard.evaluate(self._sizes(p)) for p in points)}
+        return len(signs) > 1
 
     def at(self, point: _Powers, longest: int = 1) -> Sequence[tuple[ProfiledKernel, int]]:
         """Return launches so many multiples beyond the first, with graphs up to a length."""
         if (point, longest) not in self._launches:
-            sampled = replace(self.profiler, max_instructions=longest)
-            self._launches[point, longest] = sampled.launches_at(
-                {**self.held, **self._sizes(point)}
-            )
+            sampled, sizes = replace(self.profiler, max_instructions=longest), self._sizes(point)
+            self._launches[point, longest] = sampled.launches_at({**self.held, **sizes})
         return self._launches[point, longest]
 
     def _sizes(self, point: _Powers) -> dict[str, int]:
         steps = zip(self.names, point, strict=True)
         return {name: self.multiples[name] * (self.first + step) for name, step in steps}
 
+    def _refusal(self, why: str) -> ModelNotApplicableError:
+        names = ", ".join(self.names)
+        message = (
+            f"kernel '{self.profiler.kernel}', sizes {names}: {why}; give values of more sizes"
+        )
+        return ModelNotApplicableError(message, parameter="parameters")
+
     def formula(self, number: int, field: str) -> QuasiPolynomial:
         """Return a count of a program as a polynomial; refuse what is none."""
-        found = self._through(lambda point: self._value(point, number, field), self.powers[number])
+        found = self._through(number, field, self.powers[number])
         if found is None:
-            raise self._refusal(field)
+            raise self._refusal(f"{field} is no polynomial")
         return found
-
-    def _refusal(self, field: str, why: str = "") -> ModelNotApplicableError:
-        message = (
-            f"kernel '{self.profiler.kernel}': {field} is no polynomial of"
-            f" {', '.join(self.names)}{why}; give values of more sizes"
-        )
-        return ModelNotApplicableError(message, parameter=field)
 
     def span(self, number: int) -> QuasiPolynomial | None:
         """Return the span; None if a sub-group has too many instructions, or it is no polynomial.
 
         A sub-group executes what all of them do over their number, which its powers follow.
         """
-        most = self.group_powers[number]
-        powers = {
-            tuple(max(0, p - g) for p, g in zip(some, most, strict=True))
-            for some in self.powers[number]
+        groups = self.group_powers[number]
+        fewer = {
+            tuple(max(0, p - g) for p, g in zip(powers, groups, strict=True))
+            for powers in self.powers[number]
         }
-        try:
-            return self._through(lambda point: self._value(point, number, "span"), sorted(powers))
-        except ModelNotApplicableError:
+        (profiled, _) = self.at(self._last(fewer), MAX_INSTRUCTIONS)[number]
+        if len(profiled.profile.require("idg", model="tmm").nodes) >= MAX_INSTRUCTIONS:
             return None
+        return self._through(number, "span", sorted(fewer))
 
     def _value(self, point: _Powers, number: int, field: str) -> Fraction:
         """Return a count of all launches of a program at a point."""
-        longest = MAX_INSTRUCTIONS if field == "span" else 1
-        profiled, times = self.at(point, longest)[number]
-        graph = profiled.profile.require("idg", model="tmm")
-        if field == "span" and len(graph.nodes) >= longest:
-            raise ModelNotApplicableError("too many instructions", parameter="span")
-        if field == "groups":
-            return Fraction(profiled.launch.num_groups * times)
-        of_launch = profiled.profile.require(field, model="tmm")
+        profiled, times = self.at(point, MAX_INSTRUCTIONS if field == "span" else 1)[number]
+        groups = profiled.launch.num_groups if field == "groups" else None
+        of_launch = groups or profiled.profile.require(field, model="tmm")
         return Fraction(of_launch * times).limit_denominator(10**6)
 
+    def _last(self, powers: Iterable[_Powers]) -> _Powers:
+        """Return a point beyond all those that give coefficients, another one for each size."""
+        return tuple(max(p) + 1 + i for i, p in enumerate(zip(*powers, strict=True)))
+
     def _through(
-        self, value: Callable[[_Powers], Fraction], powers: Sequence[_Powers]
+        self, number: int, field: str, powers: Sequence[_Powers]
     ) -> QuasiPolynomial | None:
-        """Return the polynomial of some powers through values, if a further one confirms it."""
+        """Return the polynomial of some powers through counts, if a further one confirms it."""
         result = ZERO
         for power in powers:
-            difference = Fraction(0)
+            difference, basis = Fraction(0), ONE
             for point in product(*(range(p + 1) for p in power)):
                 sign = (-1) ** (sum(power) - sum(point))
-                difference += sign * prod(map(comb, power, point)) * value(point)
-            basis = ONE
+                value = self._value(point, number, field)
+                difference += sign * prod(map(comb, power, point)) * value
             for name, p in zip(self.names, power, strict=True):
                 steps = QuasiPolynomial.name(name) / self.multiples[name] - self.first
                 for step in range(p):  # the binomial coefficient of steps and p
                     basis = basis * (steps - step) / (step + 1)
             result = result + basis * difference
-        last = tuple(max(p[i] for p in powers) + 1 + i for i in range(len(self.names)))
-        return result if result.evaluate(self._sizes(last)) == value(last) else None
+        last = self._last(powers)
+        is_right = result.evaluate(self._sizes(last)) == self._value(last, number, field)
+        return result if is_right else None
 
 
-def _powers(counts: Iterable[QuasiPolynomial], names: Sequence[str]) -> list[_Powers]:
-    """Return the powers of sizes in counts, and all that divide them, floors smoothed."""
-    found: set[_Powers] = set()
-    for smooth in counts:
+def _counts(program: KernelProgram) -> Iterator[PiecewiseQuasiPolynomial]:
+    """Yield the counts of groups, and of whatever work items execute."""
+    yield program.launches * program.grid.work_groups
+    for statement in program.statements:
+        for node in statement.nodes:
+            yield program.domains.executions(statement.within, node.cases, program.grid)
+
+
+def _cuts(
+    profiler: KernelProfiler, counts: Iterable[QuasiPolynomial]
+) -> Iterator[tuple[QuasiPolynomial, int]]:
+    """Yield what is cut into parts, and how large they are."""
+    guards = guards_of(assumptions_of(profiler.programs[0].kernel))
+    for count in chain(counts, *(side for sides in guards for side in sides)):
+        yield from ((floor.numerator, floor.denominator) for floor in count.floors())
+    line_bits = 8 * memory_shape(profiler.device).line_bytes
+    for program in profiler.programs:
+        for access in program.accesses:
+            if access.access.address_space == "global" and access.address is not None:
+                yield access.address, max(1, line_bits // access.access.bits)
+        for axis, extent in program.grid.groups.items():
+            yield from ((t.value, program.grid.items.get(axis, 1)) for t in extent.terms)
+
+
+def _powers(terms: Iterable[CountTerm], names: Sequence[str]) -> list[_Powers]:
+    """Return the powers of sizes in terms, and all that divide them, floors smoothed."""
+    found: set[_Powers] = {(0,) * len(names)}
+    for term in terms:
+        smooth = term.value
         while smooth.floors():
             smooth = smooth.map_atoms(
                 lambda atom: None if isinstance(atom, str) else atom.numerator / atom.denominator

@@ -206,8 +206,6 @@ def step_formulas(
     parameters: Mapping[str, Any] | None = None,
     /,
     *,
-    statistics: Mapping[str, Any] | None = None,
-    lines: Mapping[str, float] | None = None,
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> StepFormulas:
@@ -237,7 +235,7 @@ def step_formulas(
     (1/512)*n^3 + (1/32)*n^2
     """
     held = given_sizes(parameters, more)
-    profiler = profiler_of(kernel, device, held, _with(profile_options, statistics, lines))
+    profiler = profiler_of(kernel, device, held, profile_options)
     return _step_formulas(profiler, held, label=kernel if isinstance(kernel, str) else "")
 
 
