@@ -248,7 +248,8 @@ class Step(ShortRepr):
             message = f"kind of a step must be one of {kinds}, not {self.kind!r}"
             raise ParameterError(message, parameter="kind")
         check_each(check_not_negative, n_bytes=self.n_bytes, host_s=self.host_s)
-        check_whole(self.device, "device", least=0)
+        for name, number in (("device", self.device), ("to", self.to or 0)):
+            check_whole(number, name, least=0)
         if (self.kernel is None) == (self.kind == "kernel"):
             message = "a kernel step needs a kernel, and a transfer has none"
             raise ParameterError(message, parameter="kernel")

@@ -209,7 +209,7 @@ class _Points:
         while differ := [guard for guard in guards if self._changes(guard)]:
             self.first += 1
             if self.first > _LAST_FIRST:
-                raise self._refusal(f"count is no polynomial, but changes at {differ[0]} = 0")
+                raise self._refusal(f"counts are no polynomials: they change at {differ[0]} = 0")
         self._launches: dict[tuple[_Powers, int], Sequence[tuple[ProfiledKernel, int]]] = {}
 
     def _changes(self, guard: QuasiPolynomial) -> bool:

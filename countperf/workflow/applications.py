@@ -88,14 +88,12 @@ def _parsed(
     if sizes and kind != "kernel":
         raise ValueError(f"a {kind} step has no sizes, but {', '.join(sizes)} is given")
     waited = [name for name in given.get("after", "").split(",") if name]
-    name, is_everywhere = given.get("name", ""), given.get("device") == "all"
-    numbers = (
-        range(values["devices"]) if is_everywhere else [_whole(given.get("device", "0"), values)]
-    )
-    if name and is_everywhere:
-        everywhere[name] = [f"{name}.{number}" for number in numbers]
+    name, where = given.get("name", ""), given.get("device", "0")
+    numbers = range(values["devices"]) if where == "all" else [_whole(where, values)]
+    names = [f"{name}.{number}" if name and where == "all" else name for number in numbers]
+    everywhere |= {name: names} if name else {}
     steps: list[Step] = []
-    for number in numbers:
+    for number, own in zip(numbers, names, strict=True):
         at = {**values, "device": number}
         steps.append(
             Step(
@@ -108,7 +106,7 @@ def _parsed(
                 device=number,
                 to=_whole(given["to"], at) if "to" in given else None,
                 after=tuple(one for each in waited for one in everywhere.get(each, [each])),
-                name=f"{name}.{number}" if name and is_everywhere else name,
+                name=own,
             )
         )
     return steps
@@ -187,7 +185,8 @@ def predict_application(
             raise ParameterError(message, parameter="device")
         device = described[step.device]
         if step.kind == "kernel":
-            key = (step.kernel, device.slug, tuple(step.sizes.items()))
+            name = step.kernel if isinstance(step.kernel, str) else id(step.kernel)
+            key = (name, device.slug, tuple(step.sizes.items()))
             if key not in times:
                 answers = predict_all(
                     step.kernel, device, step.sizes, models=model, profile_options=profile_options

@@ -94,6 +94,7 @@ def test_numbers_are_formulas_of_variables_and_devices() -> None:
         ("kernel k n=4*(", "line 1 .*not a formula"),
         ("kernel k n=__import__('os')", "line 1 .*no function is named"),
         ("d2d 5 to=0", "names another device"),
+        ("d2d 5 to=-1", "to must be at least 0"),
         ("h2d 5 to=1", "names another device"),
         ("h2d", "line 1"),
         ("h2d 1\nsend 5", "line 2.*a line is"),

@@ -83,7 +83,7 @@ def test_sizes_that_are_given_are_held() -> None:
 
 def test_what_has_no_formula_is_refused() -> None:
     least = sums("{ [i, j] : 0 <= i < n and 0 <= j < n and j < m }")
-    with pytest.raises(ModelNotApplicableError, match=r"sizes m, n: .* changes at .*; give"):
+    with pytest.raises(ModelNotApplicableError, match=r"sizes m, n: .* change at .*; give"):
         formulas(least)
     found = formulas(least, m=65)
     assert (str(found.programs[0].work), found.first) == ("65*n", 3)
