@@ -61,6 +61,11 @@ _STEPS = re.compile(
 )
 """Instructions whose results do not grow evenly when their operands do."""
 
+_WRITES_ONLY = re.compile(
+    r"^(?:movz|s[ha][lr]x|bzhi|bextr|pext|pdep|[tl]zcnt|popcnt|bls|v(?!pternlog|ptest$|testp))"
+)
+"""Instructions of `_STEPS` that do not read their destination, but for masked ones."""
+
 _LINEAR = re.compile(r"^vp(?:slld|mulld)$")
 _IMPLIED = re.compile(r"^i?(?:div|mul)")
 _SHIFT_RIGHT = re.compile(r"^s[ha]r[bwlq]?$")
@@ -477,9 +482,11 @@ def note_of_step(mnemonic: str, operands: str) -> Action | None:
         return None
     if _LINEAR.match(mnemonic):  # lane by lane, whatever is carried out of these
         return None
+    if len(parts) > 1 and "{" not in parts[-1] and _WRITES_ONLY.match(mnemonic):
+        del parts[-1]
     vectors = [int(match[1]) for part in parts if (match := _VECTOR.match(part))]
     by = _CONSTANT.match(parts[0])
-    if mnemonic == "vpsllq" and by is not None and len(vectors) == 2:
+    if mnemonic == "vpsllq" and by is not None and len(vectors) == 1:
         number, left = vectors[0], -int(by[1], 0)
 
         def note_words(machine: Machine) -> None:

@@ -193,8 +193,14 @@ mov %rax,%rcx; mov %rcx,-0x10000(%rsp,%rax,8); inc %rax; cmp %rdi,%rax; jne 1; x
 mov -0x10000(%rsp,%rax,8),%rdx; cmp %rsi,%rdx; jl 10; nop; inc %rax; cmp %rdi,%rax; jne 7; ret
 """
 """Numbers are written side by side, and decide when they are read."""
+OVERWRITTEN = """
+f: movb $0x1,-0x8(%rsp); xor %eax,%eax
+mov %rax,%rcx; movzbl -0x8(%rsp),%ecx; cmp %rdx,%rcx; je 7; nop
+inc %rax; cmp %rdi,%rax; jne 2; ret
+"""
+"""A register that grew takes a byte that does not."""
 LOOPS = (
-    *(NESTED, GUARDED, TILED, IN_MEMORY, BY_LOW_BITS, BY_TABLE, BY_BITS, BY_HIGH_HALF),
+    *(OVERWRITTEN, NESTED, GUARDED, TILED, IN_MEMORY, BY_LOW_BITS, BY_TABLE, BY_BITS, BY_HIGH_HALF),
     *(EVERY_THIRD, BY_UNEVEN_BITS, BY_WRITTEN),
 )
 
@@ -209,7 +215,7 @@ def test_counts_are_those_of_single_steps(
     assert skipped == executed(code, rdi=length, rsi=length // 2)
 
 
-@pytest.mark.parametrize("code", LOOPS[:5], ids=range(5))
+@pytest.mark.parametrize("code", LOOPS[:6], ids=range(6))
 def test_long_loops_take_few_steps(code: str) -> None:
     counts = executed(code, most=2000, rdi=16 * 10**6, rsi=8 * 10**6)
     assert max(counts.values()) >= 10**6
@@ -248,6 +254,20 @@ def test_left_shifts_in_vectors_are_extrapolated_up_to_their_carry() -> None:
     assert without_carry([(None, None)] * 4, 4) == 1 << 62
     assert note_of_step("vpslld", "$0x4,%ymm3,%ymm4") is None
     assert note_of_step("vpsllq", "$0x4,%ymm3,%ymm4") is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "operands"),
+    [("movzbl %dl,%ecx", 1), ("vpand %xmm1,%xmm2,%xmm3", 2), ("vptest %xmm1,%xmm2", 2)]
+    + [("vpand %xmm1,%xmm2,%xmm3{%k1}", 3), ("vpternlogd $0x96,%xmm1,%xmm2,%xmm3", 3)],
+)
+def test_what_is_overwritten_need_not_grow_evenly(line: str, operands: int) -> None:
+    note, machine = note_of_step(*line.split()), Machine()
+    assert note is not None
+    note(machine)
+    ((_, values),) = machine.journal.stepped
+    size = sum(len(values) if v is None else -(-v.bit_length() // (8 * 128)) for v in values)
+    assert (size if "mm" in line else len(values)) == operands
 
 
 # }}}
