@@ -258,8 +258,10 @@ def test_left_shifts_in_vectors_are_extrapolated_up_to_their_carry() -> None:
 
 @pytest.mark.parametrize(
     ("line", "operands"),
-    [("movzbl %dl,%ecx", 1), ("vpand %xmm1,%xmm2,%xmm3", 2), ("vptest %xmm1,%xmm2", 2)]
-    + [("vpand %xmm1,%xmm2,%xmm3{%k1}", 3), ("vpternlogd $0x96,%xmm1,%xmm2,%xmm3", 3)],
+    [
+        *(("movzbl %dl,%ecx", 1), ("vpand %xmm1,%xmm2,%xmm3", 2), ("vptest %xmm1,%xmm2", 2)),
+        *(("vpand %xmm1,%xmm2,%xmm3{%k1}", 3), ("vpternlogd $0x96,%xmm1,%xmm2,%xmm3", 3)),
+    ],
 )
 def test_what_is_overwritten_need_not_grow_evenly(line: str, operands: int) -> None:
     note, machine = note_of_step(*line.split()), Machine()
