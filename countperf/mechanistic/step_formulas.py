@@ -202,8 +202,16 @@ class _Points:
         self.powers = [_powers(chain.from_iterable(some), self.names) for some in terms]
         self.group_powers = [_powers(groups, self.names)[-1] for groups, *_ in terms]
         every = [term for some in terms for of in some for term in of]
-        guards = {guard for term in every for guard in term.nonnegative | term.zero}
-        cuts = [*_cuts(profiler, {*guards, *(term.value for term in every)})]
+        assumed = guards_of(assumptions_of(profiler.programs[0].kernel))
+        equal = {guard for term in every for guard in term.zero}
+        guards = {guard for term in every for guard in term.nonnegative}
+        guards |= equal | {-guard for guard in equal}
+        if len(assumed) == 1:  # no alternatives
+            guards |= {guard.substitute(bound) for guard in assumed[0][0]}
+        parts = chain(
+            (term.value for term in every), guards, *(side for a in assumed for side in a)
+        )
+        cuts = [*_cuts(profiler, parts)]
         self.multiples = {n: lcm(*(by for cut, by in cuts if n in cut.names())) for n in self.names}
         self.first = _FIRST
         while differ := [guard for guard in guards if self._changes(guard)]:
@@ -215,8 +223,7 @@ class _Points:
     def _changes(self, guard: QuasiPolynomial) -> bool:
         """Return whether a condition is another one where some size is far larger."""
         points = product((0, _LARGEST), repeat=len(self.names))
-        signs = {(v > 0) - (v < 0) for v in (guard.evaluate(self._sizes(p)) for p in points)}
-        return len(signs) > 1
+        return len({guard.evaluate(self._sizes(p)) >= 0 for p in points}) > 1
 
     def at(self, point: _Powers, longest: int = 1) -> Sequence[tuple[ProfiledKernel, int]]:
         """Return launches so many multiples beyond the first, with graphs up to a length."""
@@ -302,8 +309,7 @@ def _cuts(
     profiler: KernelProfiler, counts: Iterable[QuasiPolynomial]
 ) -> Iterator[tuple[QuasiPolynomial, int]]:
     """Yield what is cut into parts, and how large they are."""
-    guards = guards_of(assumptions_of(profiler.programs[0].kernel))
-    for count in chain(counts, *(side for sides in guards for side in sides)):
+    for count in counts:
         yield from ((floor.numerator, floor.denominator) for floor in count.floors())
     line_bits = 8 * memory_shape(profiler.device).line_bytes
     for program in profiler.programs:

@@ -20,9 +20,10 @@ def formulas(kernel: Any, device: str = GTX, label: str = "", **held: int) -> An
     return step_formulas(profiler, held, label=label)
 
 
-def sums(domain: str, body: str = "z[i] = sum(j, x[j])") -> Any:
+def sums(domain: str, body: str = "z[i] = sum(j, x[j])", least: int = 32) -> Any:
     arguments = "x,z f32 n; n i32; m i32" if "m" in domain else "x,z f32 n; n i32"
-    return made(domain, body, arguments, split="i:32", assumptions="n >= 32 and n mod 32 = 0")
+    assumptions = f"n >= {least} and n mod 32 = 0"
+    return made(domain, body, arguments, split="i:32", assumptions=assumptions)
 
 
 @pytest.mark.parametrize("n", [64, 8192])
@@ -79,6 +80,13 @@ def test_sizes_that_are_given_are_held() -> None:
     (program,) = formulas("matmul-tiled/square/16x16", l=64, m=48).programs
 
     assert str(program.work) == "3072*n"
+
+
+def test_formulas_begin_where_assumptions_hold() -> None:
+    found = formulas(sums("{ [i, j] : 0 <= i < n and 0 <= j < 100 }", least=100))
+
+    assert (found.first, found.multiples) == (4, {"n": 32})
+    assert found.bounds()[0][0] == 128
 
 
 def test_what_has_no_formula_is_refused() -> None:
