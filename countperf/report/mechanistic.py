@@ -278,7 +278,10 @@ def steps(of: StepFormulas, other: StepFormulas | None = None) -> Printed:
             ", ".join([f"{of.kernel} on {of.device}", *sizes, *filter(None, [point_text(of.held)])])
         ],
         rows=rows,
-        columns={"quantity": "quantity", "formula": "formula", "grows_as": "grows as"},
+        columns={
+            **({"program": "program"} if of.programs[1:] else {}),
+            **{"quantity": "quantity", "formula": "formula", "grows_as": "grows as"},
+        },
         notes=[
             f"- steps: the largest of T_1/P, T_inf and M L/(T P); P = {of.num_cores} cores,"
             f" T = {per_core} work items per core, L = {'unknown' if latency is None else latency}",
