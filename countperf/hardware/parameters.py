@@ -59,17 +59,30 @@ class InstructionClass:
     name: str  # name of the class, such as ``"mul.f32"``
     subsystem: str  # the pipeline that executes it
     cpi: float
-    latency: float  # cycles from the start of an instruction to its result
+    latency: float | None  # cycles from the start of an instruction to its result
     kind: InstructionKind  # what the class counts as in models that know only one of each
     source: str = DECLARED  # where the two numbers come from
 
     def __post_init__(self) -> None:
         _check_positive(self.cpi, f"classes.{self.name}.cpi")
-        _check_not_negative(self.latency, f"classes.{self.name}.latency")
+        if self.latency is not None:
+            _check_not_negative(self.latency, f"classes.{self.name}.latency")
         if self.kind not in ("compute", "memory", "barrier"):
             field = f"classes.{self.name}.kind"
             message = f"{field} must be compute, memory or barrier, not {self.kind!r}"
             raise DeviceParameterError(message, field=field)
+
+    @property
+    def known_latency(self) -> float:
+        """The latency; an error that names it where none is stated."""
+        if self.latency is None:
+            field = f"classes.{self.name}.latency"
+            message = (
+                f"no value for {field}, which all models but rooflines need; give it in the"
+                " device's document, in cycle"
+            )
+            raise DeviceParameterError(message, field=field)
+        return self.latency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,9 +382,9 @@ def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameter
             plain[name] = {}
             for key, part in entry.items():
                 values, source = read(_TABLES[name], part, field_path((key,), root=f"$.{name}"))
-                extra = {"name": key} if name == "classes" else {}
+                extra = {"name": key, "latency": None} if name == "classes" else {}
                 values.pop("unit", None)
-                plain[name][key] = {**values, **extra, "source": source}
+                plain[name][key] = {**extra, **values, "source": source}
         else:
             plain[name] = entry
     device = validate(DeviceParameters, {**plain, "sources": sources}, path=path)
@@ -395,7 +408,7 @@ class _Class(_Row):
     kind: str
     subsystem: str
     cpi: float
-    latency: float
+    latency: float | None = None
     unit: Literal["cycle"]
 
 

@@ -99,7 +99,7 @@ def _adapted(
         stated,
         name=name,
         cpi=stated.cpi * times,
-        latency=stated.latency + (times - 1) * stated.cpi,
+        latency=None if stated.latency is None else stated.latency + (times - 1) * stated.cpi,
         source=source,
     )
     return memory_cost(excess, dram=adapted, cache=adapted) if excess > 1 else adapted
@@ -110,13 +110,12 @@ def memory_cost(
 ) -> InstructionClass:
     """Return the cost of a memory instruction part of whose bytes come from DRAM."""
     ratio = check_not_negative(dram_ratio, "dram_ratio")
+    near, far = cache.latency, dram.latency
     if ratio > 1:
-        return replace(dram, cpi=ratio * dram.cpi, latency=dram.latency + (ratio - 1) * dram.cpi)
-    return replace(
-        dram,
-        cpi=ratio * dram.cpi + (1 - ratio) * cache.cpi,
-        latency=ratio * dram.latency + (1 - ratio) * cache.latency,
-    )
+        latency = None if far is None else far + (ratio - 1) * dram.cpi
+        return replace(dram, cpi=ratio * dram.cpi, latency=latency)
+    latency = None if far is None or near is None else ratio * far + (1 - ratio) * near
+    return replace(dram, cpi=ratio * dram.cpi + (1 - ratio) * cache.cpi, latency=latency)
 
 
 def without_excess(name: str) -> tuple[str, float]:

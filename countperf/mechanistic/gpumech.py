@@ -169,7 +169,7 @@ def intervals_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Int
             intervals.append(Interval(instructions, ready - time, graph.nodes[last]))
             instructions, time = 0, ready
         is_memory = instruction.kind == "memory"
-        finish.append(time + (instruction.latency if is_memory else 1.0))
+        finish.append(time + (instruction.known_latency if is_memory else 1.0))
         time += not is_memory
         instructions += not is_memory
     last = max(range(len(finish)), key=finish.__getitem__)

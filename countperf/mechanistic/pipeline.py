@@ -175,7 +175,7 @@ class _Run:
 
     def __init__(self, workload: Workload) -> None:
         used = {name: workload.classes[name] for graph in workload.programs for name in graph.nodes}
-        costs = {name: (_fraction(c.cpi), _fraction(c.latency)) for name, c in used.items()}
+        costs = {name: (_fraction(c.cpi), _fraction(c.known_latency)) for name, c in used.items()}
         for name, (cpi, _) in costs.items():
             if cpi == 0:
                 message = f"classes.{name}.cpi is too small to be told from zero"

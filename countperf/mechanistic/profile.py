@@ -247,7 +247,7 @@ class KernelProfile(ShortRepr):
             return None
         return (
             sum(count * cost.cpi for count, cost in chosen) / total,
-            sum(count * cost.latency for count, cost in chosen) / total,
+            sum(count * cost.known_latency for count, cost in chosen) / total,
         )
 
     def _lacking(self, name: str, model: str) -> ModelNotApplicableError:

@@ -57,10 +57,10 @@ def latencies_of(device: DeviceParameters) -> SassLatencies:
     take as long as local memory. Issue, branches and the replacement of a group are Maxwell's
     (Gajger & Czarnul, Table 4.1), on every device.
     """
-    local = kernel_class(device, "load.local.32").latency
+    local = kernel_class(device, "load.local.32").known_latency
     return SassLatencies(
-        arithmetic=kernel_class(device, "mul.f32").latency,
-        global_memory=kernel_class(device, "load.global.32").latency,
+        arithmetic=kernel_class(device, "mul.f32").known_latency,
+        global_memory=kernel_class(device, "load.global.32").known_latency,
         shared_memory=local,
         constant_memory=local,
     )

@@ -94,7 +94,7 @@ def latency_from_graph(graph: InstructionGraph, device: DeviceParameters) -> flo
         ready = max((finish[index] for index in waits), default=0.0)
         start = max(last, free.get(instruction.subsystem, 0.0), ready)
         free[instruction.subsystem] = start + instruction.cpi
-        finish.append(start + instruction.latency)
+        finish.append(start + instruction.known_latency)
         last = start
     return max(finish)
 
@@ -103,7 +103,7 @@ def latency_from_counts(counts: Mapping[str, float], device: DeviceParameters) -
     """Return the cycles of one sub-group alone without any parallelism: an upper value."""
     return sum(
         check_not_negative(count, f"alpha[{name}]")
-        * device.require_class(name, model="volkov").latency
+        * device.require_class(name, model="volkov").known_latency
         for name, count in counts.items()
     )
 

@@ -103,7 +103,9 @@ def test_peaks_follow_from_cores_memory_and_clocks(slug: str) -> None:
         )
 
 
-@pytest.mark.parametrize("slug", ["nvidia-h200", "pocl-epyc-zen5", "intel-epyc-zen5"])
+@pytest.mark.parametrize(
+    "slug", [slug for slug in available_devices() if "fma.f64" in load_device(slug).classes]
+)
 def test_costs_of_instructions_agree_with_the_peaks(slug: str) -> None:
     device = load_device(slug)
     units, clock = device.require_int("num_compute_units"), device.require("clock_hz")
@@ -123,7 +125,7 @@ def test_costs_of_instructions_agree_with_the_peaks(slug: str) -> None:
         ("nvidia-h200", "bar.sync"),
         ("pocl-epyc-zen5", "bar.sync"),
         ("intel-epyc-zen5", "cos.approx.f32"),
-        ("nvidia-gtx-480", "mul.f32"),
+        ("nvidia-gtx-480", "div.f64"),
     ],
 )
 def test_costs_that_nobody_published_are_missed_by_name(slug: str, name: str) -> None:
@@ -132,6 +134,25 @@ def test_costs_that_nobody_published_are_missed_by_name(slug: str, name: str) ->
 
     assert caught.value.field == f"classes.{name}"
     assert "pipeline-rr" in str(caught.value)
+
+
+def test_a_latency_that_nobody_published_is_missed_by_name() -> None:
+    cost = load_device("nvidia-rtx-3090").require_class("ld.global.s32")
+
+    with pytest.raises(DeviceParameterError, match="all models but rooflines") as caught:
+        assert cost.known_latency
+
+    assert caught.value.field == "classes.ld.global.s32.latency"
+    assert cost.cpi == pytest.approx(128 * 82 * 1.695e9 / 936.2e9, rel=1e-5)
+
+
+def test_links_are_those_of_the_source() -> None:
+    # PCI Express 3.0, 4.0 and 5.0: 8, 16 and 32 GT/s per lane, of 130 bits 128 of data
+    for slug, rate in (("nvidia-v100", 8e9), ("nvidia-a100", 16e9), ("nvidia-h100", 32e9)):
+        link = load_device(slug).links["h2d"]
+        assert link.bandwidth_byte_per_s == pytest.approx(16 * rate / 8 * 128 / 130, rel=1e-5)
+    # 51 GB/s from the host, measured on H100s
+    assert link.lambda_c == pytest.approx(51 / 63.015, abs=1e-3)
 
 
 def test_a_file_of_the_user(tmp_path: Path) -> None:

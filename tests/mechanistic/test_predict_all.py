@@ -19,6 +19,7 @@ from countperf.hardware.parameters import DeviceParameters, available_devices, l
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.merpsys import MerpsysModel
+from countperf.mechanistic.occupancy import program_occupancy
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.predict_all import ModelAnswers, answers_of, model_names
 from countperf.mechanistic.profile import MechanisticPrediction
@@ -92,9 +93,13 @@ def test_on_every_device_of_the_catalogue_a_model_answers_or_names_what_it_lacks
     if device.cache_line_bytes is None and device.compute_capability is None:
         device = device.replaced(cache_line_bytes=64)
 
-    answers = predict_all(matmul(), device, SMALL, profile_options=OPTIONS)
+    profiler = profile_kernel(matmul(), device, **OPTIONS)
+    answers = answers_of(profiler, SMALL)
 
     assert list(answers) == list(model_names())
+    if slug.startswith(("nvidia", "amd")):
+        assert {"roofline", "roofline-bytes"} <= {*answers.predictions}
+        assert program_occupancy(profiler.at(SMALL), device).residency.active_groups >= 1
     for answer in answers.values():
         match answer:
             case MechanisticPrediction():
@@ -215,33 +220,36 @@ def test_a_shortened_program_predicts_what_the_whole_one_does() -> None:
 OLD_CONSTANTS = {"device.issue_cycles", "device.latency_steps"}
 
 
-@pytest.mark.parametrize("kind", ["v100", "t4", "a100", "rtx-2080-ti", "h100", "h200"])
-def test_characterized_gpus_lack_only_what_nobody_published(kind: str) -> None:
-    answers = predict_all(matmul(), load_device(f"nvidia-{kind}"), SIZES, profile_options=OPTIONS)
+@pytest.mark.parametrize(
+    "slug",
+    [
+        *("nvidia-v100", "nvidia-t4", "nvidia-a100", "nvidia-rtx-2080-ti", "nvidia-rtx-4090"),
+        *("nvidia-l40s", "nvidia-h100", "nvidia-h100-pcie", "nvidia-gh200", "nvidia-h200"),
+        *("nvidia-b200", "nvidia-rtx-5090", "amd-mi210", "amd-mi250x", "amd-mi300x"),
+    ],
+)
+def test_characterized_gpus_lack_only_what_nobody_published(slug: str) -> None:
+    answers = predict_all(matmul(), load_device(slug), SIZES, profile_options=OPTIONS)
 
     assert set(answers.lacking.values()) <= {*OLD_CONSTANTS, "device.classes.barrier"}
     assert len(answers.predictions) >= 12
+    assert {"roofline", "volkov", "mwp-cwp-restated", "mwp-cwp-corrected"} <= {*answers.predictions}
     roof = float(answers.predictions["roofline"].time_s)
     assert float(answers.predictions["volkov"].time_s) >= roof * (1 - 1e-12)
 
 
-@pytest.mark.parametrize(
-    "slug",
-    [
-        "nvidia-rtx-3090",
-        "nvidia-rtx-a4000",
-        "nvidia-rtx-a6000",
-        "amd-mi210",
-        "amd-mi250x",
-        "amd-radeon-pro-w6600",
-    ],
-)
-def test_gpus_without_published_latencies_have_the_roofline_in_bytes(slug: str) -> None:
-    answers = predict_all(matmul(), load_device(slug), SIZES, profile_options=OPTIONS)
+def test_saxpy_on_new_gpus_by_hand() -> None:
+    def predicted(slug: str, model: str) -> float:
+        device = load_device(slug)
+        answers = predict_all(profiled.saxpy(), device, {"n": 1 << 24}, OPTIONS, models=model)
+        return float(answers.predictions[model].time_s)
 
-    assert list(answers.predictions) == ["roofline-bytes"]
-    for field in answers.lacking.values():
-        assert field.startswith("device.classes.") or field in OLD_CONSTANTS
+    # 2 loads and a store of 4 bytes, 2**24 times, at 1008 GB/s
+    assert predicted("nvidia-rtx-4090", "roofline") == pytest.approx(12 * 2**24 / 1.008e12, 1e-4)
+    # a B200 has 148 compute units with 64 sub-groups each, which take the latencies of the second
+    # load, of the fused operation and of the store
+    time_s = 2**24 / 32 / 148 / 64 * (4.65312 + 860 + 4.1 + 860) / 1.965e9
+    assert predicted("nvidia-b200", "volkov") == pytest.approx(time_s, rel=1e-9)
 
 
 @pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
@@ -282,11 +290,11 @@ def test_frame_text_and_html_show_the_same_models_and_what_they_lack() -> None:
 
 
 def test_what_is_below_the_roofline_or_without_a_cost_of_barriers_is_marked() -> None:
-    device = load_device("nvidia-h100")
+    device = load_device("nvidia-a100")
     sizes = dict.fromkeys(SIZES, 512)
     answers = predict_all(matmul(), device, sizes, profile_options=OPTIONS)
 
-    # 4 * (2 * 512**3 / 16 + 512**2) byte take 20 us at the peak, 2 * 512**3 flop less
+    # 4 * (2 * 512**3 / 16 + 512**2) byte take 44 us at the peak, 2 * 512**3 flop less
     least_s = answers.total_bytes / device.require("bandwidth_byte_per_s", model="peak")
     low = [name for name, made in answers.predictions.items() if made.time_s < 0.999 * least_s]
     assert low == ["gpumech-rr"]

@@ -124,7 +124,7 @@ class _Reference:
         if self.limit is not None:
             self.valve = self.now + 1 / _exact(self.limit)
         if entry.kind != "barrier":
-            self.finish[warp][node] = self.now + _exact(entry.latency)
+            self.finish[warp][node] = self.now + _exact(entry.known_latency)
             return
         group = warp[0]
         rank = sum(self.workload.classes[name].kind == "barrier" for name in nodes[:node])
@@ -132,7 +132,7 @@ class _Reference:
         if all(place in self.issued[group, index] for index, place in enumerate(places)):
             for index, place in enumerate(places):
                 own = self.workload.classes[self.program((group, index))[0][place]]
-                self.finish[group, index][place] = self.now + _exact(own.latency)
+                self.finish[group, index][place] = self.now + _exact(own.known_latency)
 
     def barrier(self, warp: tuple[int, int], rank: int) -> int:
         nodes, _ = self.program(warp)
