@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from countperf.tuning.measuring import measure
     from countperf.tuning.space import SearchSpace
     from countperf.workflow.applications import predict_application
+    from countperf.workflow.device_choice import predict_on
     from countperf.workflow.fits import available_weights, devices
     from countperf.workflow.fitting import evaluate, fit
     from countperf.workflow.kernels import load_kernel
@@ -59,6 +60,7 @@ _HOMES = {
     "tuning.measuring": "measure",
     "tuning.space": "SearchSpace",
     "workflow.applications": "predict_application",
+    "workflow.device_choice": "predict_on",
     "workflow.fits": "available_weights devices",
     "workflow.fitting": "evaluate fit",
     "workflow.kernels": "load_kernel",
@@ -82,8 +84,8 @@ __all__ += ["MeasurementSet", "Prediction", "PropertyVector", "SearchSpace", "Ti
 __all__ += ["analyze_kernel", "available_weights", "count_kernel", "devices", "doctor"]
 __all__ += ["evaluate", "explain", "fit", "load_kernel", "load_weights", "measure"]
 __all__ += ["measure_catalogue", "occupancy", "predict"]
-__all__ += ["predict_all", "predict_application", "profile_kernel", "rank", "recording", "sweep"]
-__all__ += ["step_formulas", "time_kernel", "tune", "with_compiled_code"]
+__all__ += ["predict_all", "predict_application", "predict_on", "profile_kernel", "rank"]
+__all__ += ["recording", "step_formulas", "sweep", "time_kernel", "tune", "with_compiled_code"]
 
 
 class _Above:

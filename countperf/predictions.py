@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from countperf import display
 from countperf.display import Drawable, Table, printed
-from countperf.errors import PredictionError
+from countperf.errors import CountperfError, PredictionError
 
 Quantity = float | NDArray[np.float64]
 """A number, or an array of them where parameters were given as arrays."""
@@ -142,3 +142,24 @@ class Prediction(Table, Drawable):
 def largest_first(parts: Mapping[str, Quantity]) -> dict[str, Quantity]:
     """Sort the parts of a time by size, negative ones last; arrays by their sum."""
     return dict(sorted(parts.items(), key=lambda item: (-float(np.sum(item[1])), item[0])))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAnswer:
+    """What a device answers by a model at a size: a prediction, or an error that says why not."""
+
+    device: str  # its slug, or how it was named
+    parameters: Mapping[str, int]  # values of the size parameters
+    model: str = ""  # empty where the device answers by none
+    prediction: Prediction | None = None
+    lacks: str = ""  # the input that is lacking, such as ``device.latency_steps``
+    error: CountperfError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceAnswers(Table):
+    """Predicted times of a kernel on several devices: for each size and model the fastest first."""
+
+    answers: tuple[DeviceAnswer, ...]
+
+    __repr__ = printed

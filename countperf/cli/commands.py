@@ -145,6 +145,11 @@ COMMANDS: Mapping[str, Command] = {
                 " volkov,roofline,mwp-cwp; all: all mechanistic models",
                 metavar="NAME[,NAME...]",
             ),
+            "--on": _help(
+                f"{OPTIONS['--on']['help']}. Several, fits among them, with commas between: a table"
+                " of times on each, by --model or a default",
+                metavar="SLUG|FILE[,...]",
+            ),
             "--analysis": choice(
                 "mechanistic models: take instructions from the machine code (sass) or the PTX"
                 " that nvcc makes of the kernel, without a GPU; PTX where there is no machine code",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ from countperf.errors import ParameterError
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
 from countperf.report.curves import check_outputs
-from countperf.report.mechanistic import answers, schedule, schedules, steps
+from countperf.report.mechanistic import answers, on_devices, schedule, schedules, steps
 from countperf.report.mechanistic import occupancy as occupancy_printed
 from countperf.report.mechanistic import sweep as sweep_printed
 from countperf.workflow.applications import predict_application
+from countperf.workflow.device_choice import predict_on
 from countperf.workflow.mechanistic import (
     described_device,
     occupancy,
@@ -44,7 +46,7 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
     """Return the names of the mechanistic models that ``--model`` lists; None for weights."""
     if options.model is None:
         return [ALL] if options.device_document is not None else None
-    names = [name.strip() for name in options.model.split(",")]
+    names = _names(options.model)
     known = {ALL, *model_names()}
     if options.device_document is None and not known & set(names):
         return None
@@ -73,11 +75,8 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
     if models == ["tmm"] and options.explain:
         _explain_steps(options)
         return
-    for name in ("anchor", "explain", "against", "against_kernel", "against_size", "incomplete"):
-        if getattr(options, name):
-            text = name.replace("_", "-")
-            message = f"--{text} is for fitted weights; leave it out, or name weights in --model"
-            raise ParameterError(message, parameter=name)
+    said = "is for fitted weights; leave it out, or name weights in --model"
+    _refuse(options, (*_OF_WEIGHTS, "incomplete"), said)
     check_outputs(options.figure)
     device = described(options)
     sizes = points(options.parameters)
@@ -96,15 +95,43 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
 
 def _explain_steps(options: argparse.Namespace) -> None:
     """Print formulas of a kernel's steps, and where another kernel takes fewer."""
-    for name in ("anchor", "against", "against_size", "incomplete", "figure"):
-        if getattr(options, name):
-            text = name.replace("_", "-")
-            message = f"--{text} has no place among formulas of steps; leave it or --explain out"
-            raise ParameterError(message, parameter=name)
+    said = "has no place among formulas of steps; leave it or --explain out"
+    _refuse(options, ("anchor", "against", "against_size", "incomplete", "figure"), said)
     asked = (described(options), one_point(options.parameters, "a formula"))
     kernels = filter(None, (options.kernel, options.against_kernel))
     given = profile_options(options)
     show(options, steps(*(step_formulas(k, *asked, profile_options=given) for k in kernels)))
+
+
+def predict_on_devices(options: argparse.Namespace) -> None:
+    """Print one table of all sizes, devices and models."""
+    said = "is for one device; name one with --on, --weights or --device"
+    more = ("figure", "metrics", "weights", "device", "force", "instruction_counts")
+    _refuse(options, (*_OF_WEIGHTS, *more), said)
+    given = profile_options(options)
+    answers = predict_on(
+        options.kernel,
+        _names(options.device_document),
+        as_dict(options.parameters),
+        models=options.model and _names(options.model),
+        statistics=given.pop("statistics", None),
+        profile_options=given,
+        incomplete_ok=options.incomplete,
+    )
+    show(options, on_devices(answers))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+_OF_WEIGHTS = ("anchor", "explain", "against", "against_kernel", "against_size")
+
+
+def _refuse(options: argparse.Namespace, names: Sequence[str], said: str) -> None:
+    for name in names:
+        if getattr(options, name):
+            raise ParameterError(f"--{name.replace('_', '-')} {said}", parameter=name)
 
 
 def run_occupancy(options: argparse.Namespace) -> None:

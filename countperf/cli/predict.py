@@ -52,8 +52,11 @@ def _printed(made: Prediction, options: argparse.Namespace) -> Printed:
 
 def _predicts_by_models(options: argparse.Namespace) -> bool:
     """Predict by the mechanistic models that are asked for, if any are."""
-    from countperf.cli.mechanistic import mechanistic_models, predict_by_models
+    from countperf.cli.mechanistic import mechanistic_models, predict_by_models, predict_on_devices
 
+    if "," in (options.device_document or ""):
+        predict_on_devices(options)
+        return True
     models = mechanistic_models(options)
     if models is None:
         return False

@@ -77,7 +77,7 @@ class NamedFit:
         """The documents by the short names of their models, sorted."""
         models: dict[str, Path] = {}
         for path in sorted(self.folder.glob("*.json"), key=lambda path: path.stem != "weights"):
-            model = _model_in(path)
+            model = model_in(path)
             if model and ((name := short_name(model)) not in models or path.stem == name):
                 models[name] = path
         return dict(sorted(models.items()))
@@ -117,7 +117,7 @@ class AvailableFit:
     problem: str = ""  # why the default document cannot be read
 
 
-def _model_in(path: Path) -> str:
+def model_in(path: Path) -> str:
     """Return the name of the model that a document of weights has; empty if it is another."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:

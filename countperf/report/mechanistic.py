@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from countperf.mechanistic.predict_all import lacking_input, model_names
 from countperf.mechanistic.step_formulas import growth
+from countperf.report.breakdown import bound_text, plain_name
 from countperf.report.rows import (
     Printed,
+    cut,
     format_percent,
     format_quantity,
     format_share,
@@ -20,16 +24,17 @@ from countperf.report.rows import (
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from countperf.mechanistic.merpsys import Schedule
     from countperf.mechanistic.occupancy import KernelOccupancy
     from countperf.mechanistic.predict_all import ModelAnswers
     from countperf.mechanistic.profile import MechanisticPrediction
     from countperf.mechanistic.step_formulas import StepFormulas
     from countperf.mechanistic.sweep import Sweep
+    from countperf.predictions import DeviceAnswers, Prediction
 
-_WIDTH = 118
+_WIDTH, _NARROW = 118, 100
+_MOST_REASONS = 5
+_FEW_LETTERS = 24
 _ANSWER_COLUMNS = ("model", "time_s", "bound", "published_error", "caveat", "ignores", "lacks")
 _MOST_STALLS = 3
 _LEAST_STALL = 0.01  # share of the time
@@ -101,6 +106,64 @@ def _answer(by_models: ModelAnswers, model: str) -> dict[str, Any]:
     }
 
 
+def on_devices(of: DeviceAnswers) -> Printed:
+    """Give a row per size, device and model: time, bound, what is missing; then why.
+
+    In JSON a row has what `answers` says of a model, and ``device``, ``parameters``, ``model``.
+    """
+    kernel = next(one.prediction.kernel for one in of.answers if one.prediction is not None)
+    sizes = [one.parameters for one in of.answers]
+    same = {k: v for k, v in sizes[0].items() if all(at[k] == v for at in sizes)}
+    rows: list[dict[str, Any]] = [
+        {
+            **picked(one, "device", "parameters", "model", "lacks"),
+            **_predicted(one.prediction),
+            "reason": str(one.error or ""),
+        }
+        for one in of.answers
+    ]
+    shown = [
+        {
+            **{name: size for name, size in row["parameters"].items() if name not in same},
+            **{name: row[name] for name in ("device", "model", "time_s")},
+            "bound": (row["bound"] or "").partition(" and ")[0],
+            "missing": _short(row["lacks"], [*row["missing"], *row["ignored"]]),
+        }
+        for row in rows
+    ]
+    reasons = [*dict.fromkeys(_sentence(row["reason"], _NARROW) for row in rows if row["reason"])]
+    left = [f"- ... {len(reasons) - _MOST_REASONS} more (--json has all)"]
+    return Printed(
+        head=[", ".join(filter(None, [kernel, point_text(same)]))],
+        rows=rows,
+        shown=table_of(shown),
+        notes=[*reasons[:_MOST_REASONS], *(left if len(reasons) > _MOST_REASONS else [])],
+        facts={"kernel": kernel},
+        name="answers",
+    )
+
+
+def _predicted(of: Prediction | None) -> dict[str, Any]:
+    if of is None:
+        names = ("time_s", "interval_s", "bound", "breakdown_s")
+        return {**dict.fromkeys(names), "ignored": [], "missing": []}
+    kinds = bound_text(of).removeprefix("bound by ").partition(":")[0]
+    return {
+        **picked(of, "time_s", "interval_s"),
+        "bound": getattr(of, "bound", None) or kinds,
+        "breakdown_s": of.breakdown,
+        **picked(of, "ignored", "missing"),
+    }
+
+
+def _short(lacks: str, names: Sequence[str]) -> str:
+    """Write in few letters what a device lacks, or else a model leaves out."""
+    lacks = re.sub(r"^(device|kernel)\.(classes\.)?", "", lacks)
+    left_out = [plain_name(name).text for name in names] or [""]
+    several = f"{len(names)} properties" if names[1:] else left_out[0]
+    return cut(lacks or several, _FEW_LETTERS)
+
+
 def _rule(of: ModelAnswers) -> str:
     """Say by what models are ranked."""
     if all(of.published_error(name) is None for name in of):
@@ -134,13 +197,13 @@ def _said(of: MechanisticPrediction) -> str:
     return f"stalls waiting for {', '.join(parts)}" if parts else ""
 
 
-def _sentence(error: Exception) -> str:
-    return _wrapped(" ".join(str(error).split()))
+def _sentence(error: object, width: int = _WIDTH) -> str:
+    return _wrapped(" ".join(str(error).split()), width)
 
 
-def _wrapped(text: str) -> str:
+def _wrapped(text: str, width: int = _WIDTH) -> str:
     return textwrap.fill(
-        f"- {text}", _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        f"- {text}", width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
 
 

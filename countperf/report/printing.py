@@ -30,6 +30,7 @@ _PRINTERS: Mapping[str, Callable[..., Printed]] = {
     "Ranking": tuning.ranking,
     "TuningResult": tuning.search,
     "ModelAnswers": mechanistic.answers,
+    "DeviceAnswers": mechanistic.on_devices,
     "KernelOccupancy": mechanistic.occupancy,
     "Sweep": mechanistic.sweep,
     "StepFormulas": mechanistic.steps,

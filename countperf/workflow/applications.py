@@ -212,7 +212,7 @@ def _transfer_time(device: DeviceParameters, direction: TransferDirection, n_byt
         linked = [slug for slug in available_devices() if direction in load_device(slug).links]
         message = (
             f"device {device.slug!r} states no link to its host for {direction}; add [links] to its"
-            f" document, or take a device that has one: {', '.join(linked)}"
+            f" document, or take a device that has one: {', '.join(linked[:4])}"
         )
         raise DeviceParameterError(message, field=f"links.{direction}")
     return transfer_time(device.links[direction], n_bytes)

@@ -49,6 +49,8 @@ def test_several_sizes_are_several_tables(run: Run) -> None:
         ("--model volkov", "--on SLUG"),
         ("--model volkov --on nvidia-voodoo", "no description of a device"),
         ("--analysis sass", "--analysis is for mechanistic models"),
+        ("--on nvidia-a100,nvidia-h100 --explain", "--explain is for one device"),
+        ("--on voodoo,banshee", "no device answers: no fit and no description"),
     ],
 )
 def test_what_cannot_be_asked_is_an_error_in_one_line(more: str, said: str, run: Run) -> None:
@@ -65,6 +67,23 @@ def test_explained_steps_are_formulas_and_a_crossover(run: Run) -> None:
     assert printed["multiples"] == {"n": 32}
     assert printed["bounds"] == [{"from": 64, "bound": "memory"}]
     assert "--anchor has no place" in run(f"{asked} --anchor n=64:1", status=1).err
+
+
+def test_several_devices_are_one_table_that_fits_a_terminal(run: Run) -> None:
+    devices = "amd-radeon-pro-w6600,nvidia-h100,pocl-epyc-zen5,nvidia-titan-x,voodoo"
+    command = f"predict {KERNEL} n=64,128 m=64 l=64 --registers 32 --on {devices}"
+
+    lines = run(command).out.splitlines()
+    answers = run(f"{command} --json").json["answers"]
+
+    assert lines[0] == "matmul_tiled, m = 64, l = 64"
+    assert lines[1].split() == ["n", "device", "model", "time", "bound", "missing"]
+    assert lines[2].split()[:3] == ["64", "nvidia-h100", "roofline"]
+    assert max(map(len, lines)) <= 100
+    assert "is called 'voodoo'" in lines[-1]
+    assert [row["device"] for row in answers] == [
+        next(word for word in line.split() if word in devices.split(",")) for line in lines[2:16]
+    ]
 
 
 def test_occupancy_says_what_limits_it(run: Run) -> None:
