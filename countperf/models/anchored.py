@@ -43,14 +43,15 @@ if TYPE_CHECKING:
     from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
 
-    Anchor: TypeAlias = "Run | Measurement | TimingDocument | Path | str"
-
 _LEAST_SCATTER = 0.01
 """No kernel's times are taken to be known better than to one percent."""
 
 
 Run = tuple[Mapping[str, int], float]
 """Parameters of a run, and its measured time, s."""
+
+if TYPE_CHECKING:
+    Anchor: TypeAlias = Run | Measurement | TimingDocument | Path | str
 
 
 class _Weights(Protocol):
