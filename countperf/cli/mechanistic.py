@@ -117,6 +117,7 @@ def predict_on_devices(options: argparse.Namespace) -> None:
         statistics=given.pop("statistics", None),
         profile_options=given,
         incomplete_ok=options.incomplete,
+        level=options.level,
     )
     show(options, on_devices(answers))
 

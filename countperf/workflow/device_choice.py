@@ -11,6 +11,7 @@ from countperf.errors import CountperfError, DeviceError, PredictionError
 from countperf.hardware.parameters import DeviceParameters, available_devices, load_device
 from countperf.mechanistic.predict_all import ALL, lacking_input, model_names
 from countperf.models.library import find_fit, model_in, short_name
+from countperf.models.validity import Level
 from countperf.predictions import DeviceAnswer, DeviceAnswers
 from countperf.sizes import combine_sizes, given_sizes
 from countperf.workflow.fits import known_device
@@ -34,6 +35,7 @@ def predict_on(
     statistics: Mapping[str, Any] | None = None,
     profile_options: Mapping[str, Any] | None = None,
     incomplete_ok: bool = False,
+    level: Level = 0.95,
     **more: Any,
 ) -> DeviceAnswers:
     """Predict the time of a kernel on several devices, to choose one.
@@ -47,7 +49,7 @@ def predict_on(
     models : str or sequence of str, optional
         Mechanistic models (``"all"``: each) and models of fits. By default a fit has its own, a
         device that is only described `DEFAULT_MODELS`.
-    incomplete_ok : bool
+    incomplete_ok, level
         As for `countperf.predict`, for fits.
 
     Returns
@@ -72,7 +74,7 @@ def predict_on(
     known = {"statistics": kernel_statistics(kernel, statistics, points[0])}
     loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
     models = [models] if isinstance(models, str) else models
-    of_fits = known | {"incomplete_ok": incomplete_ok}
+    of_fits = known | {"incomplete_ok": incomplete_ok, "level": level}
     of_models = known | {**(profile_options or {})}
     answers = [
         answer

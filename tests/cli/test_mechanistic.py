@@ -75,7 +75,10 @@ def test_several_devices_are_one_table_that_fits_a_terminal(run: Run) -> None:
 
     lines = run(command).out.splitlines()
     answers = run(f"{command} --json").json["answers"]
+    other = run(f"{command} --json --level 0.9").json["answers"]
 
+    intervals = [one["interval_s"] for one in answers if one["interval_s"]]
+    assert intervals != [one["interval_s"] for one in other if one["interval_s"]]
     assert lines[0] == "matmul_tiled, m = 64, l = 64"
     assert lines[1].split() == ["n", "device", "model", "time", "bound", "missing"]
     assert lines[2].split()[:3] == ["64", "nvidia-h100", "roofline"]
