@@ -191,7 +191,9 @@ def scheduled(t_unit: Any) -> tuple[Any, LaunchResources]:
         group_shape=tuple(int(e) if isinstance(e, int) else None for e in group),
         local_memory_bytes=_local_memory(kernel),
     )
-    return t_unit.copy(callables_table=callables).with_kernel(kernel), resources
+    ready = t_unit.copy(callables_table=callables).with_kernel(kernel)
+    _recent[id(ready)] = ready, (kernel, callables)  # for counting, which asks for it again
+    return ready, resources
 
 
 def _local_memory(kernel: Any) -> int | None:
