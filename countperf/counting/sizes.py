@@ -12,6 +12,7 @@ import numpy as np
 
 from countperf.display import ShortRepr
 from countperf.errors import InternalError, ParameterError
+from countperf.symbolic.compiled import nothing_wraps
 from countperf.symbolic.isl_counts import guards_of
 from countperf.symbolic.isl_sets import assumptions_text
 from countperf.symbolic.kernel_sets import assumptions_of
@@ -139,12 +140,15 @@ class SizeParameters(ShortRepr):
     @cached_property
     def guarded(self) -> frozenset[str]:
         """Sizes on which it depends whether the assumptions hold."""
-        guards = (guard for some in self.guards for members in some for guard in members)
-        return frozenset[str]().union(*(guard.names() for guard in guards))
+        return frozenset[str]().union(*(guard.names() for guard in self._every_guard))
+
+    @cached_property
+    def _every_guard(self) -> list[QuasiPolynomial]:
+        return [guard for some in self.guards for members in some for guard in members]
 
     def _check_assumptions(self, values: Mapping[str, Any]) -> None:
         """Raise `ParameterError` unless an alternative holds at all sizes."""
-        exact = _exact(values)
+        exact = values if nothing_wraps(self._every_guard, values) else _exact(values)
         held = [
             reduce(np.logical_and, (where for _, _, where in _checks(some, exact)), np.True_)
             for some in self.guards

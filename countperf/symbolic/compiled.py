@@ -75,10 +75,7 @@ class CompiledCounts(FieldsAlone):
         """Return parameters of a type in which nothing wraps, their common shape, and the type."""
         arguments = [np.asarray(values[name]) for name in self.parameters]
         shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()
-        largest = {
-            name: float(max(-int(a.min()), int(a.max()))) if a.size else 0.0
-            for name, a in zip(self.parameters, arguments, strict=True)
-        }
+        largest = _largest(dict(zip(self.parameters, arguments, strict=True)))
         wanted = np.int64 if _is_safe(self.counts, largest) else object
         return [a.astype(wanted, copy=False) for a in arguments], shape, wanted
 
@@ -97,6 +94,23 @@ def _is_safe(
     except OverflowError:  # not even a float holds it
         return False
     return True
+
+
+def _largest(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the largest magnitude of each parameter, a number or an array."""
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    return {
+        n: float(max(-int(a.min()), int(a.max()))) if a.size else 0.0 for n, a in arrays.items()
+    }
+
+
+def nothing_wraps(polynomials: Iterable[QuasiPolynomial], values: Mapping[str, Any]) -> bool:
+    """Return whether no intermediate value of polynomials exceeds 63 bits at parameters."""
+    try:
+        largest = _largest(values)
+        return all(_largest_value(polynomial, 1, largest) < _SAFE for polynomial in polynomials)
+    except OverflowError:  # not even a float holds it
+        return False
 
 
 def _largest_value(polynomial: QuasiPolynomial, scale: int, largest: Mapping[str, float]) -> float:
