@@ -27,6 +27,15 @@ class Command:
 
 _KERNEL = ("kernel", "parameters", "--statistics")
 _MECHANISTIC = ("--on", "--registers")
+_CODE = ("--analysis", "--sass")
+_ANALYSIS = {
+    "--analysis": choice(
+        "mechanistic models: take instructions from Loopy (counts, the default), from the PTX or"
+        " the machine code (sass) that nvcc makes of the kernel, without a GPU",
+        *("counts", "ptx", "sass"),
+        action="store",
+    )
+}
 _SPACE = ("space", "parameters", "--weights", "--force", "--model", "--longest")
 _ONE_SIZE = {"type": size, "help": "size parameters: n=1024"}
 _OPTIONAL_PLACE = {"nargs": "?"}
@@ -136,7 +145,7 @@ COMMANDS: Mapping[str, Command] = {
         "predict the run time of a kernel, and where it goes",
         (
             *(*_KERNEL, "--instruction-counts", "--weights", "--force", "--model", "--device"),
-            *(*_MECHANISTIC, "--incomplete", "--level", "--metrics", "--analysis", "--figure"),
+            *(*_MECHANISTIC, "--incomplete", "--level", "--metrics", *_CODE, "--figure"),
             *("--anchor", "--explain", "--against", "--against-kernel", "--against-size"),
         ),
         {
@@ -150,12 +159,7 @@ COMMANDS: Mapping[str, Command] = {
                 " of times on each, by --model or a default",
                 metavar="SLUG|FILE[,...]",
             ),
-            "--analysis": choice(
-                "mechanistic models: take instructions from the machine code (sass) or the PTX"
-                " that nvcc makes of the kernel, without a GPU; PTX where there is no machine code",
-                *("sass", "ptx"),
-                action="store",
-            ),
+            **_ANALYSIS,
         },
     ),
     "occupancy": Command(
@@ -165,8 +169,9 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "sweep": Command(
         "predict a kernel by mechanistic models over occupancy, group size or intensity",
-        (*_KERNEL, "--over", "--model", "--device", *_MECHANISTIC, "--figure"),
+        (*_KERNEL, "--over", "--model", "--device", *_MECHANISTIC, *_CODE, "--figure"),
         {
+            **_ANALYSIS,
             "--device": _help(
                 "time the kernel too, over occupancy, on pocl:0, cuda:0 or a part of a name: unused"
                 " local memory limits the resident groups"
@@ -179,8 +184,9 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "application": Command(
         "predict a sequence of transfers, kernels and work of the host",
-        ("application", "parameters", "--on", "--model", "--registers"),
+        ("application", "parameters", "--on", "--model", "--registers", *_CODE),
         {
+            **_ANALYSIS,
             "parameters": _help(
                 "values of its variables: N=1024, N=256:4096:8 or N=1000,2000 devices=1,2; devices"
                 " is the number of devices, alike if one is named"
@@ -208,9 +214,10 @@ COMMANDS: Mapping[str, Command] = {
         "compare all models on measured kernels: as published, scaled and fitted",
         (
             *("measurements", "--model", "--level", "--purpose", "--kernel", "--timing"),
-            *("--registers", "--output"),
+            *("--registers", *_CODE, "--output"),
         ),
         {
+            **_ANALYSIS,
             "measurements": _help(
                 "devices with a shipped fit, or campaigns' files (.jsonl); by default all shipped",
                 nargs="*",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.cli.common import given, show, show_all
+from countperf.cli.mechanistic import profile_options
 from countperf.documents import check_writable, read_content
 from countperf.errors import FitError, OutputError, ParameterError
 from countperf.measurements import MeasurementSet, TimingDocument
@@ -216,14 +217,13 @@ def run_compare(options: argparse.Namespace) -> None:
     check_writable(options.output)  # before the work, not after it
     names = [name for part in options.model or () for name in part.split(",") if name]
     models = () if "all" in names else tuple(names)
-    registers = {"registers_per_work_item": options.registers} if options.registers else {}
     comparisons = [
         compare(
             device,
             models=models,
             kernel=options.kernel,
             timing=options.timing,
-            profile_options=registers,
+            profile_options=profile_options(options),
             levels=tuple(options.level or ("published", "scaled")),
             purposes=tuple(options.purpose or ("test",)),
         )

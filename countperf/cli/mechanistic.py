@@ -36,6 +36,7 @@ def profile_options(options: argparse.Namespace) -> dict[str, Any]:
         "registers_per_work_item": options.registers,
         "statistics": as_dict(getattr(options, "statistics", None)) or None,
         "analysis": getattr(options, "analysis", None),
+        "sass": getattr(options, "sass", None),
     }
     if getattr(options, "metrics", None):
         given["metrics"] = read_profiler_csv(options.metrics)
@@ -168,7 +169,6 @@ def run_application(options: argparse.Namespace) -> None:
     if not options.device_document:
         message = "name a described device: --on nvidia-gtx-970"
         raise ParameterError(message, parameter="device")
-    given = {"registers_per_work_item": options.registers} if options.registers else {}
     every = points(options.parameters)
     scheduled = [
         predict_application(
@@ -176,7 +176,7 @@ def run_application(options: argparse.Namespace) -> None:
             options.device_document,
             variables,
             model=options.model,
-            profile_options=given,
+            profile_options=profile_options(options),
         )
         for variables in every
     ]

@@ -245,6 +245,11 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "mechanistic models: metrics of this kernel at these sizes, from ncu --csv or nvprof"
         " --csv, which replace counts",
     ),
+    "--sass": value(
+        "FILE",
+        "mechanistic models: the machine code of what Loopy generates for the kernel, as cuobjdump"
+        " -sass or nvdisasm lists it, in the place of nvcc's",
+    ),
     "--anchor": several(
         value(
             "FILE|SIZES:SECONDS",

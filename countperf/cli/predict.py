@@ -22,7 +22,7 @@ def run_predict(options: argparse.Namespace) -> None:
     """Predict and print the time first, then what bounds it, then where it goes."""
     if (options.model or options.device_document) and _predicts_by_models(options):
         return
-    for name in ("figure", "metrics", "analysis"):
+    for name in ("figure", "metrics", "analysis", "sass"):
         if getattr(options, name):
             raise ParameterError(
                 f"--{name} is for mechanistic models; name them and a device, such as --model all"

@@ -25,8 +25,9 @@ is what the throughput tables of the CUDA C++ Programming Guide have in common):
 
 Divisions, remainders and functions of types for which the device states nothing are refused.
 
-Where a profiler measured DRAM's bytes over those that a kernel accesses in global memory, costs of
-global memory are those at this ratio (Lemeire, Cornelis, Konstantinidis, section 6.3).
+Where a profiler measured that DRAM moved more bytes than a kernel accesses in global memory, costs
+of global memory are those at this ratio (Lemeire, Cornelis, Konstantinidis, section 6.3). Below 1,
+they stay those of DRAM: nothing measures what the second-level cache costs.
 """
 
 from __future__ import annotations
@@ -37,12 +38,8 @@ from dataclasses import replace
 from countperf.display import some_of
 from countperf.errors import DeviceParameterError
 from countperf.hardware.parameters import DeviceParameters, InstructionClass
-from countperf.mechanistic.profile import check_not_negative
 
 BARRIER = "barrier"
-SECOND_LEVEL = "ld.l2.s32"
-"""Class of loads from the second-level cache, in a device's document."""
-
 _GLOBAL = ("ld.global.", "st.global.", "load.global.", "store.global.")
 
 _LIKE_ADDITION = (
@@ -102,20 +99,14 @@ def _adapted(
         latency=None if stated.latency is None else stated.latency + (times - 1) * stated.cpi,
         source=source,
     )
-    return memory_cost(excess, dram=adapted, cache=adapted) if excess > 1 else adapted
+    return memory_cost(excess, adapted)
 
 
-def memory_cost(
-    dram_ratio: float, *, dram: InstructionClass, cache: InstructionClass
-) -> InstructionClass:
-    """Return the cost of a memory instruction part of whose bytes come from DRAM."""
-    ratio = check_not_negative(dram_ratio, "dram_ratio")
-    near, far = cache.latency, dram.latency
-    if ratio > 1:
-        latency = None if far is None else far + (ratio - 1) * dram.cpi
-        return replace(dram, cpi=ratio * dram.cpi, latency=latency)
-    latency = None if far is None or near is None else ratio * far + (1 - ratio) * near
-    return replace(dram, cpi=ratio * dram.cpi + (1 - ratio) * cache.cpi, latency=latency)
+def memory_cost(dram_ratio: float, dram: InstructionClass) -> InstructionClass:
+    """Return the cost of a memory instruction for which DRAM moves more than it asks for."""
+    more = max(0.0, dram_ratio - 1)
+    latency = None if dram.latency is None else dram.latency + more * dram.cpi
+    return replace(dram, cpi=(1 + more) * dram.cpi, latency=latency)
 
 
 def without_excess(name: str) -> tuple[str, float]:
@@ -180,23 +171,14 @@ def _integer(kind: str, bits: int) -> Iterator[tuple[str, float]]:
 
 
 def with_dram_ratio(device: DeviceParameters, ratio: float | None) -> DeviceParameters:
-    """Return a device whose accesses to global memory cost what they do at a measured ratio.
-
-    ``None``: nobody measured it, and the device stays as it is.
-    """
-    if ratio is None:
+    """Return a device whose accesses to global memory cost what they do at a measured ratio."""
+    if ratio is None or ratio <= 1:
         return device
-    check_not_negative(ratio, "ratio")
-    second_level = device.classes.get(SECOND_LEVEL)
-
-    def at_ratio(stated: InstructionClass) -> InstructionClass:
-        if ratio < 1 and second_level is None:
-            return stated
-        cost = memory_cost(ratio, dram=stated, cache=second_level or stated)
-        return replace(cost, source=f"{stated.source}; DRAM moved {ratio:.3g} of the bytes")
-
+    said = f"; DRAM moved {ratio:.3g} of the bytes"
     classes = {
-        name: at_ratio(kind) if name.startswith(_GLOBAL) else kind
+        name: replace(memory_cost(ratio, kind), source=f"{kind.source}{said}")
+        if name.startswith(_GLOBAL)
+        else kind
         for name, kind in device.classes.items()
     }
     return device.replaced(classes=classes)

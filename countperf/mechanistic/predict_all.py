@@ -196,7 +196,7 @@ def answers_of(
         ),
         measured={k: v for profiled, _ in launches for k, v in profiled.profile.measured.items()},
         note=profiler.note,
-        has_barriers=any(profiled.profile.alpha_sync for profiled, _ in launches),
+        has_barriers=any(BARRIER in profiled.profile.alpha for profiled, _ in launches),
         roofs_s={
             name: float(roof.time_s)
             for name in answers

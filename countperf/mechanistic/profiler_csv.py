@@ -24,8 +24,7 @@ field                        metrics (Nsight Compute; nvprof)
 ===========================  =================================================================
 
 ``dram_ratio`` is the first of these over the counted bytes; costs of global memory follow from it
-(`countperf.mechanistic.classes`), below 1 only where the device's document states the cost of
-``ld.l2.s32``.
+(`countperf.mechanistic.classes`) where it is above 1.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ from countperf.display import ShortRepr
 from countperf.documents import read_file_text
 from countperf.errors import TableError
 from countperf.hardware.parameters import DeviceParameters
-from countperf.mechanistic.classes import SECOND_LEVEL
 from countperf.mechanistic.profile import ProfiledKernel
 
 _SECTOR_BYTES = 32
@@ -352,11 +350,8 @@ def with_measured(
     if "total_bytes" in changes:
         if profiled.profile.total_bytes:
             changes["dram_ratio"] = changes["total_bytes"] / profiled.profile.total_bytes
-            unused = changes["dram_ratio"] < 1 and SECOND_LEVEL not in device.classes
-            why = f"; without effect: {device.slug} states no cost of {SECOND_LEVEL}"
-            marks["dram_ratio"] = (
-                f"{changes['dram_ratio']:.3g}: {marks['total_bytes']}{why if unused else ''}"
-            )
+            unused = "; without effect below 1" if changes["dram_ratio"] < 1 else ""
+            marks["dram_ratio"] = f"{changes['dram_ratio']:.3g}: {marks['total_bytes']}{unused}"
         changes["gmem_bytes"] = changes["total_bytes"] / sub_groups
         marks["gmem_bytes"] = marks["total_bytes"]
     for whole in ("registers_per_work_item", "local_bytes_per_group"):

@@ -9,9 +9,7 @@ Rules
    predicate among them; barriers as in `countperf.counting.expansion`.
 2. Moves, parameters and address-space conversions are free and pass on what they are made from.
 3. Branches are followed with the values of a launch (`countperf.machine_code.ptx_unit`); real
-   numbers from memory are normal ones. Without a launch, a loop has as many iterations as are given
-   for its label, and what skips such a loop does not. Other branches that values do not decide are
-   refused.
+   numbers from memory are normal ones. Branches that values do not decide are refused.
 4. Classes are those of `countperf.mechanistic.classes`; a multiplication with addition of integers
    counts as a multiplication. Vector accesses are wide ones. What PTX does not say, such as the
    lines that an access touches, is left to the Loopy side.
@@ -22,8 +20,9 @@ Source of the syntax: NVIDIA, "PTX ISA", sections 4 and 9.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from countperf.counting.expansion import Recorder
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.machine_code.ptx_unit import PtxInstruction, PtxState, execute_ptx
 from countperf.machine_code.sass_instruction import LANES, Bits
-from countperf.machine_code.warp import WarpProgram
+from countperf.machine_code.warp import Executed, Instruction, WarpProgram
 from countperf.mechanistic.classes import BARRIER
 from countperf.mechanistic.profile import InstructionGraph
 
@@ -100,52 +99,18 @@ class PtxProgram:
     labels: Mapping[str, int]  # instruction that follows each label
     parameters: tuple[str, ...] = ()  # names of its arguments
 
-    def loops(self) -> tuple[str, ...]:
-        """Return the labels of loops, in order."""
-        heads = {
-            instruction.target
-            for position, instruction in enumerate(self.instructions)
-            if instruction.target is not None and instruction.target <= position
-        }
-        return tuple(label for label, position in self.labels.items() if position in heads)
-
     def graph(
-        self,
-        trips: Mapping[str, int] | None = None,
-        *,
-        launch: GpuLaunch | None = None,
-        max_instructions: int = MAX_INSTRUCTIONS,
+        self, launch: GpuLaunch | None = None, *, max_instructions: int = MAX_INSTRUCTIONS
     ) -> InstructionGraph:
-        """Write the instructions of a sub-group out."""
-        given = dict(trips or {})
-        loops = self.loops()
-        for label, number in given.items():
-            if label not in loops or number < 1:
-                message = (
-                    f"kernel {self.name!r}: trips of {label!r} are {number}, but it is at least 1"
-                    f" for one of the loops ({', '.join(loops) or 'none'})"
-                )
-                raise ParameterError(message, parameter="trips")
+        """Write the instructions of a sub-group out; without a launch, as far as none is needed."""
         state = PtxState({}, {}) if launch is None else launch.state(self.parameters)
         lanes = LANES if launch is None else launch.lanes
-        order = _Followed(self, given).executed(state, lanes).order
-        if sum(after - first for first, after in order) > max_instructions:
-            message = (
-                f"kernel {self.name!r} executes more than {max_instructions} instructions of PTX;"
-                " take smaller sizes, or leave analysis= out"
-            )
-            raise ParameterError(message, parameter="max_instructions")
-        return _graph(self.instructions[index] for run in order for index in range(*run))
+        executed = _Followed(self.instructions, self.name).executed(state, lanes)
+        return graph_of(self.name, self.instructions, executed, max_instructions=max_instructions)
 
 
 class _Followed(WarpProgram):
-    """PTX to be followed; without values, loops have declared trips."""
-
-    def __init__(self, program: PtxProgram, trips: Mapping[str, int]) -> None:
-        super().__init__(program.instructions, program.name)
-        self._loops = program.loops()
-        self._trips = {program.labels[label]: number for label, number in trips.items()}
-        self._left: dict[int, int] = {}
+    """PTX to be followed."""
 
     def executes(self, index: int, state: PtxState, active: Bits) -> None:
         instruction = self.instructions[index]
@@ -156,26 +121,15 @@ class _Followed(WarpProgram):
         return self.instructions[index].base in ("ld", "ldu")
 
     def decided(self, index: int, unfollowed: str) -> bool:
-        target = self.instructions[index].target
-        if target is None:
-            return True  # an instruction under a predicate is issued all the same
-        if target <= index and target in self._trips:
-            left = self._left.pop(index, self._trips[target] - 1)
-            if left:
-                self._left[index] = left - 1
-            return bool(left)
-        if any(index < head < target for head in self._trips):
-            return False  # it skips a loop that has iterations
-        if self.skips_call(index):
+        # an instruction under a predicate is issued all the same
+        if self.instructions[index].target is None or self.skips_call(index):
             return True
         why = f"{unfollowed}, which is not followed," if unfollowed else "data"
         message = (
             f"kernel {self.name!r}: {why} decides a branch of PTX at instruction {index}; leave"
-            " analysis= out. Without a launch, pass the trips of loops"
-            f" ({', '.join(self._loops) or 'there are none'}), such as"
-            f" trips={{{(self._loops or ('label',))[0]!r}: 16}}"
+            " analysis= out"
         )
-        raise ParameterError(message, parameter="trips")
+        raise ParameterError(message, parameter="analysis")
 
 
 def parse_ptx(text: str) -> dict[str, PtxProgram]:
@@ -241,20 +195,35 @@ def _instruction(kernel: str, guard: str, opcode: str, operands: tuple[str, ...]
     )
 
 
-def _graph(executed: Iterator[PtxInstruction]) -> InstructionGraph:
+def graph_of(
+    kernel: str,
+    instructions: Sequence[Instruction],
+    executed: Executed,
+    class_of: Callable[[Any], str] = attrgetter("name"),
+    *,
+    max_instructions: int = MAX_INSTRUCTIONS,
+) -> InstructionGraph:
+    """Write out what a sub-group executes of code, by class; empty ones are free."""
+    if sum(after - first for first, after in executed.order) > max_instructions:
+        message = (
+            f"kernel {kernel!r} executes more than {max_instructions} instructions of its code;"
+            " take smaller sizes, or leave analysis= out"
+        )
+        raise ParameterError(message, parameter="max_instructions")
+    classes = {place: class_of(instructions[place]) for place in executed.instructions}
     recorder = Recorder()
     names: list[str] = []
     last: dict[str, frozenset[int]] = {}
-    for instruction in executed:
+    for place in (place for run in executed.order for place in range(*run)):
+        instruction = instructions[place]
         # a guarded instruction may keep what was there
         kept = (instruction.guard.lstrip("!"), *instruction.results) if instruction.guard else ()
         waits = frozenset[int]().union(
             *(last.get(name, frozenset()) for name in (*kept, *instruction.reads))
         )
-        if instruction.name:
-            names.append(instruction.name)
-            is_barrier = instruction.name == BARRIER
-            number = recorder.barrier() if is_barrier else recorder.add(waits)
+        if name := classes[place]:
+            names.append(name)
+            number = recorder.barrier() if name == BARRIER else recorder.add(waits)
             waits = frozenset([number])
         for register in instruction.results:
             last[register] = waits
@@ -279,12 +248,16 @@ def _class(kernel: str, head: str, suffixes: list[str]) -> str:
             return f"{kind}.{name}"
         bits = "32" if name == "pred" else name[1:]
         return f"{kind}.i{bits}"
-    opcode = ".".join((head, *suffixes))
+    raise without_class(f"kernel {kernel!r}: the instruction {'.'.join((head, *suffixes))} of PTX")
+
+
+def without_class(what: str) -> ModelNotApplicableError:
+    """Return the error about an instruction of code that no class stands for."""
     message = (
-        f"kernel {kernel!r}: the instruction {opcode} of PTX has no class; take what Loopy counts:"
-        " leave analysis= out (predictions), or ask countperf count (counts)"
+        f"{what} has no class; take what Loopy counts: leave analysis= out (predictions), or ask"
+        " countperf count (counts)"
     )
-    raise ModelNotApplicableError(message, parameter="idg")
+    return ModelNotApplicableError(message, parameter="idg")
 
 
 def _memory(direction: str, suffixes: list[str]) -> str:

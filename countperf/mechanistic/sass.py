@@ -30,9 +30,10 @@ from typing import Literal
 from countperf.errors import ParameterError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.machine_code.sass_instruction import CALLS, SassInstruction
-from countperf.mechanistic.classes import kernel_class
+from countperf.mechanistic.classes import BARRIER, kernel_class
 from countperf.mechanistic.merpsys import critical_path
 from countperf.mechanistic.profile import ProfiledKernel, check_not_negative
+from countperf.mechanistic.ptx import without_class
 from countperf.mechanistic.sass_listing import parse_sass
 
 
@@ -168,6 +169,31 @@ def unit_of(
         return "shared" if rest.startswith("local") else "global"
     other = kind == "flop" and (instruction.base.startswith("MUFU") or ".f64." in rest)
     return "other unit" if other else "core"
+
+
+def model_class(instruction: SassInstruction) -> str:
+    """Return the class of `countperf.mechanistic.classes` of an instruction; empty if it is free.
+
+    Moves, selections and constants cost what an addition does: an issue on the cores.
+    """
+    kind, _, rest = instruction.name.partition(".")
+    if kind in _ISSUED or rest == "constant":
+        return _ISSUED.get(kind, "select.i32")
+    if kind in ("load", "store") and rest != "image":
+        return instruction.name
+    if kind == "flop":
+        what, type_name, _ = rest.split(".")
+        return f"special.{type_name}.sqrt" if what == "sqrt" else f"{what}.{type_name}"
+    if kind == "iop":
+        is_product = instruction.base.removeprefix("U").startswith(("IMAD", "IMUL", "XMAD"))
+        return "mul.i32" if is_product else "add.i32"
+    raise without_class(f"{instruction.opcode} at {instruction.address:#x} of the machine code")
+
+
+_ISSUED = {
+    **{"other": "", "move": "select.i32", "convert": "convert.i32", "branch": "branch.i32"},
+    "barrier": BARRIER,
+}
 
 
 def _segments(

@@ -65,6 +65,7 @@ class Sweep(Table, Drawable):
     points: tuple[SweepPoint, ...]  # in the order of the axis
     measured_on: str = ""  # slug of the device that timed the kernel
     failures: tuple[str, ...] = ()  # why it could not be timed at some points
+    note: str = ""  # where instructions come from, if not from Loopy
 
     __repr__ = printed
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -356,12 +356,12 @@ def sweep_figure(swept: Sweep) -> Figure:
     """Draw the throughput of all models over the axis."""
     figure = new_figure((8, 5))
     panel = figure.subplots()
-    for position, name in enumerate(swept.models):
-        known = [
-            (point, throughput)
-            for point in swept.points
-            if (throughput := swept.throughput(point, name)) is not None
-        ]
+    rates: dict[str, Callable[[SweepPoint], float | None]] = {
+        name: partial(swept.throughput, model=name) for name in swept.models
+    }
+    rates["measured"] = swept.measured_throughput
+    for position, (name, rate) in enumerate(rates.items()):
+        known = [(p, throughput) for p in swept.points if (throughput := rate(p)) is not None]
         if known:
             panel.plot(
                 [_across(swept.over, point) for point, _ in known],
@@ -369,19 +369,9 @@ def sweep_figure(swept: Sweep) -> Figure:
                 marker=".",
                 color=CYCLE[position % len(CYCLE)],
                 linestyle=("-", "--", ":")[position // len(CYCLE) % 3],
+                linewidth=4 if name == "measured" else None,
                 label=name,
             )
-    measured = [(p, rate) for p in swept.points if (rate := swept.measured_throughput(p))]
-    if measured:
-        panel.plot(
-            [_across(swept.over, point) for point, _ in measured],
-            [_PER * rate for _, rate in measured],
-            marker="o",
-            color="#000000",
-            linewidth=2.5,
-            label="measured",
-            gid="measured",
-        )
     if not panel.lines:
         message = f"no model predicts {swept.kernel} on {swept.device}; to_frame() says why"
         raise ParameterError(message, parameter="models")

@@ -294,9 +294,9 @@ def sweep(of: Sweep) -> Printed:
         head=[f"{of.kernel} on {of.device} over {of.over}"],
         rows=rows,
         shown=table_of(shown),
-        notes=[*lacking, *_timed(of)],
+        notes=[*([of.note] if of.note else []), *lacking, *_timed(of)],
         facts={
-            **picked(of, "kernel", "device", "over", "measured_on", "failures"),
+            **picked(of, "kernel", "device", "over", "note", "measured_on", "failures"),
             "errors": errors,
         },
         name="points",

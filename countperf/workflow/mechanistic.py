@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countperf.documents import read_file_text
 from countperf.errors import DeviceError, ParameterError
 from countperf.fitting.comparison import compare_models, linear_result
 from countperf.hardware.parameters import DeviceParameters, load_device
-from countperf.harness.compile.ptx import profile_kernel, with_machine_code
+from countperf.harness.compile.ptx import capability_of, profile_kernel, with_machine_code
 from countperf.harness.devices import find_device
 from countperf.measurements import TimingDocument, measurements_in
 from countperf.mechanistic.from_kernel import KernelProfiler
@@ -76,7 +77,8 @@ def predict_all(
     profile_options : mapping, optional
         Options of `countperf.profile_kernel`, such as ``registers_per_work_item`` or
         ``active_groups``; and ``analysis``: ``"sass"`` or ``"ptx"`` takes instructions from machine
-        code or PTX, see `countperf.harness.compile.ptx.with_machine_code`.
+        code or PTX (`countperf.harness.compile.ptx.with_machine_code`), ``"counts"`` from Loopy;
+        ``sass`` names a listing of the machine code.
 
     Returns
     -------
@@ -194,10 +196,12 @@ def sweep(
             points=tuple(replace(p, measured_s=times_s.get(p.value)) for p in swept.points),
             measured_on=measured.header.device.slug,
             failures=tuple(failure.reason for failure in measured.failures),
+            note=profiler.note,
         )
     launches = profiler.launches_at(sizes)
     profiled, _ = max(launches, key=lambda of: (of[0].profile.total_bytes or 0.0) * of[1])
-    return _sweep(profiled, profiler.device, over=over, values=values, models=models)
+    swept = _sweep(profiled, profiler.device, over=over, values=values, models=models)
+    return replace(swept, note=profiler.note)
 
 
 def step_formulas(
@@ -265,11 +269,16 @@ def profiler_of(
         )
         raise ParameterError(message, parameter="device")
     given = dict(options or {})
-    analysis = given.pop("analysis", None)
+    analysis, listing = given.pop("analysis", "counts"), given.pop("sass", None)
+    if listing is not None and analysis == "ptx":
+        message = "sass= gives machine code, and analysis= asks for PTX; leave one of them out"
+        raise ParameterError(message, parameter="sass")
     statistics = kernel_statistics(kernel, given.pop("statistics", None), sizes)
     unit = kernel_itself(kernel, "schedule, which mechanistic models need")
     profiler = profile_kernel(unit, device, statistics=statistics, **given)
-    return profiler if analysis is None else with_machine_code(profiler, unit, analysis)
+    if listing is not None:
+        return with_machine_code(profiler, unit, "sass", read_file_text(Path(listing)))
+    return profiler if analysis == "counts" else with_machine_code(profiler, unit, analysis)
 
 
 def described_device(
@@ -357,7 +366,7 @@ def compare(
         model_makers,
         device,
         cases,
-        _profiles(device, own),
+        _profiles(device, own, profile_options or {}),
         models=models,
         levels=levels,
         purposes=purposes,
@@ -400,8 +409,13 @@ def _own_cases(timing: TimingDocument | Path | str, slug: str) -> list[Measureme
     ]
 
 
-def _profiles(device: DeviceParameters, own: KernelProfiler | None = None) -> Profiler:
+def _profiles(
+    device: DeviceParameters, own: KernelProfiler | None, options: Mapping[str, Any]
+) -> Profiler:
     """Return profiles of measured kernels, of the catalogue, each counted once, or of one's own."""
+    code = {name: options[name] for name in ("analysis", "sass") if name in options}
+    if code.get("analysis", "counts") != "counts" or "sass" in code:
+        capability_of(device)  # refuses it before the work
     profilers: dict[object, KernelProfiler] = {}
 
     def profile(measurement: Measurement) -> ProfiledKernel:
@@ -411,8 +425,8 @@ def _profiles(device: DeviceParameters, own: KernelProfiler | None = None) -> Pr
         statistics = entry(name).statistics_at(measurement.parameters)
         key = (name, tuple(sorted(statistics.items())))
         if key not in profilers:
-            given = {"max_instructions": COMPARED_INSTRUCTIONS, "statistics": statistics}
-            profilers[key] = profile_kernel(entry(name).build(), device, **given)
+            given = {"max_instructions": COMPARED_INSTRUCTIONS, "statistics": statistics, **code}
+            profilers[key] = profiler_of(entry(name).build(), device, {}, given)
         return profilers[key].at(measurement.parameters)
 
     return profile

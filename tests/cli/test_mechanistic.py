@@ -115,6 +115,17 @@ def test_curves_and_the_roofline_are_drawn(tmp_path: Path, run: Run) -> None:
 def test_predict_takes_instructions_from_ptx(run: Run) -> None:
     options = "--model merpsys --on nvidia-t4 --registers 32 --analysis ptx --json"
 
-    note = run(f"predict {MATMUL} {options}").json["note"]
+    for command in ("predict", "sweep"):
+        note = run(f"{command} {MATMUL} {options}").json["note"]
+        assert note == "instructions: PTX for compute capability 7.5"
 
-    assert note == "instructions: PTX for compute capability 7.5"
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
+def test_an_application_takes_them_too_and_a_processor_has_none(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "steps.txt").write_text(f"kernel {MATMUL}\n")
+    asked = f"application {tmp_path / 'steps.txt'} --on nvidia-t4 --registers 32 --json --analysis"
+    counted, read = (run(f"{asked} {by}").json["time_s"] for by in ("counts", "ptx"))
+    assert read > counted  # addresses and loops are instructions, too
+
+    compared = "compare pocl-epyc-zen5 --model volkov --analysis ptx"
+    assert "leave --analysis out" in run(compared, status=1).err

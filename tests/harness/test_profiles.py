@@ -27,7 +27,7 @@ from countperf.harness.compile.ptx import (
 from countperf.harness.nvcc import compile_for, find_disassembler, find_nvcc
 from countperf.harness.ptx import compile_ptx
 from countperf.mechanistic.profile import KernelProfile, MechanisticPrediction
-from countperf.workflow.mechanistic import predict_all
+from countperf.workflow.mechanistic import predict_all, profiler_of
 from measurement_kernels import catalog
 from tests.counting import profiled
 from tests.kernels import in_groups, made
@@ -296,23 +296,49 @@ def test_nested_loops_multiply() -> None:
 
 
 @needs_tools
-def test_ptx_stands_in_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    old = _profiler(SAXPY, "nvidia-gtx-970", "sass")
-    monkeypatch.setenv("COUNTPERF_NVDISASM", str(tmp_path / "none"))
-    without = _profiler(SAXPY, "nvidia-rtx-2070", "sass")
+def test_ptx_of_a_later_capability_stands_in_and_says_so() -> None:
+    old = _profiler(SAXPY, "nvidia-gtx-970", "ptx")
 
-    assert old.note.startswith("instructions: PTX for compute capability")
+    assert old.note.startswith("instructions: PTX for compute capability 7.5 (")
     assert "sm_52" in old.note
-    assert without.note.startswith("instructions: PTX for compute capability 7.5 instead of")
-    assert "no nvdisasm found" in without.note
-    for profiler in (old, without):
-        alpha = profiler.at({"n": 1000, "a": 32}).profile.alpha
-        assert alpha["add.f32"] == 33
-        assert alpha["load.global.32"] == 2
+    alpha = old.at({"n": 1000, "a": 32}).profile.alpha
+    assert (alpha["add.f32"], alpha["load.global.32"]) == (33, 2)
+
+
+LISTING = Path(__file__).resolve().parents[1] / "golden" / "row_sums.sass"
+ROW_SUMS = made(
+    "i<n, j<m",
+    "y[i] = sum(j, x[j, i])",
+    "x f32 m,n; y f32 n; n,m i32",
+    name="row_sums",
+    split="i:64",
+    assumptions="n mod 64 = 0 and n >= 64 and m >= 1",
+)
+
+
+def test_a_listing_that_is_given_is_followed_without_tools() -> None:
+    options = {"registers_per_work_item": 16, "sass": LISTING}
+
+    answers = predict_all(ROW_SUMS, "nvidia-t4", n=6400, m=50, profile_options=options)
+
+    assert answers.note == "instructions: machine code for compute capability 7.5"
+    assert len(answers.predictions) >= 12
+    profiler = profiler_of(ROW_SUMS, "nvidia-t4", {}, options)
+    profile = profiler.at({"n": 6400, "m": 50}).profile
+    # from the listing: six instructions for each of 50 rows; before, three products and a branch
+    assert profile.alpha["load.global.32"] == profile.alpha["add.f32"] == 50
+    assert profile.alpha["mul.i32"] == 53
+    assert profile.alpha["branch.i32"] == 52  # the exit is one
+    more = profiler.at({"n": 6400, "m": 51}).profile
+    assert sum(more.alpha.values()) - sum(profile.alpha.values()) == 6
+    assert (more.ins_issued or 0) - (profile.ins_issued or 0) == 6
+    with pytest.raises(ParameterError, match=r"no function published_saxpy2 \(it has: row"):
+        profiler_of(SAXPY, "nvidia-t4", {}, options).at({"n": 64, "a": 1})
 
 
 @needs_tools
-def test_all_models_take_ptx() -> None:
+@pytest.mark.parametrize("analysis", ["ptx", "sass"])
+def test_all_models_take_ptx_and_sass(analysis: str) -> None:
     counted, found = (
         predict_all(
             SAXPY,
@@ -321,10 +347,10 @@ def test_all_models_take_ptx() -> None:
             a=8,
             profile_options={"registers_per_work_item": 16, **more},
         )
-        for more in ({}, {"analysis": "ptx"})
+        for more in ({}, {"analysis": analysis})
     )
 
-    assert found.note == "instructions: PTX for compute capability 7.5"
+    assert found.note.endswith("for compute capability 7.5")
     # more instructions are issued than Loopy counts, and the memory's share stays
     gpumech = [each.predictions["gpumech-gto"].time_s for each in (counted, found)]
     assert gpumech[0] < gpumech[1]

@@ -11,7 +11,6 @@ import pytest
 
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import declare_device
-from countperf.mechanistic.classes import memory_cost
 from countperf.mechanistic.gpumech import GpuMechModel, Interval, interval_cycles
 from countperf.mechanistic.merpsys import (
     MerpsysModel,
@@ -162,7 +161,6 @@ BARRIERS = {"I": make_class("I", "alu", 1, 1), "B": make_class("B", "barrier", 1
 BUS = {"bandwidth_byte_per_s": None, "mem_clock_hz": 1e9, "bus_width_bits": 256, "data_rate": 4}
 COUNTED: tuple[Any, ...] = ("ins_cuda", "ins_issued", "gmem_bytes")
 ZERO_CYCLES = example_device(classes={"C": make_class("C", "compute", 1, 0)})
-SAME = make_class("ld", "local", 1, 28)
 ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
     ParameterError: [
         ("occupancy", lambda: transit_throughput(EXAMPLE, inf)),
@@ -216,7 +214,6 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
         ("edges", lambda: critical_path(2, [(0, 1, -3)])),
         ("num_nodes", lambda: critical_path(0, [])),
         ("n_bytes", lambda: transfer_time(LINK, -1)),
-        ("dram_ratio", lambda: memory_cost(-0.1, dram=SAME, cache=SAME)),
         ("issue_limit", lambda: _workload(issue_limit=0)),
         ("sub_groups_per_group", lambda: _workload(sub_groups_per_group=0)),
         ("concurrent_groups", lambda: _workload(concurrent_groups=0)),

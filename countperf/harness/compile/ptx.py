@@ -20,6 +20,7 @@ from countperf.errors import (
     DeviceError,
     KernelBuildError,
     ModelNotApplicableError,
+    ParameterError,
 )
 from countperf.hardware.parameters import DeviceParameters, load_device
 from countperf.harness.cuda.target import Launches, generate_cuda, three
@@ -30,9 +31,9 @@ from countperf.machine_code.sass_instruction import LANES, SassInstruction
 from countperf.machine_code.warp import Executed, WarpProgram, launched
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
-from countperf.mechanistic.profile import ProfiledKernel
-from countperf.mechanistic.ptx import GpuLaunch, PtxProgram, parse_ptx
-from countperf.mechanistic.sass import SassAnalysis, analyze_sass, latencies_of
+from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
+from countperf.mechanistic.ptx import GpuLaunch, PtxProgram, graph_of, parse_ptx
+from countperf.mechanistic.sass import SassAnalysis, analyze_sass, latencies_of, model_class
 from countperf.mechanistic.sass_listing import parse_sass
 
 # --- Instructions that a kernel executes on an NVIDIA GPU at given sizes; no GPU is needed
@@ -85,7 +86,14 @@ def gpu_launches(launches: Launches, parameters: Mapping[str, int]) -> list[GpuL
 class GpuKernel:
     """A kernel compiled for an NVIDIA GPU, to be followed at any sizes."""
 
-    def __init__(self, t_unit: Any, capability: str = "9.0", *, keeps_loops: bool = False) -> None:
+    def __init__(
+        self,
+        t_unit: Any,
+        capability: str = "9.0",
+        *,
+        keeps_loops: bool = False,
+        listing: str | None = None,
+    ) -> None:
         self.capability = capability
         self._major = int(capability.partition(".")[0])
         if self._major not in _BANKS:
@@ -97,12 +105,18 @@ class GpuKernel:
         self._code = generate_cuda(t_unit)
         self.launches = Launches(self._code, describe_kernel(t_unit, lambda _: []))
         source = with_loops_kept(self._code.source) if keeps_loops else self._code.source
-        self.listing = compile_sass(source, capability)
+        self.listing = compile_sass(source, capability) if listing is None else listing
 
     @cached_property
     def programs(self) -> dict[str, WarpProgram]:
         """The code of each device program, by name."""
         programs = parse_sass(self.listing)
+        if lacking := [name for name in self._code.kernels if name not in programs]:
+            message = (
+                f"the listing has no function {lacking[0]} (it has: {', '.join(programs)}); pass"
+                " that of this kernel's code, as Loopy generates it"
+            )
+            raise ParameterError(message, parameter="sass")
         return {
             name: WarpProgram(
                 [
@@ -294,9 +308,9 @@ OLDEST_CAPABILITY = "7.5"
 class MachineCodeProfiler(KernelProfiler):
     """A Loopy kernel with instructions from machine code: gives its profile at any sizes.
 
-    With SASS, latency bound, core instructions and issue slots are those of the machine code, which
-    MERPSYS takes; with PTX, the graph of instructions, which all models take. The first sub-group
-    of the middle work group is followed. Launch and lines of accesses come from Loopy.
+    The graph of instructions is that of the code; with SASS so are latency bound, core instructions
+    and issue slots, which MERPSYS takes. The first sub-group of the middle work group is followed.
+    Launch and lines of accesses come from Loopy.
     """
 
     cuda: Launches  # arguments of each launch
@@ -326,63 +340,70 @@ class MachineCodeProfiler(KernelProfiler):
 
     def _with_code(self, profiled: ProfiledKernel, launch: GpuLaunch) -> ProfiledKernel:
         if self.gpu is None:
-            return with_ptx(profiled, self.ptx[launch.kernel], launch)
-        code = self.sass[launch.kernel]
+            graph = self.ptx[launch.kernel].graph(launch)
+            return with_graph(profiled, graph, self.max_instructions)
         executed = self.gpu.of_middle(launch)
-        return code.applied(profiled, *code.trips(executed.instructions))
+        instructions = self.gpu.programs[launch.kernel].instructions
+        graph = graph_of(launch.kernel, instructions, executed, model_class)
+        code = self.sass[launch.kernel]
+        followed = with_graph(profiled, graph, self.max_instructions)
+        return code.applied(followed, *code.trips(executed.instructions))
 
 
-def with_machine_code(
-    profiler: KernelProfiler, kernel: Any, analysis: Analysis
-) -> MachineCodeProfiler:
-    """Return the profiler of a kernel with instructions from SASS or PTX, as nvcc generates it.
-
-    Loops are not unrolled. Where there is no SASS, for lack of ``nvdisasm`` or since nvcc does not
-    know the device's compute capability any more, PTX is read, and ``note`` says so.
-    """
-    device = profiler.device
-    capability = device.compute_capability
-    if capability is None:
+def capability_of(device: DeviceParameters) -> str:
+    """Return the compute capability of a device, or refuse one that has no such code."""
+    if device.compute_capability is None:
         message = (
             f"device {device.slug!r} has no compute capability, and so no machine code that nvcc"
             " makes; leave analysis= out, or take an NVIDIA device"
         )
         raise ModelNotApplicableError(message, parameter="device")
-    code = generate_cuda(kernel)
-    more: dict[str, Any] = {"cuda": Launches(code, describe_kernel(kernel, lambda _: []))}
-    reason = ""
-    if analysis == "sass":
-        try:
-            more["gpu"] = GpuKernel(kernel, capability, keeps_loops=True)
-        except (CountingError, DeviceError, KernelBuildError) as error:
-            reason = f" instead of machine code ({error})"
-        else:
-            more["sass"] = analyze_sass(more["gpu"].listing, latencies_of(device))
-            more["origin"] = f"instructions: machine code for compute capability {capability}"
-    if "sass" not in more:
-        try:
-            text = compile_ptx(code.source, capability)
-        except KernelBuildError as error:
-            if float(capability) >= float(OLDEST_CAPABILITY):
-                raise
-            reason = reason or f" ({error})"
-            capability = OLDEST_CAPABILITY
-            text = compile_ptx(code.source, capability)
-        more["ptx"] = parse_ptx(text)
-        more["origin"] = f"instructions: PTX for compute capability {capability}{reason}"
+    return device.compute_capability
+
+
+def with_machine_code(
+    profiler: KernelProfiler, kernel: Any, analysis: Analysis, listing: str | None = None
+) -> MachineCodeProfiler:
+    """Return the profiler of a kernel with instructions from SASS or PTX, as nvcc generates it.
+
+    A listing of SASS, of the code that Loopy generates, takes the place of nvcc's, whose loops are
+    not unrolled. Where nvcc does not know the device's compute capability any more, PTX is that of
+    a later one, and ``note`` says so.
+    """
+    device = profiler.device
+    capability = capability_of(device)
     given = {field.name: getattr(profiler, field.name) for field in fields(profiler)}
-    return MachineCodeProfiler(**given, **more)
+    code = generate_cuda(kernel)
+    given["cuda"] = Launches(code, describe_kernel(kernel, lambda _: []))
+    if analysis == "sass":
+        gpu = GpuKernel(kernel, capability, keeps_loops=True, listing=listing)
+        return MachineCodeProfiler(
+            **given,
+            gpu=gpu,
+            sass=analyze_sass(gpu.listing, latencies_of(device)),
+            origin=f"instructions: machine code for compute capability {capability}",
+        )
+    reason = ""
+    try:
+        text = compile_ptx(code.source, capability)
+    except KernelBuildError as error:
+        if float(capability) >= float(OLDEST_CAPABILITY):
+            raise
+        reason, capability = f" ({error})", OLDEST_CAPABILITY
+        text = compile_ptx(code.source, capability)
+    origin = f"instructions: PTX for compute capability {capability}{reason}"
+    return MachineCodeProfiler(**given, ptx=parse_ptx(text), origin=origin)
 
 
-def with_ptx(profiled: ProfiledKernel, written: PtxProgram, launch: GpuLaunch) -> ProfiledKernel:
-    """Return a profile with the instructions and dependencies of PTX; errors as of its graph."""
-    graph = written.graph(launch=launch)
+def with_graph(profiled: ProfiledKernel, graph: InstructionGraph, most: int) -> ProfiledKernel:
+    """Return a profile with the instructions and dependencies of code; a long graph is cut."""
     graph = replace(graph, nodes=_with_lines(graph.nodes, profiled.profile.alpha))
+    shown = InstructionGraph(graph.nodes[:most], [e for e in graph.edges if max(e) < most])
     profile = replace(
         profiled.profile,
-        idg=graph,
+        idg=shown,
         sub_group_idgs=None,
-        idg_is_sample=False,
+        idg_is_sample=len(graph.nodes) > most,
         alpha={name: float(count) for name, count in graph.counts().items()},
         alpha_comp=None,
         alpha_mem=None,
