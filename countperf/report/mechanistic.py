@@ -131,7 +131,8 @@ def on_devices(of: DeviceAnswers) -> Printed:
         }
         for row in rows
     ]
-    reasons = [*dict.fromkeys(_sentence(row["reason"], _NARROW) for row in rows if row["reason"])]
+    said = [row["reason"] or _left_out(row) for row in rows]
+    reasons = [*dict.fromkeys(_sentence(reason, _NARROW) for reason in said if reason)]
     left = [f"- ... {len(reasons) - _MOST_REASONS} more (--json has all)"]
     return Printed(
         head=[", ".join(filter(None, [kernel, point_text(same)]))],
@@ -141,6 +142,12 @@ def on_devices(of: DeviceAnswers) -> Printed:
         facts={"kernel": kernel},
         name="answers",
     )
+
+
+def _left_out(row: Mapping[str, Any]) -> str:
+    names = ", ".join(plain_name(name).text for name in (*row["missing"], *row["ignored"]))
+    is_short = len(names) <= _FEW_LETTERS
+    return "" if is_short else f"{row['device']}, {row['model']}: leaves out {names}"
 
 
 def _predicted(of: Prediction | None) -> dict[str, Any]:

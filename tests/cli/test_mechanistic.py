@@ -84,6 +84,8 @@ def test_several_devices_are_one_table_that_fits_a_terminal(run: Run) -> None:
     assert lines[2].split()[:3] == ["64", "nvidia-h100", "roofline"]
     assert max(map(len, lines)) <= 100
     assert "is called 'voodoo'" in lines[-1]
+    notes = " ".join(lines[16:])
+    assert "pocl-epyc-zen5, structural: leaves out vector global loads of consecutive" in notes
     assert [row["device"] for row in answers] == [
         next(word for word in line.split() if word in devices.split(",")) for line in lines[2:16]
     ]
