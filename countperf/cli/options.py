@@ -247,8 +247,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--sass": value(
         "FILE",
-        "mechanistic models: the machine code of what Loopy generates for the kernel, as cuobjdump"
-        " -sass or nvdisasm lists it, in the place of nvcc's",
+        "mechanistic models: machine code of what Loopy generates, listed by cuobjdump or nvdisasm",
     ),
     "--anchor": several(
         value(

@@ -29,8 +29,6 @@ from countperf.predictions import largest_first
 SIMULATED_INSTRUCTIONS = 300_000
 """Instructions of all sub-groups that a simulation may start, about."""
 
-_OF_ROOF = 0.999  # a time just below its roof is at it
-
 _FREE_BARRIER = InstructionClass(
     name=BARRIER,
     subsystem=BARRIER,
@@ -121,7 +119,7 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
         """Return whether a model predicts less time than its own inputs allow."""
         answer, roof_s = self.answers[model], self.roofs_s.get(model, 0.0)
         is_prediction = isinstance(answer, MechanisticPrediction)
-        return is_prediction and float(answer.time_s) < _OF_ROOF * roof_s
+        return is_prediction and float(answer.time_s) < 0.999 * roof_s  # just below is at it
 
     def published_error(self, model: str) -> float | None:
         """Return the mean error that was published of a model for such kernels and devices."""

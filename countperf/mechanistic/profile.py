@@ -323,9 +323,8 @@ class MechanisticPrediction(Prediction):
     bound: Bound  # the part of the device that bounds the time
     # other results of the model by name, such as ``wpc``
     results: Mapping[str, float] = field(default_factory=dict[str, float])
-    # seconds in which no instruction is issued, by what is waited for, where the model tells
-    stalls: Mapping[str, float] = field(default_factory=dict[str, float])
-    advice: str = ""  # what the model says would make the kernel faster
+    stalls: Mapping[str, float] = field(default_factory=dict[str, float])  # as in `Estimate`
+    advice: str = ""
 
     __repr__ = Prediction.__repr__
 

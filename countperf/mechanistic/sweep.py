@@ -36,7 +36,6 @@ Axis = Literal["occupancy", "group_size", "intensity"]
 AXES: tuple[Axis, ...] = get_args(Axis)
 MAX_SWEPT_INSTRUCTIONS = 500
 """Instructions of a sub-group's graph in sweeps, which predict the kernel many times."""
-_LINE = 2  # points through which a line goes, whatever they are
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
 _USER = "a sweep"
 
@@ -102,11 +101,13 @@ class Sweep(Table, Drawable):
         at = [p.occupancy or p.value for p, _ in timed]
         real = [rate for _, rate in timed]
         errors: dict[str, dict[str, float]] = {}
-        for name in self.models if len(timed) > _LINE else ():
+        for name in self.models if len(timed) > 2 else ():  # a line goes through two points
             rates = [rate for p, _ in timed if (rate := self.throughput(p, name)) is not None]
             if len(rates) == len(real):
-                shape = mape_shape(rates, real, at)
-                errors[name] = {"MAPE": mape(rates, real), "MAPE_shape": shape}
+                errors[name] = {
+                    "MAPE": mape(rates, real),
+                    "MAPE_shape": mape_shape(rates, real, at),
+                }
         return errors
 
 

@@ -23,8 +23,6 @@ _LEMEIRE = {
 }
 """Errors on kernels with barriers, and without."""
 
-_HONG_KIM = {"mwp-cwp": (0.133, 0.133)}
-
 ROOF_IN_BYTES = frozenset({"roofline-bytes", "mwp-cwp", "tmm", "merpsys"})
 """Models that take no costs of instruction classes, so that peaks alone bound their times."""
 
@@ -34,5 +32,5 @@ def published_error(model: str, device: DeviceParameters, *, has_barriers: bool)
     capability = device.compute_capability
     if capability is None:
         return None
-    known = _HONG_KIM if capability.startswith("1.") else _LEMEIRE
+    known = {"mwp-cwp": (0.133, 0.133)} if capability.startswith("1.") else _LEMEIRE
     return known[model][0 if has_barriers else 1] if model in known else None

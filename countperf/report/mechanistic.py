@@ -36,8 +36,6 @@ _WIDTH, _NARROW = 118, 100
 _MOST_REASONS = 5
 _FEW_LETTERS = 24
 _ANSWER_COLUMNS = ("model", "time_s", "bound", "published_error", "caveat", "ignores", "lacks")
-_MOST_STALLS = 3
-_LEAST_STALL = 0.01  # share of the time
 
 
 def answers(of: ModelAnswers) -> Printed:
@@ -199,8 +197,8 @@ def _said(of: MechanisticPrediction) -> str:
             f" {of.advice}"
         )
     shares = [(cause, part / float(of.time_s)) for cause, part in of.stalls.items()]
-    known = sorted(((s, cause) for cause, s in shares if s >= _LEAST_STALL), reverse=True)
-    parts = [f"{cause} {format_share(share)}" for share, cause in known[:_MOST_STALLS]]
+    largest = sorted(((s, cause) for cause, s in shares if s >= 0.01), reverse=True)[:3]
+    parts = [f"{cause} {format_share(share)}" for share, cause in largest]
     return f"stalls waiting for {', '.join(parts)}" if parts else ""
 
 
@@ -255,10 +253,7 @@ def occupancy(of: KernelOccupancy) -> Printed:
 
 
 def sweep(of: Sweep) -> Printed:
-    """Give a row per value and model; people see a column per model, with the times.
-
-    Where the kernel was timed, there are its times, and errors of the models' throughputs.
-    """
+    """Give a row per value and model; people see columns of times, and errors where timed."""
     errors = of.errors()
     rows = [
         {
