@@ -184,7 +184,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "application": Command(
         "predict a sequence of transfers, kernels and work of the host",
-        ("application", "parameters", "--on", "--model", "--registers", *_CODE),
+        ("application", "parameters", "--statistics", "--on", "--model", "--registers", *_CODE),
         {
             **_ANALYSIS,
             "parameters": _help(
@@ -192,7 +192,7 @@ COMMANDS: Mapping[str, Command] = {
                 " is the number of devices, alike if one is named"
             ),
             "--on": several(
-                _help("described device, such as nvidia-gtx-970; several for devices 0, 1, ...")
+                _help("described device, such as nvidia-gtx-970; several with commas between")
             ),
             "--model": _help("model of kernels (default: merpsys)", default="merpsys"),
         },

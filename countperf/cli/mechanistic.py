@@ -173,7 +173,7 @@ def run_application(options: argparse.Namespace) -> None:
     scheduled = [
         predict_application(
             Path(options.application),
-            options.device_document,
+            [name for named in options.device_document for name in _names(named)],
             variables,
             model=options.model,
             profile_options=profile_options(options),

@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
@@ -46,7 +47,7 @@ def check_each(check: Callable[[float, str], float], **values: float) -> None:
 
 def check_whole(value: int, name: str, *, least: int = 1) -> int:
     """Return a number that must be whole and at least some bound."""
-    if isinstance(value, bool) or not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+    if isinstance(value, bool) or not isinstance(value, Integral):
         message = f"{name} must be a whole number, not {value!r}"
         raise ParameterError(message, parameter=name)
     if value < least:

@@ -6,15 +6,16 @@ A text is such as::
     host 2e-9*N name=filled
     h2d 4*N/devices device=all after=filled
     kernel saxpy2.py:saxpy2 n=floor(N/devices) device=all name=done
-    d2d 4*N/devices device=1 to=0 after=done
-    d2h 4*N after=done
+    d2d 4*N/devices device=all to=0 after=done name=collected
+    d2h 4*N after=collected
 
 ``h2d``, ``d2h`` and ``d2d`` copy bytes, ``host`` works for so many seconds. ``stream=a`` puts a
 step in another stream of its device, ``device=1`` on another device than the first (0), and
-``device=all`` on each; ``name=`` names it, and ``after=name,name`` makes it wait, for a step of
-``device=all`` on all devices. Everything else with an equals sign is a size of the kernel. Numbers
-are formulas (`countperf.models.expressions`) of the variables that are given, of ``devices``, their
-number, and ``device``, that of the step. Lines after ``#`` are comments.
+``device=all`` on each (a copy ``to=0``: on each other one). ``name=`` names it, and
+``after=name,name`` makes it wait, for a step of ``device=all`` on all devices. Everything else with
+an equals sign is a size of the kernel. Numbers are formulas (`countperf.models.expressions`) of the
+variables that are given, of ``devices``, their number, and ``device``, that of the step. Lines
+after ``#`` are comments.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from countperf.mechanistic.merpsys import (
     schedule,
     transfer_time,
 )
-from countperf.mechanistic.profile import MechanisticPrediction
+from countperf.mechanistic.profile import MechanisticPrediction, check_whole
 from countperf.models import expressions
 from countperf.sizes import given_sizes
 from countperf.workflow.mechanistic import predict_all
@@ -52,6 +53,7 @@ _OPTIONS = ("stream", "device", "after", "name", "to")
 def parse_application(text: str, variables: Mapping[str, int] | None = None, /) -> tuple[Step, ...]:
     """Parse an application; see the module for the form."""
     values = {"devices": 1, **(variables or {})}
+    check_whole(values["devices"], "devices", least=1)
     steps: list[Step] = []
     everywhere: dict[str, list[str]] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -90,6 +92,8 @@ def _parsed(
     waited = [name for name in given.get("after", "").split(",") if name]
     name, where = given.get("name", ""), given.get("device", "0")
     numbers = range(values["devices"]) if where == "all" else [_whole(where, values)]
+    if where == "all" and "to" in given:
+        numbers = [n for n in numbers if n != _whole(given["to"], {**values, "device": n})]
     names = [f"{name}.{number}" if name and where == "all" else name for number in numbers]
     everywhere |= {name: names} if name else {}
     steps: list[Step] = []
@@ -175,13 +179,17 @@ def predict_application(
     described = [d if isinstance(d, DeviceParameters) else load_device(d) for d in named]
     values = {"devices": len(described), **given_sizes(variables, more)}
     number = values["devices"]
+    check_whole(number, "devices", least=1)
     described = described * number if len(described) == 1 else described[:number]
     steps, durations = _steps_of(application, values), list[float]()
     times: dict[Any, float] = {}
     for step in steps:
         last = max(step.device, step.to or 0)
         if last >= len(described):
-            message = f"a step is on device {last}, but there are {len(described)} devices"
+            message = (
+                f"a step ({step.kind}) is on device {last}, and the last is {len(described) - 1};"
+                f" pass devices={last + 1}, and one description or {last + 1}"
+            )
             raise ParameterError(message, parameter="device")
         device = described[step.device]
         if step.kind == "kernel":
@@ -222,6 +230,7 @@ def _steps_of(application: Application, variables: Mapping[str, int]) -> tuple[S
     """Return the steps of an application; errors as of `parse_application`."""
     if not isinstance(application, Path | str):
         return tuple(application)
-    is_path = "\n" not in str(application) and Path(application).is_file()
+    is_file = "\n" not in str(application) and Path(application).is_file()
+    is_path = isinstance(application, Path) or is_file
     text = read_file_text(Path(application)) if is_path else str(application)
     return parse_application(text, variables)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,29 @@ def test_numbers_are_formulas_of_variables_and_devices() -> None:
     assert (made.host_s, [copy.n_bytes for copy in copies]) == (125, [2000, 2000])
     assert [first.sizes, second.sizes] == [{"n": 8008}, {"n": 8000}]
     assert (last.device, last.to, last.after) == (1, 0, ("done.0", "done.1"))
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_copies_of_all_devices_leave_out_the_one_they_go_to(devices: int) -> None:
+    text = "d2d 8 device=all to=0 name=collected\nd2h 8 after=collected"
+
+    *copies, last = parse_application(text, {"devices": devices})
+
+    others = range(1, devices)
+    assert [(copy.device, copy.to) for copy in copies] == [(number, 0) for number in others]
+    assert last.after == tuple(f"collected.{number}" for number in others)
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        (0, "devices must be at least 1, not 0"),
+        (1.5, "devices must be a whole number, not 1.5"),
+    ],
+)
+def test_wrong_numbers_of_devices_are_refused(devices: Any, said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        predict_application("h2d 1 device=1", "nvidia-gtx-970", devices=devices)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +196,7 @@ def test_the_command_line_predicts_an_application(
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
-        ("h2d 5 device=1", ParameterError, "on device 1, but there are 1"),
+        ("h2d 5 device=1", ParameterError, "on device 1, and the last is 0; pass devices=2"),
         ("h2d 5 stream=a\nkernel nothing n=5 stream=b", KernelSpecificationError, "nothing"),
         (f"h2d 5\nkernel {KERNEL} stream=b", CountperfError, "n"),
     ],
