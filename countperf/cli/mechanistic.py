@@ -112,7 +112,7 @@ def predict_on_devices(options: argparse.Namespace) -> None:
     given = profile_options(options)
     answers = predict_on(
         options.kernel,
-        _names(options.device_document),
+        [*dict.fromkeys(_names(options.device_document))],
         as_dict(options.parameters),
         models=options.model and _names(options.model),
         statistics=given.pop("statistics", None),

@@ -60,6 +60,7 @@ class ProgramSteps(ShortRepr):
     transactions: QuasiPolynomial  # M
     groups: QuasiPolynomial  # B_r
     work_items_per_core: float  # script T, where groups fill the device
+    filling_groups: int  # groups that fill it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,6 +119,17 @@ class StepFormulas(Table):
         name, step = self.only()
         return _changes(lambda n: self.bound({name: n}).which, step, self.first * step)
 
+    def filled_from(self) -> int | None:
+        """Return from which size on groups fill the device; None if they never do."""
+        name, step = self.only()
+
+        def filled(n: int) -> str:
+            few = [p for p in self.programs if p.groups.evaluate({name: n}) < p.filling_groups]
+            return "" if few else "filled"
+
+        size, is_filled = _changes(filled, step, self.first * step)[-1]
+        return size if is_filled else None
+
     def crossovers(self, other: StepFormulas) -> list[tuple[int, str]]:
         """Return which of two kernels takes fewer steps, from which size on; "" for both alike.
 
@@ -163,17 +175,19 @@ def step_formulas(
     points, device = _Points(profiler, held), profiler.device
     cores = device.require_int("cores_per_compute_unit", model="tmm")
     programs: list[ProgramSteps] = []
-    for number, (profiled, _) in enumerate(points.at((0,) * len(points.names))):
+    units = device.require_int("num_compute_units", model="tmm")
+    for number, (profiled, times) in enumerate(points.at((0,) * len(points.names))):
         if profiler.lacks_registers(profiled.profile):
             raise missing_registers(profiled.profile.name, device)
         resident = program_occupancy(profiled, device).residency.active_groups
-        items = (profiled.launch.active_groups or resident) * profiled.launch.work_items_per_group
+        resident = profiled.launch.active_groups or resident
         counts = {name: points.formula(number, name) for name in ("work", "transactions", "groups")}
         programs.append(
             ProgramSteps(
                 name=profiled.profile.name,
                 span=points.span(number),
-                work_items_per_core=items / cores,
+                work_items_per_core=resident * profiled.launch.work_items_per_group / cores,
+                filling_groups=resident * units * times,
                 **counts,
             )
         )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from countperf.mechanistic.sweep import Sweep
     from countperf.predictions import DeviceAnswers, Prediction
 
-_WIDTH, _NARROW = 118, 100
+_WIDTH = 100
 _MOST_REASONS = 5
 _FEW_LETTERS = 24
 _ANSWER_COLUMNS = ("model", "time_s", "bound", "published_error", "caveat", "ignores", "lacks")
@@ -130,7 +130,7 @@ def on_devices(of: DeviceAnswers) -> Printed:
         for row in rows
     ]
     said = [row["reason"] or _left_out(row) for row in rows]
-    reasons = [*dict.fromkeys(_sentence(reason, _NARROW) for reason in said if reason)]
+    reasons = [*dict.fromkeys(_sentence(reason) for reason in said if reason)]
     left = [f"- ... {len(reasons) - _MOST_REASONS} more (--json has all)"]
     return Printed(
         head=[", ".join(filter(None, [kernel, point_text(same)]))],
@@ -202,13 +202,13 @@ def _said(of: MechanisticPrediction) -> str:
     return f"stalls waiting for {', '.join(parts)}" if parts else ""
 
 
-def _sentence(error: object, width: int = _WIDTH) -> str:
-    return _wrapped(" ".join(str(error).split()), width)
+def _sentence(error: object) -> str:
+    return _wrapped(" ".join(str(error).split()))
 
 
-def _wrapped(text: str, width: int = _WIDTH) -> str:
+def _wrapped(text: str) -> str:
     return textwrap.fill(
-        f"- {text}", width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        f"- {text}", _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
 
 
@@ -338,6 +338,7 @@ def steps(of: StepFormulas, other: StepFormulas | None = None) -> Printed:
     per_core = ", ".join(f"{program.work_items_per_core:g}" for program in of.programs)
     latency = of.described.latency_steps
     bounds = of.bounds() if latency is not None and len(of.multiples) == 1 else []
+    filled = of.filled_from() if len(of.multiples) == 1 else None
     return Printed(
         head=[
             ", ".join([f"{of.kernel} on {of.device}", *sizes, *filter(None, [point_text(of.held)])])
@@ -348,16 +349,27 @@ def steps(of: StepFormulas, other: StepFormulas | None = None) -> Printed:
             **{"quantity": "quantity", "formula": "formula", "grows_as": "grows as"},
         },
         notes=[
-            f"- steps: the largest of T_1/P, T_inf and M L/(T P); P = {of.num_cores} cores,"
-            f" T = {per_core} work items per core, L = {'unknown' if latency is None else latency}",
+            _wrapped(
+                f"steps: the largest of T_1/P, T_inf and M L/(T P); P = {of.num_cores} cores, T ="
+                f" {per_core} work items per core, L = {'unknown' if latency is None else latency}"
+            ),
+            *([_wrapped(_filling(of, filled))] if len(of.multiples) == 1 else []),
             *([f"- bound by {_from(of, bounds)}"] if bounds else []),
         ],
         facts={
             **picked(of, "kernel", "device", "held", "multiples", "first", "num_cores"),
+            "filled_from": filled,
             "bounds": [{"from": size, "bound": term} for size, term in bounds],
         },
         name="formulas",
     )
+
+
+def _filling(of: StepFormulas, size: int | None) -> str:
+    name, _ = of.only()
+    if size is None:
+        return "groups never fill the device, as T assumes: steps of memory are more"
+    return f"groups fill the device from {name} = {size} on; below, steps of memory are more"
 
 
 def _from(of: StepFormulas, changes: Sequence[tuple[int, str]]) -> str:

@@ -7,7 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from countperf.errors import CountperfError, DeviceError, PredictionError
+from countperf.errors import (
+    CountperfError,
+    DeviceError,
+    DeviceParameterError,
+    ParameterError,
+    PredictionError,
+)
 from countperf.hardware.parameters import DeviceParameters, available_devices, load_device
 from countperf.mechanistic.predict_all import ALL, lacking_input, model_names
 from countperf.models.library import find_fit, model_in, short_name
@@ -130,7 +136,8 @@ def _answers(
         profiler = profiler_of(unit, described, point, of_models)
         found = predict_all(profiler, described, point, models=by_model)
     except CountperfError as error:
-        yield row(lacks="device", error=error)
+        has_name = isinstance(error, ParameterError | DeviceParameterError)
+        yield row(lacks=lacking_input(error) if has_name else "kernel", error=error)
         return
     for model, answer in found.items():
         if isinstance(answer, CountperfError):

@@ -76,6 +76,15 @@ def test_the_kernel_with_fewer_steps_changes_where_the_formulas_cross() -> None:
     assert terms["work"].evaluate(at_change) > terms["span"].evaluate(at_change)
 
 
+def test_formulas_say_from_which_size_on_groups_fill_the_device() -> None:
+    lines = formulas(sums("{ [i] : 0 <= i < n }", "z[i] = x[i]"))
+    alone = formulas(made("{ [i] : 0 <= i < n }", "z[i] = x[i]", "x,z f32 n; n i32"))
+
+    # 8 groups of 32 are resident on each of 15 units
+    assert lines.filled_from() == 8 * 15 * 32
+    assert alone.filled_from() is None  # one group
+
+
 def test_sizes_that_are_given_are_held() -> None:
     (program,) = formulas("matmul-tiled/square/16x16", l=64, m=48).programs
 
