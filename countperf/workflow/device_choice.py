@@ -16,6 +16,7 @@ from countperf.errors import (
 )
 from countperf.hardware.parameters import DeviceParameters, available_devices, load_device
 from countperf.mechanistic.predict_all import ALL, lacking_input, model_names
+from countperf.mechanistic.profile import MechanisticPrediction as _Mechanistic
 from countperf.models.library import find_fit, model_in, short_name
 from countperf.models.validity import Level
 from countperf.predictions import DeviceAnswer, DeviceAnswers
@@ -93,6 +94,14 @@ def predict_on(
         if len(errors) == 1:
             raise next(iter(errors.values()))
         raise PredictionError(f"no device answers: {'; '.join(errors) or 'none is named'}")
+    by_fits = [
+        answer
+        for answer in answers
+        if answer.lacks == "weights" or not isinstance(answer.prediction, _Mechanistic | None)
+    ]
+    unknown = [model for model in models or () if model not in {ALL, *model_names()}]
+    if unknown and not by_fits:
+        raise PredictionError(f"no device has a fit, which {unknown[0]} needs; leave it out")
     order = [answer.model for answer in answers]
 
     def place(of: DeviceAnswer) -> tuple[Any, ...]:

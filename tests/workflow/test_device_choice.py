@@ -90,6 +90,7 @@ def test_devices_and_fits_are_named_by_files_too(tmp_path: Path) -> None:
         (["voodoo", "banshee"], {}, PredictionError, "no device answers: .*voodoo.*; .*banshee"),
         (["nvidia-a100", "nvidia-v100"], {"n": ()}, ParameterError, "n has no value"),
         (["nvidia-a100"], {"models": "linear"}, DeviceError, "there is no fit of nvidia-a100"),
+        (["nvidia-a100"], {"models": ["roofline", "x"]}, PredictionError, "a fit, which x needs"),
         ([], {}, PredictionError, "none is named"),
     ],
 )
