@@ -20,6 +20,7 @@ after ``#`` are comments.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -56,15 +57,20 @@ def parse_application(text: str, variables: Mapping[str, int] | None = None, /) 
     check_whole(values["devices"], "devices", least=1)
     steps: list[Step] = []
     everywhere: dict[str, list[str]] = {}
+    said = set[str]()
     for number, line in enumerate(text.splitlines(), 1):
         try:
             words = shlex.split(line, comments=True)
+            said.update(re.findall(r"\w+", " ".join(words)))
             steps += _parsed(words, values, everywhere) if words else []
         except ValueError as error:
             message = f"line {number} of the application ({line.strip()}): {error}"
             raise ParameterError(message, parameter="application") from error
     if not steps:
         raise ParameterError("the application has no step", parameter="application")
+    if unused := [name for name in values if name not in {"devices", *said}]:
+        message = f"the application has no variable {unused[0]!r}; leave it out"
+        raise ParameterError(message, parameter=unused[0])
     check_names(steps)
     return tuple(steps)
 

@@ -71,7 +71,8 @@ ONE_STREAM = PIPELINE.replace("stream=b", "stream=a")
     ],
 )
 def test_when_steps_start(text: str, durations: list[float], starts: list[float]) -> None:
-    scheduled = schedule(parse_application(text, {"devices": 2, "N": 1000}), durations)
+    variables = {"devices": 2} | ({"N": 1000} if "N" in text else {})
+    scheduled = schedule(parse_application(text, variables), durations)
 
     assert [step.start_s for step in scheduled.steps] == starts
     assert scheduled.serial_s == sum(durations)
