@@ -48,7 +48,9 @@ CALLS = (
     Call("cupy.cuda.Event", "block=False, disable_timing=False, interprocess=False"),
     Call("cupy.cuda.Event.record", "stream=None", (object(),)),
     Call("cupy.cuda.Event.synchronize"),
-    Call("cupy.cuda.Function.__call__", "*args, **kwargs", ((1,), (1,), ()), ("stream",)),
+    Call(
+        "cupy.cuda.Function.__call__", "*args, **kwargs", ((1,), (1,), ()), ("shared_mem", "stream")
+    ),
     Call("cupy.cuda.Memory", "size", (_SIZE,)),
     Call(
         "cupy.cuda.Stream",
