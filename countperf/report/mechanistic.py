@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _MOST_REASONS = 5
 _FEW_LETTERS = 24
+_FEW_MODELS = 4
 _ANSWER_COLUMNS = ("model", "time_s", "bound", "published_error", "caveat", "ignores", "lacks")
 
 
@@ -292,10 +293,12 @@ def sweep(of: Sweep) -> Printed:
         if errors
     ]
     lacking = dict.fromkeys(f"{row['model']} lacks {row['lacks']}" for row in rows if row["lacks"])
+    times = [f"{name}_s" for name in of.points[0].answers]
     return Printed(
         head=[f"{of.kernel} on {of.device} over {of.over}"],
         rows=rows,
         shown=table_of(shown),
+        parts=_side_by_side(shown, times) if len(times) > _FEW_MODELS else (),
         notes=[*([of.note] if of.note else []), *lacking, *_timed(of)],
         facts={
             **picked(of, "kernel", "device", "over", "note", "measured_on", "failures"),
@@ -303,6 +306,20 @@ def sweep(of: Sweep) -> Printed:
         },
         name="points",
     )
+
+
+def _side_by_side(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Printed]:
+    """Write columns of names in tables below each other, each with the other columns."""
+    others = [name for name in rows[0] if name not in names]
+    width = _WIDTH - sum(len(name) + 2 for name in others) - 2
+    lines = textwrap.wrap(" ".join(names), width, break_on_hyphens=False)
+    return [
+        Printed(
+            head=[""],
+            shown=table_of([{n: row.get(n) for n in (*others, *line.split())} for row in rows]),
+        )
+        for line in lines
+    ]
 
 
 def steps(of: StepFormulas, other: StepFormulas | None = None) -> Printed:

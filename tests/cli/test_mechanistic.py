@@ -100,6 +100,17 @@ def test_occupancy_says_what_limits_it(run: Run) -> None:
     assert (program["limited_by"], program["groups"]) == ("registers", 6)
 
 
+def test_a_sweep_by_many_models_fits_a_terminal(run: Run) -> None:
+    models = "roofline,volkov,transit,mwp-cwp-restated,mwp-cwp-corrected,wfg-corrected"
+
+    lines = run(f"sweep {MATMUL} --model {models} {ON}").out.splitlines()
+
+    assert max(map(len, lines)) <= 100
+    titles = [line.split()[3:] for line in lines if line.strip().startswith("occupancy")]
+    assert [name for names in titles for name in names] == models.split(",")
+    assert len(titles) == 2
+
+
 @pytest.mark.extra("plot")
 def test_curves_and_the_roofline_are_drawn(tmp_path: Path, run: Run) -> None:
     curves, roof = tmp_path / "curves.svg", tmp_path / "roof.svg"
