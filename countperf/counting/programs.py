@@ -187,9 +187,6 @@ def kernel_programs(
     with prepared.counting():
         bodies = [_read(kernel, program.body, reader) for program in prepared.schedule.programs]
         accesses = analyzed_accesses(prepared)
-        for access in accesses:
-            if access.is_estimate not in ("", PROBABILITY):  # whose class `access_cost` takes
-                _stated_pattern(domains, access)
     return tuple(
         KernelProgram(
             name=launch.program.name,
@@ -356,7 +353,8 @@ def access_cost(
             passes = max(passes, conflicts.mean / fewest)
         return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
     if access.address is None or access.is_estimate:
-        stated = _stated_pattern(program.domains, access)
+        subscript = access.text.removeprefix(f"{access.access.direction} ")
+        stated = program.domains.statistics.pattern_of(key.array, subscript)
         if declared is None and stated is not None:
             return _stated_cost(stated[0], asked, sub_group_size, shape)
         if declared is not None:
@@ -376,11 +374,6 @@ def access_cost(
     )
     moved = sectors.mean * shape.sector_bytes
     return AccessCost(lines=lines.mean, bytes_moved=moved, excess=Fraction(moved, asked))
-
-
-def _stated_pattern(domains: Domains, access: AccessAnalysis) -> tuple[str, str] | None:
-    subscript = access.text.removeprefix(f"{access.access.direction} ")
-    return domains.statistics.pattern_of(access.access.array, subscript)
 
 
 def _stated_cost(name: str, asked: int, sub_group_size: int, shape: MemoryShape) -> AccessCost:
