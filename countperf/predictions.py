@@ -146,7 +146,7 @@ def largest_first(parts: Mapping[str, Quantity]) -> dict[str, Quantity]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
-    """What a device answers by a model at a size: a prediction, or an error that says why not."""
+    """Answer of a device by a model at a size: a prediction, or an error that says why not."""
 
     device: str  # its slug, or how it was named
     parameters: Mapping[str, int]  # values of the size parameters

@@ -263,7 +263,7 @@ def scale(folder: Folder, path: Path, only: str) -> None:
         print(f"{name}: exponent {exponent:.2f};", *(f"{n}: {s:.3g} s," for n, s in there))
         axes.loglog(*zip(*there, strict=True), "o-", label=f"{name} ({unit}): {exponent:.2f}")
     axes.set(xlabel="instructions, cases or points", ylabel="processor time, s")
-    axes.legend(title="exponent of the upper half")
+    figure.legend(title="exponent of the upper half", loc="outside upper left")
     figure.savefig(path, metadata={"Date": None})
 
 

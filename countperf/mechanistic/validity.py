@@ -1,4 +1,4 @@
-"""How far models are to be trusted on a kind of kernel: published errors, and their own roofs.
+"""Validity of models on a kind of kernel: published errors, and their own roofs.
 
 Lemeire, Cornelis & Konstantinidis (Tables 10 to 12) print the error of eight models for fourteen
 kernels of Rodinia on a Maxwell, a Pascal and a Turing GPU. `published_error` is their mean over the

@@ -354,6 +354,7 @@ def steps(of: StepFormulas, other: StepFormulas | None = None) -> Printed:
     ]
     per_core = ", ".join(f"{program.work_items_per_core:g}" for program in of.programs)
     latency = of.described.latency_steps
+    known = "unknown" if latency is None else f"{latency:g}"
     bounds = of.bounds() if latency is not None and len(of.multiples) == 1 else []
     filled = of.filled_from() if len(of.multiples) == 1 else None
     return Printed(
@@ -368,7 +369,7 @@ def steps(of: StepFormulas, other: StepFormulas | None = None) -> Printed:
         notes=[
             _wrapped(
                 f"steps: the largest of T_1/P, T_inf and M L/(T P); P = {of.num_cores} cores, T ="
-                f" {per_core} work items per core, L = {'unknown' if latency is None else latency}"
+                f" {per_core} work items per core, L = {known}"
             ),
             *([_wrapped(_filling(of, filled))] if len(of.multiples) == 1 else []),
             *([f"- bound by {_from(of, bounds)}"] if bounds else []),
