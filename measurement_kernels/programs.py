@@ -7,6 +7,7 @@ divided, blocked and unrolled, and what is fetched into local memory. Results do
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cache, partial
@@ -319,11 +320,12 @@ def program_entry(
 def _exponents(program: Program, last_step: int) -> int:
     """Count the exponents up to which every array can be indexed."""
     arrays = [each for each in program.arguments if isinstance(each, ArrayArgument)]
-    for exponent in range(_MOST_EXPONENTS):
+
+    def is_beyond(exponent: int) -> bool:
         sizes = {size.name: size.at(exponent + last_step) for size in program.sizes}
-        if any(array.elements(sizes) >= INDEX_LIMIT for array in arrays):
-            return exponent
-    return _MOST_EXPONENTS
+        return any(array.elements(sizes) >= INDEX_LIMIT for array in arrays)
+
+    return bisect_left(range(_MOST_EXPONENTS), True, key=is_beyond)
 
 
 def _check_sizes(program: Program) -> dict[str, int]:

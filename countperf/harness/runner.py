@@ -227,12 +227,13 @@ class CaseRunner(ABC):
         """Put the case's arguments into fresh memory, and give what runs it once."""
 
     @cached_property
-    def _neighbors(self) -> Neighbors:
+    def neighbors(self) -> Neighbors:
+        """What other programs use of the processor while cases run."""
         return Neighbors(self.time_of_others_s, self.clock.now)
 
     def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
         """Put a case into memory, and run it as often as the protocol says."""
-        neighbors = self._neighbors
+        neighbors = self.neighbors
         with self.loaded(case) as run:
             neighbors.look()
             turn = time_round(run, protocol, self.clock.now)
@@ -306,6 +307,7 @@ class KernelRunner(CaseRunner):
                 int(self._displacements.integers(1, _PLACES)) * _STEP_BYTES
             )
             arguments = bind_arguments(self.session, kernel, case.parameters, inputs).arguments
+            del inputs
             self.session.finish()
             yield lambda: self.clock.time_run(lambda: kernel.launch(arguments))
             del held

@@ -16,7 +16,8 @@ from measurement_kernels.catalog import entry
 AS_FITTED = "COUNTPERF_AS_FITTED"
 """Environment variable that has weights used as they were fitted."""
 
-_PROTOCOL = QUICK.changed(name="probe", rounds=2, runs=12, drops=2, max_seconds=0.08)
+_PROTOCOL = QUICK.changed(name="probe", rounds=2, runs=12, drops=2, max_seconds=0.06)
+"""One round suffices where other programs do not disturb it."""
 _WORDS = {CORE: "work in the core", FAR: "memory beyond the second cache", MEMORY: "main memory"}
 
 
@@ -46,16 +47,14 @@ def times_of(
     label: str, kernels: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 ) -> tuple[float, ...] | str:
     """Time kernels, s; or say why their times say nothing of the machine."""
-    rounds: list[list[float]] = []
     try:
         runner = KernelRunner.open(find_device(label))
+        runner.neighbors.look()
         cases = [entry(kernel).case_at(**dict(parameters)) for kernel, parameters in kernels]
         for _ in range(_PROTOCOL.rounds):
             turns = [runner.time_round(case, _PROTOCOL) for case in cases]
             if not any(turn.disturbed for turn in turns):
-                rounds.append([min(turn.samples_s[_PROTOCOL.drops :]) for turn in turns])
+                return tuple(min(turn.samples_s[_PROTOCOL.drops :]) for turn in turns)
     except CountperfError as error:
         return f"the machine was not probed ({error})"
-    if not rounds:
-        return "other programs use the machine, which was not probed"
-    return tuple(map(min, zip(*rounds, strict=True)))
+    return "other programs use the machine, which was not probed"
