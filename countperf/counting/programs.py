@@ -187,6 +187,10 @@ def kernel_programs(
     with prepared.counting():
         bodies = [_read(kernel, program.body, reader) for program in prepared.schedule.programs]
         accesses = analyzed_accesses(prepared)
+        if not isinstance(t_unit, PreparedKernel):  # for models: `access_cost` takes these classes
+            for access in accesses:
+                if access.is_estimate not in ("", PROBABILITY):
+                    _stated_pattern(domains, access)
     return tuple(
         KernelProgram(
             name=launch.program.name,
@@ -353,8 +357,7 @@ def access_cost(
             passes = max(passes, conflicts.mean / fewest)
         return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
     if access.address is None or access.is_estimate:
-        subscript = access.text.removeprefix(f"{access.access.direction} ")
-        stated = program.domains.statistics.pattern_of(key.array, subscript)
+        stated = _stated_pattern(program.domains, access)
         if declared is None and stated is not None:
             return _stated_cost(stated[0], asked, sub_group_size, shape)
         if declared is not None:
@@ -374,6 +377,11 @@ def access_cost(
     )
     moved = sectors.mean * shape.sector_bytes
     return AccessCost(lines=lines.mean, bytes_moved=moved, excess=Fraction(moved, asked))
+
+
+def _stated_pattern(domains: Domains, access: AccessAnalysis) -> tuple[str, str] | None:
+    subscript = access.text.removeprefix(f"{access.access.direction} ")
+    return domains.statistics.pattern_of(access.access.array, subscript)
 
 
 def _stated_cost(name: str, asked: int, sub_group_size: int, shape: MemoryShape) -> AccessCost:

@@ -208,6 +208,8 @@ def test_a_sparse_matrix_needs_statistics_and_lines() -> None:
 
     profile = profile_at(spmv(), {"n": 64}, statistics={"j": 4}, lines=lines)
 
+    stated = {"j": 4, "values": "indirect", "columns": "indirect", "x": "indirect"}
+    assert profile_at(spmv(), {"n": 64}, statistics=stated).alpha == profile.alpha
     assert dict(profile.alpha) == {
         "load.global.32": 2,  # where the row begins and ends: not declared, but known
         "add.i32": 1,
