@@ -347,6 +347,10 @@ def load_device(device: str | Path) -> DeviceParameters:
     if isinstance(device, Path) or device.endswith(".toml"):
         return read_device(read_file_text(device), path=device)
     if device not in available_devices():
+        first, *others = device.split(",")
+        if others and first in available_devices():
+            message = f"{device!r} are several devices; name one, as {first}"
+            raise DeviceError(f"{message} ('countperf predict' takes all of them)", device=device)
         known = ", ".join(available_devices())
         message = f"no description of a device {device!r} (known: {known}); give a TOML file"
         raise DeviceError(message, device=device)

@@ -7,9 +7,7 @@ fast, or arrays, whose errors are told.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Container, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,6 +28,9 @@ from countperf.symbolic.compiled import BLOCK, CountSource
 
 if TYPE_CHECKING:
     from countperf.properties.vector import PropertyVector
+
+
+_INTEGERS = frozenset({int})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,7 +74,11 @@ class CostFunction(ShortRepr, FieldsAlone):
         return {position: names for position, names in columns.items() if names}
 
     def _written(self, *, arrays: bool) -> Callable[..., list[Any]]:
-        """Write a function of the sizes: features, the same scaled, and what has no known cost."""
+        """Write a function of the sizes.
+
+        It returns features and the same scaled, which only corrections read, what has no known
+        cost, and the time without a correction.
+        """
         model, columns, counts = self.function.model, self.function.columns, self.vector.compiled
         source = CountSource(counts.parameters, counts.counts, arrays=arrays)
         if not arrays:
@@ -96,20 +101,26 @@ class CostFunction(ShortRepr, FieldsAlone):
             f"{feature} * {known[scale]}" if scale else feature
             for feature, scale in zip(features, scales, strict=True)
         ]
-        results = (features, scaled, [known[name] for name in self.lacking])
+        time_s = " + ".join(f"{c!r} * {s}" for c, s in zip(self._costs, scaled, strict=True))
+        corrected = (features, scaled) if self.correction else ((), ())
+        results = (*corrected, [known[name] for name in self.lacking])
         names = NAMESPACE if arrays else SCALAR_NAMESPACE
-        return source.defined([f"[{', '.join(texts)}]" for texts in results], names)
+        return source.defined(
+            [*(f"[{', '.join(texts)}]" for texts in results), time_s or "0.0"], names
+        )
 
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one."""
         names = self.vector.parameters
-        if len(parameters) == len(names) and {type(v) for v in parameters.values()} <= {int}:
-            with suppress(ArithmeticError, LookupError, ValueError):  # which arrays tell of
-                rows = self._at_one_size(*[parameters[name] for name in names])
+        if len(parameters) == len(names) and {*map(type, parameters.values())} <= _INTEGERS:
+            try:
+                rows = self._at_one_size(*map(parameters.__getitem__, names))
                 time_s = self._time(rows)
                 is_known = self.supplied_by is None or not any(rows[2])
-                if is_known and math.isfinite(time_s) and time_s >= 0.0:
+                if is_known and 0.0 <= time_s < math.inf:
                     return float(time_s)
+            except (ArithmeticError, LookupError, ValueError):  # which arrays tell of
+                pass
         values = self.vector.checked_parameters(parameters, {})
         arguments, shape, _ = self.vector.compiled.safe_arrays(values)
         lines = [np.broadcast_to(a, shape).reshape(-1) for a in arguments]
@@ -130,7 +141,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         return times.reshape(shape) if shape else float(times[0])
 
     def _time(self, rows: list[Any]) -> Any:
-        time_s = self.factor * sum(map(operator.mul, self._costs, rows[1]))
+        time_s = self.factor * rows[3]
         if self.correction is None:
             return time_s
         if shape := np.shape(time_s):
