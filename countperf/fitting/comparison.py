@@ -101,10 +101,11 @@ def compare_models(
 ) -> Comparison:
     """Predict measured kernels by every mechanistic model at every level."""
     judging = set(purposes) - {"measurement"}
+    learning = {"measurement"} if "scaled" in levels else set[str]()
     unprofiled: dict[str, str] = {}
     cases: list[tuple[Measurement, ProfiledKernel]] = []
     for measurement in stepped(measurements, "profiling kernels"):
-        if measurement.purpose not in {"measurement", *judging}:
+        if measurement.purpose not in learning | judging:
             continue
         try:
             cases.append((measurement, profile(measurement)))
@@ -126,7 +127,7 @@ def compare_models(
     return Comparison(
         device=device.slug,
         test_cases=sum(m.purpose in judging for m in measurements),
-        measurement_cases=sum(m.purpose == "measurement" for m in measurements),
+        measurement_cases=sum(m.purpose in learning for m in measurements),
         unprofiled=unprofiled,
         models=tuple(results),
     )
