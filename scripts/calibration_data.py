@@ -113,7 +113,7 @@ class Data:
             if kind != COMPILED or case.has_code
         ]
         cases = [found.observations[place] for place in places]
-        return places, build_design(cases, fitted_model(kind, found.device))
+        return places, build_design(cases, fitted_model(kind, found.device, overlapped=False))
 
     def kept(self, name: str, make: Any) -> Any:
         """Return what the folder keeps under a name, made if it is not there."""

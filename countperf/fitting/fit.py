@@ -42,7 +42,7 @@ from countperf.fitting.solve import Vector
 from countperf.measurements import Header, Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models.correction import Correction
-from countperf.models.definition import ModelDefinition
+from countperf.models.definition import OVERLAPPED, ModelDefinition
 from countperf.models.function import DERIVED, FitQuality, Range, Weight
 from countperf.models.shipped import fitted_model
 from countperf.models.weights import WeightSet
@@ -122,7 +122,9 @@ def fit(
     if not counted:
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
     device = measurements.device
-    definition = fitted_model(model, device, memory) if isinstance(model, str) else model
+    definition = model
+    if isinstance(definition, str):
+        definition = fitted_model(definition, device, memory, overlapped=says_overlap(kept))
     _check_view(view, definition)
     observations = _with_code(counted) if definition.reads_code else counted
     observations = _with_what_it_names(observations, definition)
@@ -189,6 +191,11 @@ def _check_view(view: View, definition: ModelDefinition) -> None:
         f"the {definition.name} model {why}, and the measured kernels were counted in the {view}"
         " view: count them again in the structure view (countperf.workflow.fitting.recount)"
     )
+
+
+def says_overlap(measurements: Iterable[Measurement]) -> bool:
+    """Return whether code was read with cycles that overlap, as versions before 0.3 did not."""
+    return all(not m.code or OVERLAPPED in m.code for m in measurements)
 
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:

@@ -121,8 +121,8 @@ class KnownModel(Part):
         return self
 
     def definition(self, device: DeviceIdentity, memory: MemoryHierarchy) -> ModelDefinition:
-        """Return the model for a device."""
-        return fitted_model(self.kind, device, memory)
+        """Return the model for a device, as it was when its weights were found."""
+        return fitted_model(self.kind, device, memory, overlapped=False)
 
     def near(self, device: DeviceIdentity) -> Self:
         """Return the known devices of the platform if there are enough of them, else all.

@@ -31,7 +31,8 @@ property                 instructions
 others                   ``insert``, ``extract``, ``broadcast``, ``convert``, ``mask``, ``move``,
                          ``branch``, ``call``, ``other``
 ``code.cycles``          cycles of a processor of reference (`throughput`); ``cycles_loop``, those
-                         of innermost loops; ``cycles_throughput``, if nothing waited for results;
+                         of innermost loops; ``cycles_overlapped``, where short loops overlap
+                         what follows; ``cycles_throughput``, if nothing waited for results;
                          ``cycles_operations``, micro operations
 ``miss.conflict.load``   loads that come back too late for a first-level cache, since their lines
                          crowd a set; and ``miss.conflict.store``
@@ -214,9 +215,6 @@ ROOT = "code"
 
 CONFLICT = "miss.conflict"
 """First part of the names of properties of accesses that miss a first-level cache."""
-
-CYCLES = f"{ROOT}.cycles"
-"""Cycles on the processor of reference."""
 
 _SIMPLE = ("add", "mul", "fma", "minmax", "compare", "round")
 _CROSS = re.compile(r"v?p?erm(?!il)|vperm|valign|vshuf[fi]|vpmov|vinsert|vextract")

@@ -1,7 +1,9 @@
 """Cycles of code on a reference processor, by LLVM's machine code analyzer.
 
 Each block is taken to be repeated, so that results wait for those of the repetition before where
-registers say so; memory never waits.
+registers say so; memory never waits. Sums over blocks take a loop as it would be if it never ended;
+where its trip counts are small, processors have begun what follows before it ends. So an iteration
+of the loop around it, with all that is executed inside, is also a block if it is short enough.
 
 Source: LLVM, "llvm-mca - LLVM Machine Code Analyzer".
 """
@@ -18,6 +20,7 @@ from typing import NamedTuple
 from countperf.errors import DeviceError
 from countperf.machine_code.blocks import Line
 from countperf.machine_code.interpreter import Program
+from countperf.machine_code.loop_nests import iterations
 from countperf.machine_code.object_file import find_program, run_program
 
 INSTALL_ADVICE = (
@@ -38,6 +41,10 @@ _OPTIONS = (
 )
 SMALLEST_SHARE = 2e-4
 """Smallest share of all executed instructions for which a block is analyzed."""
+LONGEST_ITERATION = 512
+"""Most instructions of an iteration, with those of loops inside, that overlaps the next one: about
+as many as processors have in flight. Of 128, 512 and 2048, with it left-out classes are predicted
+best (PoCL on Zen 3); penalties for branches that end such loops did not help."""
 _AT_ONCE = 200
 _MESSAGE_LIMIT = 800
 _LABEL = ".L0"
@@ -72,8 +79,8 @@ def find_analyzer() -> Path | None:
 
 def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed) -> Counter[str]:
     """Return what executing lines takes on the processor of reference."""
-    blocks = _blocks_of(program, executed)
-    analyze((block for block, _, _ in blocks), analyzed)
+    blocks, joined = _blocks_of(program, executed), _joined_blocks_of(program, executed)
+    analyze((block for block, *_ in (*blocks, *joined)), analyzed)
     cycles: Counter[str] = Counter()
     for block, times, is_loop in blocks:
         figures = analyzed[block]
@@ -82,25 +89,38 @@ def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed)
         cycles["cycles_operations"] += round(times * figures.operations)
         if is_loop:
             cycles["cycles_loop"] += round(times * figures.cycles)
+    for block, times in joined:
+        cycles["cycles_overlapped"] += round(times * analyzed[block].cycles)
     return cycles
 
 
 def _blocks_of(program: Program, executed: Mapping[int, int]) -> list[tuple[Block, int, bool]]:
     """Return blocks that matter, how often each is executed, and whether it repeats itself."""
-    whole = sum(executed.values())
-    blocks: list[tuple[Block, int, bool]] = []
-    for lines, is_loop in program.straight(executed):
-        times = executed[lines[0]]
-        if times * len(lines) >= SMALLEST_SHARE * whole:
-            block = _text(program.lines[line] for line in lines)
-            if block:
-                blocks.append((block, times, is_loop))
-    return blocks
+    least = SMALLEST_SHARE * sum(executed.values())
+    return [
+        (block, executed[lines[0]], is_loop)
+        for lines, is_loop in program.straight(executed)
+        if executed[lines[0]] * len(lines) >= least
+        and (block := _text(program.lines[line] for line in lines))
+    ]
+
+
+def _joined_blocks_of(program: Program, executed: Mapping[int, int]) -> list[tuple[Block, float]]:
+    """Return the same with short loops joined with what is around them, without repetitions."""
+    least = SMALLEST_SHARE * sum(executed.values())
+    return [
+        (block, part.executed / len(lines))
+        for part in iterations(program, executed, LONGEST_ITERATION)
+        if part.executed >= least
+        and (lines := part.iteration())
+        and (block := _text(program.lines[line] for line in lines))
+    ]
 
 
 def blocks_of(program: Program, executed: Mapping[int, int]) -> list[Block]:
     """Return the blocks that `cycles_of` needs to be analyzed; parameters are those of it."""
-    return [block for block, _, _ in _blocks_of(program, executed)]
+    blocks = _blocks_of(program, executed), _joined_blocks_of(program, executed)
+    return [block for some in blocks for block, *_ in some]
 
 
 def analyze(blocks: Iterable[Block], analyzed: Analyzed) -> None:

@@ -66,6 +66,9 @@ Loss = Literal["linear", "soft_l1", "huber"]
 CODE = "code."
 """Prefix of the names of properties of compiled code."""
 
+OVERLAPPED = f"{CODE}cycles_overlapped"
+"""Cycles of compiled code in which short loops overlap what follows them."""
+
 MISS, SPILL = "miss.", "spill."
 """Prefixes of the names of properties of accesses of compiled code that miss a cache."""
 

@@ -127,9 +127,13 @@ _COVERED = ("issue.*", "code.*", "miss.*", "spill.*", "bytes.*", "segments.*", "
 
 
 def compiled(
-    order: Order = "lanes", *, units: int = 0, memory: MemoryHierarchy | None = None
+    order: Order = "lanes",
+    *,
+    units: int = 0,
+    memory: MemoryHierarchy | None = None,
+    overlapped: bool = True,
 ) -> ModelDefinition:
-    """Return the model for a device."""
+    """Return the model for a device, or as it was before cycles of short loops overlapped."""
     memory = memory or load_hierarchy(ASSUMED)
     lines, traffic = _lines(), _traffic()
     charged = {
@@ -151,7 +155,7 @@ def compiled(
         loss="soft_l1",
         loss_scale=0.3,
         ignored=_COVERED,
-        derived=_shares(memory) | rounds | _sums() | _IN_L2 | lines | traffic,
+        derived=_shares(memory) | rounds | _sums(overlapped) | _IN_L2 | lines | traffic,
         terms=_terms(charged, rounds),
     )
 
@@ -186,11 +190,12 @@ def _shares(memory: MemoryHierarchy) -> dict[str, str]:
     }
 
 
-def _sums() -> dict[str, str]:
+def _sums(overlapped: bool) -> dict[str, str]:
     """Return instructions that are charged together, and cycles that wait for results."""
+    cycles = "code_cycles_overlapped" if overlapped else "code_cycles"
     roots = (f"code_sqrt_{kind}_{unit}" for kind in ("f32", "f64") for unit in ("vector", "scalar"))
     return {
-        "waiting_cycles": "max(0, code_cycles - code_cycles_throughput)",
+        "waiting_cycles": f"max(0, {cycles} - code_cycles_throughput)",
         "divisions_f32": "code_div_f32_vector + code_div_f32_scalar",
         "divisions_f64": "code_div_f64_vector + code_div_f64_scalar",
         "square_roots": " + ".join(roots),
@@ -409,7 +414,11 @@ LINEAR = ModelDefinition(
 
 
 def fitted_model(
-    name: str, device: DeviceIdentity | None = None, memory: MemoryHierarchy | None = None
+    name: str,
+    device: DeviceIdentity | None = None,
+    memory: MemoryHierarchy | None = None,
+    *,
+    overlapped: bool = True,
 ) -> ModelDefinition:
     """Return a model by its name, as it is for a device, or read its document, TOML or JSON."""
     if name == LINEAR.name:
@@ -418,7 +427,8 @@ def fitted_model(
         memory = memory or memory_hierarchy_of(device)
         if name == STRUCTURAL:
             return structural(policy_on(device), memory=memory)
-        return compiled(order_on(device), units=device.compute_units, memory=memory)
+        units = device.compute_units
+        return compiled(order_on(device), units=units, memory=memory, overlapped=overlapped)
     if name.endswith(".toml"):
         return ModelDefinition.read_toml(name)
     if name.endswith(".json") or len(Path(name).parts) > 1:

@@ -18,6 +18,7 @@ from countperf.errors import (
 )
 from countperf.execution.memory_hierarchy import CountedCaches
 from countperf.fitting.fit import fit as fit_model
+from countperf.fitting.fit import says_overlap
 from countperf.fitting.judging import evaluate as evaluate_cases
 from countperf.fitting.judging import evaluate_ranking as evaluate_sets
 from countperf.hardware.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
@@ -217,7 +218,8 @@ def fit(
     memory = memory_hierarchy_of(measured.device, is_here=is_here)
     check_writable(output)  # before the work
     if isinstance(model, str):
-        model = fitted_model(model, measured.device, memory)
+        overlapped = says_overlap(measured)
+        model = fitted_model(model, measured.device, memory, overlapped=overlapped)
     seen = measured.select(lambda m: m.purpose == "measurement")
     known = with_known_transactions(seen, model)
     report("fitting", 0)

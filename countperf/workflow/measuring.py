@@ -24,8 +24,8 @@ from countperf.harness.compile.ptx import GpuCounts, GpuKernel
 from countperf.harness.devices import find_device
 from countperf.harness.runner import BROAD, QUICK, KernelRunner
 from countperf.harness.sizes import calibrate, measure_limits
-from countperf.machine_code.classify_x86 import CYCLES
 from countperf.measurements import PURPOSES, Protocol
+from countperf.models.definition import OVERLAPPED
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import caches_of
 from countperf.steps import stepped
@@ -321,7 +321,8 @@ def read_code(
     Nothing is measured. Misses are those of the first-level cache that the counts of a case state
     (`countperf.workflow.fitting.recount` makes it that of the device). Cases that have their
     instructions already are left as they are, unless what older versions noted says nothing of
-    cycles. The file is written now and then, so that a run that is cut off goes on where it was.
+    cycles that overlap. The file is written now and then, so that a run that is cut off goes on
+    where it was.
     """
     with Rewriting(measurements) as file:
         return _read_code(file, device, progress or (lambda _: None))
@@ -338,7 +339,7 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
         )
     waiting: dict[str, list[Measurement]] = {}
     for measurement in measured:
-        if measurement.code is None or CYCLES not in measurement.code:
+        if measurement.code is None or OVERLAPPED not in measurement.code:
             waiting.setdefault(measurement.kernel, []).append(measurement)
     cases = [
         # with the first-level cache that the counts of a case say code is read for

@@ -178,7 +178,7 @@ def test_no_policy_guesses_instructions() -> None:
         "bytes.group.store.dense": 2**22,
         "bytes.kernel.load": 2**22,
         "bytes.kernel.store": 2**22,
-        "code.cycles": 900,
+        "code.cycles_overlapped": 900,
         "code.cycles_throughput": 600,
         "code.sqrt_f32_vector": 7,
         "code.sqrt_f64_scalar": 5,
