@@ -42,7 +42,7 @@ from countperf.fitting.solve import Vector
 from countperf.measurements import Header, Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models.correction import Correction
-from countperf.models.definition import OVERLAPPED, ModelDefinition
+from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
 from countperf.models.function import DERIVED, FitQuality, Range, Weight
 from countperf.models.shipped import fitted_model
 from countperf.models.weights import WeightSet
@@ -195,7 +195,8 @@ def _check_view(view: View, definition: ModelDefinition) -> None:
 
 def says_overlap(measurements: Iterable[Measurement]) -> bool:
     """Return whether code was read with cycles that overlap, as versions before 0.3 did not."""
-    return all(not m.code or OVERLAPPED in m.code for m in measurements)
+    codes = [m.code for m in measurements if m.code]
+    return all(OVERLAPPED in code or f"{CODE}cycles" not in code for code in codes)
 
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
