@@ -24,7 +24,7 @@ _WORDS = {CORE: "work in the core", FAR: "memory beyond the second cache", MEMOR
 def on_this_machine(weights: WeightSet, label: str) -> WeightSet:
     """Return weights for the machine as it is now; the label is that of their device.
 
-    The kernels of `WeightSet.probes` run there once in a process, for a second or two. Weights stay
+    The kernels of `WeightSet.probes` run there once in a process, for about a second. Weights stay
     as they are where probes do not run, or other programs use the machine meanwhile.
     """
     if not weights.probes or os.environ.get(AS_FITTED):
