@@ -199,7 +199,11 @@ def _sizes(vector: Any, m: int) -> dict[str, int]:
             "'add' is of an instruction where no condition on data is left",
         ),
         (lambda: kernels.guarded("i >= 2"), {"j": 4, "i >= 2": 0.5}, "'i >= 2' names no loop"),
-        (lambda: kernels.guarded("i >= 2"), {"j": 4, "y": "4ofn"}, "'y' is of an array of which"),
+        (
+            lambda: kernels.guarded("i >= 2"),
+            {"j": 4, "starts": "4ofn"},
+            "'starts' is of an array of which",
+        ),
     ],
 )
 def test_statistics_that_say_nothing_are_refused(
