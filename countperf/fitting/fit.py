@@ -194,7 +194,7 @@ def _check_view(view: View, definition: ModelDefinition) -> None:
 
 
 def says_overlap(measurements: Iterable[Measurement]) -> bool:
-    """Return whether code was read with cycles that overlap, as versions before 0.3 did not."""
+    """Return whether all code was read with cycles that overlap; version 0.2.0 had none."""
     codes = [m.code for m in measurements if m.code]
     return all(OVERLAPPED in code or f"{CODE}cycles" not in code for code in codes)
 

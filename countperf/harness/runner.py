@@ -228,7 +228,7 @@ class CaseRunner(ABC):
 
     @cached_property
     def neighbors(self) -> Neighbors:
-        """What other programs use of the processor while cases run."""
+        """Watch of the processor time that other programs use while cases run."""
         return Neighbors(self.time_of_others_s, self.clock.now)
 
     def time_round(self, case: KernelCase, protocol: Protocol) -> Round:

@@ -217,10 +217,9 @@ def fit(
     is_here = bool(measured.device.processor) and measured.device.processor == read_processor()
     memory = memory_hierarchy_of(measured.device, is_here=is_here)
     check_writable(output)  # before the work
-    if isinstance(model, str):
-        overlapped = says_overlap(measured)
-        model = fitted_model(model, measured.device, memory, overlapped=overlapped)
     seen = measured.select(lambda m: m.purpose == "measurement")
+    if isinstance(model, str):
+        model = fitted_model(model, measured.device, memory, overlapped=says_overlap(seen))
     known = with_known_transactions(seen, model)
     report("fitting", 0)
     result = fit_model(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)
