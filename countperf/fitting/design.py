@@ -175,6 +175,7 @@ def _counts_table(cases: Sequence[Observation], model: ModelDefinition) -> dict[
     table: dict[str, Vector] = {}
     for position, case in enumerate(cases):
         counts = case.counts
+        model.check_code(counts, f"case {case.name!r}")
         if not all(name in counts for name in model.named_shape):
             counts = {**group_shape(counts), **counts}
         for name, count in counts.items():

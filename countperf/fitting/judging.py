@@ -130,6 +130,7 @@ def _ranked(weights: WeightSet, measurement: Measurement) -> RankedVariant:
     time_s, complete = 0.0, True
     if (vector := measurement.property_vector()) is not None:
         check_counting_rules(measurement)
+        weights.definition.check_code(measurement.code or (), f"case {measurement.case!r}")
         try:
             prediction = weights.predict_counts(vector, measurement.parameters, incomplete_ok=True)
             time_s, complete = float(prediction.time_s), prediction.complete
@@ -156,6 +157,7 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
         if weights.definition.named_shape and not says_group_shape(vector):
             continue
         check_counting_rules(measurement)
+        weights.definition.check_code(measurement.code or (), f"case {measurement.case!r}")
         prediction = weights.predict_counts(
             vector, measurement.parameters, incomplete_ok=True, level=0.9
         )

@@ -36,7 +36,7 @@ A property that no term and no derived feature covers, and that is not ignored, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -52,7 +52,7 @@ from pydantic import (
 )
 
 from countperf.documents import Document, Part, parse_toml, read_file_text
-from countperf.errors import PropertyNameError
+from countperf.errors import PredictionError, PropertyNameError
 from countperf.execution.issue import ExecutionPolicy, apply_policy
 from countperf.execution.keys import SITE_ROOT
 from countperf.execution.memory_hierarchy import MemoryHierarchy
@@ -327,6 +327,16 @@ class ModelDefinition(Document):
         return {
             name: property for name, property in base_properties.items() if property is not None
         }
+
+    def check_code(self, counts: Container[str], what: str = "the kernel") -> None:
+        """Refuse counts of code without the cycles that the model charges; 0.2.0 read none."""
+        charged = OVERLAPPED in self.features.charged
+        if charged and OVERLAPPED not in counts and f"{CODE}cycles" in counts:
+            raise PredictionError(
+                f"the code of {what} was read by an earlier version, without the cycles of loops"
+                " that overlap, which the model charges: read it again (countperf compiled"
+                " --store FILE, where the device is)"
+            )
 
     @cached_property
     def term_features(self) -> dict[str, FeatureSpec]:

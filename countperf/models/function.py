@@ -39,6 +39,7 @@ class ModelInputs(ShortRepr):
 
 def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> ModelInputs:
     """Sort a kernel's counts, as ``PropertyVector.evaluate`` returns them, into columns."""
+    model.check_code(counts)
     seen = model.made_of(counts)
     present = {name: count for name, count in seen.items() if _is_not_zero(count)}
     values: dict[Column, Quantity] = {}

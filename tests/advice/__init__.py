@@ -70,6 +70,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "is followed in tests/harness/compile/test_gpu_counts.py": (
         "follow all with every_group=True, which takes long",
     ),
+    "is followed in tests/workflow/test_workflow.py": ("read it again",),
     "is followed in tests/workflow/test_recording.py": (
         "name what predicts, recording(weights=...)",
     ),

@@ -145,6 +145,23 @@ def test_cases_without_code_are_left_out() -> None:
         fit(changed(lambda _: True, code=None), model="compiled")
 
 
+def test_code_read_without_the_cycles_that_are_charged_is_refused() -> None:
+    old = {**code_of(2, 3, 64), "code.cycles": 6400}
+    some = changed(lambda m: m.kernel == "k23", code=old)
+    variant = replace(
+        some, measurements=tuple(m.model_copy(update={"purpose": "variant"}) for m in some)
+    )
+    with pytest.raises(PredictionError, match=r"case .k23.*read it again"):
+        fit(some, model=compiled(), correct=False)
+    with pytest.raises(PredictionError, match=r"case .k23.*read it again"):
+        evaluate(weights(), variant)
+    with pytest.raises(PredictionError, match=r"case .k23.*read it again"):
+        evaluate_ranking(weights(), variant)
+    with pytest.raises(PredictionError, match=r"the kernel was read.*read it again"):
+        weights().predict(with_its_code(**{"code.cycles": 6400}), n=64)
+    assert fit(some, model="compiled", correct=False).weights.definition.reads_code
+
+
 def test_documents_keep_it(tmp_path: Path) -> None:
     again = WeightSet.from_object(weights().to_object())
     assert again.definition.reads_code
