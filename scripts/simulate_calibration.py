@@ -45,8 +45,8 @@ from countperf.fitting.prior import (
 )
 from countperf.hardware.identity import memory_hierarchy_of
 from countperf.metrics import mean_error
+from countperf.models.function import NORMAL_QUANTILES
 from countperf.models.shipped import COMPILED
-from countperf.models.validity import NORMAL_QUANTILES
 
 JUDGES = ("test", "application", "variant")
 MINUTES = (1.0, 2.5, 5.0)

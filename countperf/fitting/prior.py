@@ -44,7 +44,7 @@ from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.estimate import estimate_design, on_one_thread
 from countperf.fitting.fit import FitResult, fit_quality, weight_set
 from countperf.fitting.leaving_out import leave_families_out
-from countperf.fitting.probes import readable, wider
+from countperf.fitting.probes import readable
 from countperf.fitting.solve import LogPrior, Recipe, Vector
 from countperf.hardware.identity import DeviceIdentity, platform_prefix
 from countperf.measurements import Header
@@ -439,5 +439,5 @@ def _calibration(
                 "log_errors_95": expected.log_error_95,
             }
         )
-        return wider(own, widening(quality.held_out_error, expected), noise)
-    return wider(own, 1.0, noise)
+        return own.widened(widening(quality.held_out_error, expected), noise)
+    return own.widened(1.0, noise)

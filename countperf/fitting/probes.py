@@ -16,8 +16,7 @@ from countperf.fitting.leaving_out import log_scatter
 from countperf.measurements import Header
 from countperf.metrics import mean_error
 from countperf.models.drift import CORE, GROUPS, Probe, factors_of, group_of
-from countperf.models.function import Calibration, MeasurementSource, model_inputs
-from countperf.models.validity import NORMAL_QUANTILES
+from countperf.models.function import MeasurementSource, model_inputs
 from countperf.models.weights import WeightSet
 
 PROBES = ("independent-chains/fma-1/128x1/f32", "stride1/copy/256x1/f32")
@@ -162,20 +161,8 @@ def follow(
             "held_out_scatter": now,
         }
         if quality.calibration is not None:
-            changes["calibration"] = wider(quality.calibration, max(1.0, now / then), noise)
+            changes["calibration"] = quality.calibration.widened(max(1.0, now / then), noise)
         quality = quality.model_copy(update=changes)
     return weights.scaled(factors()).model_copy(
         update={"quality": quality, "source": measurement_source(cases, header)}
-    )
-
-
-def wider(calibration: Calibration, factor: float, noise: float) -> Calibration:
-    """Widen intervals by a factor of errors, and by noise of the measured times."""
-    errors = {0.9: calibration.log_errors_90, 0.95: calibration.log_errors_95}
-    widened = {
-        at: float(np.hypot(error * factor, NORMAL_QUANTILES[at] * noise))
-        for at, error in errors.items()
-    }
-    return calibration.model_copy(
-        update={"log_errors_90": widened[0.9], "log_errors_95": widened[0.95]}
     )

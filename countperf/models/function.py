@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from countperf.features import CountValue, covers
 from countperf.models.definition import ModelDefinition, Unread
 from countperf.predictions import Quantity
 from countperf.properties.taxonomy import property_unit
+
+NORMAL_QUANTILES = {0.9: 1.6448536269514722, 0.95: 1.959963984540054}
+"""Quantiles of the standard normal distribution for two-sided intervals of these levels."""
 
 Column = tuple[str, str]
 """A term and a feature of it, for which there is one weight."""
@@ -177,6 +180,17 @@ class Calibration(Part):
     families: int = Field(gt=0)  # left-out families and cases with a prediction
     cases: int = Field(gt=0)
 
+    def widened(self, factor: float, scatter: float) -> Self:
+        """Return it for errors that grow by a factor, and by a scatter of logarithms."""
+        grown = {
+            "log_errors_90": (self.log_errors_90, NORMAL_QUANTILES[0.9]),
+            "log_errors_95": (self.log_errors_95, NORMAL_QUANTILES[0.95]),
+            "between_kernels": (self.between_kernels, 1.0),
+        }
+        return self.model_copy(
+            update={n: float(np.hypot(factor * old, z * scatter)) for n, (old, z) in grown.items()}
+        )
+
 
 class IndistinguishableGroup(Part):
     """Features whose weights the measurements cannot tell apart."""
@@ -200,6 +214,18 @@ class FitQuality(Part):
     calibration: Calibration | None = None  # what intervals are made of
     coverage: Coverage | None = None  # how well such intervals hold
     model_error: float | None = Field(default=None, gt=0)
+
+    def widened(self, scatter: float) -> Self:
+        """Return it for predictions that scatter more than those of left-out families."""
+        known = ("in_sample_scatter", "held_out_scatter")
+        changes: dict[str, Any] = {
+            name: float(np.hypot(own, scatter))
+            for name in known
+            if (own := getattr(self, name)) is not None
+        }
+        if self.calibration is not None:
+            changes["calibration"] = self.calibration.widened(1.0, scatter)
+        return self.model_copy(update=changes)
 
 
 class MeasurementSource(Part):

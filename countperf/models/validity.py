@@ -14,6 +14,7 @@ from countperf.errors import (
     ParameterError,
     UnmeasuredPropertyError,
 )
+from countperf.models.function import NORMAL_QUANTILES
 from countperf.predictions import Prediction, Quantity, Verdict
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 Level = float
 """In which share of cases an interval is to hold the time: 0.9 or 0.95."""
-
-NORMAL_QUANTILES = {0.9: 1.6448536269514722, 0.95: 1.959963984540054}
-"""Quantiles of the standard normal distribution for two-sided intervals of these levels."""
 
 EXTRAPOLATION_WIDENING = 1.5
 """Growth of intervals, as logarithms of ratios, where a prediction lies far outside the

@@ -365,8 +365,8 @@ class WeightSet(Table, Document):
                 " (incomplete_ok=True)"
             )
 
-    def scaled(self, factors: Mapping[str, float], text: str = "") -> Self:
-        """Return weights for a machine that is faster or slower by groups of weights, and why."""
+    def scaled(self, factors: Mapping[str, float]) -> Self:
+        """Return weights for a machine that is faster or slower by groups of weights."""
         by_group = {None: 1.0, **dict.fromkeys(GROUPS, 1.0), **factors}
         weights = tuple(
             weight.model_copy(
@@ -375,8 +375,7 @@ class WeightSet(Table, Document):
             for weight in self.weights
         )
         probes = tuple(probe.moved(factors) for probe in self.probes)
-        changes = {"weights": weights, "probes": probes, "machine": text}
-        return self.model_copy(update=changes)
+        return self.model_copy(update={"weights": weights, "probes": probes})
 
     def missing(self, inputs: ModelInputs) -> tuple[str, ...]:
         """Return the features and names that the kernel has and the fit had not."""

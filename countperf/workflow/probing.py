@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from countperf.errors import CountperfError
 from countperf.harness.devices import find_device
 from countperf.harness.runner import QUICK, KernelRunner
-from countperf.models.drift import CORE, FAR, MEMORY, factors_of
+from countperf.models.drift import CORE, FAR, MEMORY, factors_of, scatter_of
 from countperf.models.weights import WeightSet
 from measurement_kernels.catalog import entry
 
@@ -25,16 +26,20 @@ def on_this_machine(weights: WeightSet, label: str) -> WeightSet:
     """Return weights for the machine as it is now; the label is that of their device.
 
     The kernels of `WeightSet.probes` run there once in a process, for about a second. Weights stay
-    as they are where probes do not run, or other programs use the machine meanwhile.
+    as they are where probes do not run, or other programs use the machine meanwhile. Intervals get
+    wider the more has changed.
     """
     if not weights.probes or os.environ.get(AS_FITTED):
         return weights
     kernels = tuple((probe.kernel, tuple(probe.parameters.items())) for probe in weights.probes)
     times = times_of(label, kernels)
     if isinstance(times, str):
-        return weights.scaled({}, f"weights as they were fitted: {times}")
+        return weights.model_copy(update={"machine": f"weights as they were fitted: {times}"})
     factors = factors_of(weights.probes, times)
-    return weights.scaled(factors, _text(factors))
+    changes: dict[str, Any] = {"machine": _text(factors)}
+    if weights.quality is not None:
+        changes["quality"] = weights.quality.widened(scatter_of(factors))
+    return weights.scaled(factors).model_copy(update=changes)
 
 
 def _text(factors: Mapping[str, float]) -> str:

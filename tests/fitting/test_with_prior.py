@@ -30,8 +30,7 @@ from countperf.fitting.prior import (
 from countperf.fitting.solve import LogPrior
 from countperf.hardware.identity import DeviceIdentity, memory_hierarchy_of
 from countperf.models.definition import ModelDefinition, Term
-from countperf.models.function import Column
-from countperf.models.validity import NORMAL_QUANTILES
+from countperf.models.function import NORMAL_QUANTILES, Column
 from known_devices import MeasuredDevice, fit_devices
 from measurement_kernels.catalog import entry
 from tests.fitting.builders import HEADER, made_case, make_device

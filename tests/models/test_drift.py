@@ -14,7 +14,7 @@ from countperf.errors import MeasurementError
 from countperf.fitting.fit import Observation, observations_of
 from countperf.fitting.probes import follow, probes_of, timed_case
 from countperf.measurements import Header, MeasurementSet
-from countperf.models.drift import GROUPS, Probe, factors_of, group_of
+from countperf.models.drift import GROUPS, Probe, factors_of, group_of, scatter_of
 from countperf.models.weights import WeightSet
 from countperf.workflow import probing
 from countperf.workflow.prediction import Target
@@ -196,6 +196,22 @@ def test_named_weights_follow_the_machine_and_say_so(at_hand: WeightSet) -> None
     assert found.machine.startswith("this machine was probed; times since the fit: work in the")
     assert found.probes[0].expected_s == pytest.approx(2 * at_hand.probes[0].expected_s, rel=0.1)
     assert "machine" not in found.to_object()
+
+
+def test_intervals_are_wider_the_more_the_machine_has_changed(at_hand: WeightSet) -> None:
+    found = Target(weights="pocl-epyc-zen5", model="structural").checked()
+    assert at_hand.quality is not None
+    assert found.quality is not None
+    then, now = at_hand.quality.calibration, found.quality.calibration
+    assert then is not None
+    assert now is not None
+    scatter = 0.4 * np.log(2)  # all factors are about 2
+    for level, normal in ((90, 1.645), (95, 1.960)):
+        before, after = (getattr(c, f"log_errors_{level}") for c in (then, now))
+        assert after == pytest.approx(np.hypot(before, normal * scatter), rel=0.02)
+    assert now.between_kernels == pytest.approx(np.hypot(then.between_kernels, scatter), rel=0.05)
+    assert now.within_kernels == then.within_kernels
+    assert scatter_of(dict.fromkeys(GROUPS, 1.0)) == 0
 
 
 def test_weights_that_are_given_stay(at_hand: WeightSet, monkeypatch: pytest.MonkeyPatch) -> None:
