@@ -330,12 +330,12 @@ class ModelDefinition(Document):
 
     def check_code(self, counts: Container[str], what: str = "the kernel") -> None:
         """Refuse counts of code without the cycles that the model charges; 0.2.0 read none."""
-        charged = OVERLAPPED in self.features.charged
-        if charged and OVERLAPPED not in counts and f"{CODE}cycles" in counts:
+        is_old = OVERLAPPED not in counts and f"{CODE}cycles" in counts
+        if is_old and self.features.feature_of(OVERLAPPED) is not None:
             raise PredictionError(
                 f"the code of {what} was read by an earlier version, without the cycles of loops"
                 " that overlap, which the model charges: read it again (countperf compiled"
-                " --store FILE, where the device is)"
+                " --store FILE, where the device is; or countperf.with_compiled_code)"
             )
 
     @cached_property

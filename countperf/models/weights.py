@@ -368,12 +368,7 @@ class WeightSet(Table, Document):
     def scaled(self, factors: Mapping[str, float]) -> Self:
         """Return weights for a machine that is faster or slower by groups of weights."""
         by_group = {None: 1.0, **dict.fromkeys(GROUPS, 1.0), **factors}
-        weights = tuple(
-            weight.model_copy(
-                update={"value_s": weight.value_s * by_group[group_of(weight.feature)]}
-            )
-            for weight in self.weights
-        )
+        weights = tuple(one.scaled(by_group[group_of(one.feature)]) for one in self.weights)
         probes = tuple(probe.moved(factors) for probe in self.probes)
         return self.model_copy(update={"weights": weights, "probes": probes})
 

@@ -63,6 +63,7 @@ def prediction(of: Prediction) -> Printed:
         "breakdown_s": of.breakdown,
         "complete": of.complete,
         "caches": "warm",
+        **{v.name: v.message for v in of.verdicts if v.name == MACHINE},
     }
     notes = uncharged_lines(of.ignored) if of.ignored else []
     notes += _caveats(of)

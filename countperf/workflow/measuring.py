@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -295,7 +296,7 @@ def _check_families(families: Sequence[str]) -> None:
 
 
 _BATCH = 40  # kernels that a process compiles
-_BETWEEN_FILES = 400  # after so many the file is written
+_BETWEEN_FILES_S = 60.0  # seconds after which the file is written again
 
 
 def executed_on_gpu(
@@ -356,7 +357,7 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
         return replace(measured, measurements=noted)
 
     with process_pool() as pool:
-        done = 0
+        done, written = 0, time.monotonic()
         read = pool.map(partial(_code_of, chosen.label), batches)
         pairs = zip(batches, read, strict=True)
         for batch, outcomes in stepped(pairs, "reading code", total=len(batches)):
@@ -367,8 +368,9 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
                     code[case] = outcome
             done += len(batch)
             say(f"{done} of {len(cases)} kernels")
-            if done % _BETWEEN_FILES < _BATCH:
+            if time.monotonic() > written + _BETWEEN_FILES_S:
                 file.write(renewed())
+                written = time.monotonic()
     noted = renewed()
     file.write(noted)
     return noted
@@ -378,13 +380,18 @@ def _code_of(
     label: str, cases: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, int], CacheSize]]]]
 ) -> list[tuple[str, dict[str, int] | str]]:
     """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
-    entries = [entry(name) for name, _ in cases]
-    units = [(e.build(), some[0][1]) for e, (_, some) in zip(entries, cases, strict=True)]
     code: list[tuple[str, dict[str, int] | str]] = []
+    there: list[tuple[CatalogEntry, Sequence[tuple[str, Mapping[str, int], CacheSize]]]] = []
+    for name, some in cases:
+        try:
+            there.append((entry(name), some))
+        except KernelSpecificationError as error:  # of an older catalogue
+            code += [(case, str(error)) for case, *_ in some]
+    units = [(known.build(), some[0][1]) for known, some in there]
     names: list[str] = []
     requests: list[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]] = []
     read = read_compiled(units, find_device(label))
-    for known, (_, some), compiled in zip(entries, cases, read, strict=True):
+    for (known, some), compiled in zip(there, read, strict=True):
         for case, parameters, cache in some:
             if isinstance(compiled, KernelBuildError):
                 code.append((case, str(compiled)))

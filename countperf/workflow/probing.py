@@ -17,6 +17,9 @@ from measurement_kernels.catalog import entry
 AS_FITTED = "COUNTPERF_AS_FITTED"
 """Environment variable that has weights used as they were fitted."""
 
+said: dict[str, None] = {}
+"""Whether and how weights follow the machine, as they were loaded."""
+
 _PROTOCOL = QUICK.changed(name="probe", rounds=2, runs=12, drops=2, max_seconds=0.06)
 """One round suffices where other programs do not disturb it."""
 _WORDS = {CORE: "work in the core", FAR: "memory beyond the second cache", MEMORY: "main memory"}
@@ -29,15 +32,17 @@ def on_this_machine(weights: WeightSet, label: str) -> WeightSet:
     as they are where probes do not run, or other programs use the machine meanwhile. Intervals get
     wider the more has changed.
     """
-    if not weights.probes or os.environ.get(AS_FITTED):
+    if not weights.probes or os.environ.get(AS_FITTED, "0") not in ("", "0"):
         return weights
     kernels = tuple((probe.kernel, tuple(probe.parameters.items())) for probe in weights.probes)
     times = times_of(label, kernels)
-    if isinstance(times, str):
-        return weights.model_copy(update={"machine": f"weights as they were fitted: {times}"})
-    factors = factors_of(weights.probes, times)
-    changes: dict[str, Any] = {"machine": _text(factors)}
-    if weights.quality is not None:
+    changes: dict[str, Any] = {"machine": f"weights as they were fitted: {times}"}
+    factors: dict[str, float] = {}
+    if not isinstance(times, str):
+        factors = factors_of(weights.probes, times)
+        changes["machine"] = _text(factors)
+    said[f"{weights.device.slug}, {weights.model}: {changes['machine']}"] = None
+    if factors and weights.quality is not None:
         changes["quality"] = weights.quality.widened(scatter_of(factors))
     return weights.scaled(factors).model_copy(update=changes)
 

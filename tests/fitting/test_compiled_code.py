@@ -18,6 +18,7 @@ from countperf.features import FeatureSpec
 from countperf.fitting.fit import fit
 from countperf.fitting.judging import evaluate, evaluate_ranking
 from countperf.measurements import Measurement, MeasurementSet
+from countperf.models.definition import OVERLAPPED, ModelDefinition, Term
 from countperf.models.function import model_inputs
 from countperf.models.shipped import ORDERS, Order, compiled, structural
 from countperf.models.weights import WeightSet
@@ -160,6 +161,17 @@ def test_code_read_without_the_cycles_that_are_charged_is_refused() -> None:
     with pytest.raises(PredictionError, match=r"the kernel was read.*read it again"):
         weights().predict(with_its_code(**{"code.cycles": 6400}), n=64)
     assert fit(some, model="compiled", correct=False).weights.definition.reads_code
+    lines = [*some.measurements]
+    assert lines[0].code
+    lines[0] = lines[0].model_copy(
+        update={"code": lines[0].code | {"code.cycles": 9, OVERLAPPED: 8}}
+    )
+    mixed = replace(some, measurements=tuple(lines))
+    with pytest.raises(FitError, match=r"of some cases was read .*read it again"):
+        fit(mixed, model="compiled", correct=False)
+    pattern = ModelDefinition(name="mine", policy=POLICY, terms={"code": Term(charged=("code.*",))})
+    with pytest.raises(PredictionError, match=r"case 'k23.*read it again"):
+        fit(mixed, model=pattern, correct=False)
 
 
 def test_documents_keep_it(tmp_path: Path) -> None:
