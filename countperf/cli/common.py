@@ -65,8 +65,8 @@ def say_followed(options: argparse.Namespace) -> None:
     probing: Any = sys.modules.get("countperf.workflow.probing")  # imported where they may
     if probing is None:
         return
-    texts = [*probing.said]
-    probing.said.clear()
+    texts = [*probing.notes]
+    probing.notes.clear()
     others = ("json", "against", "against_kernel", "against_size")
     if options.command == "predict" and not any(getattr(options, name) for name in others):
         texts = texts if "," in (options.device_document or "") else []

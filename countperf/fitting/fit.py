@@ -44,7 +44,7 @@ from countperf.metrics import mean_error
 from countperf.models.correction import Correction
 from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
 from countperf.models.function import DERIVED, FitQuality, Range, Weight
-from countperf.models.shipped import COMPILED, fitted_model
+from countperf.models.shipped import fitted_model
 from countperf.models.weights import WeightSet
 from countperf.predictions import Verdict
 from countperf.properties.counts import says_group_shape, transaction_roots
@@ -124,8 +124,7 @@ def fit(
     device = measurements.device
     definition = model
     if isinstance(definition, str):
-        overlapped = definition != COMPILED or says_overlap(kept)
-        definition = fitted_model(definition, device, memory, overlapped=overlapped)
+        definition = fitted_model(definition, device, memory, overlapped=says_overlap(kept))
     _check_view(view, definition)
     observations = _with_code(counted) if definition.reads_code else counted
     observations = _with_what_it_names(observations, definition)
@@ -195,14 +194,9 @@ def _check_view(view: View, definition: ModelDefinition) -> None:
 
 
 def says_overlap(measurements: Iterable[Measurement]) -> bool:
-    """Return whether code was read with cycles that overlap; refuse where only some was."""
-    said = {OVERLAPPED in m.code for m in measurements if m.code and f"{CODE}cycles" in m.code}
-    if len(said) > 1:
-        raise FitError(
-            "the code of some cases was read by an earlier version, without the cycles of loops"
-            " that overlap: read it again (countperf compiled --store FILE, where the device is)"
-        )
-    return said != {False}
+    """Return whether some code was read with cycles that overlap; 0.2.0 read none."""
+    codes = [m.code for m in measurements if m.code and f"{CODE}cycles" in m.code]
+    return not codes or any(OVERLAPPED in code for code in codes)
 
 
 def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:

@@ -37,9 +37,9 @@ _NOISE = 0.1
 _PRIOR = np.array([[1 / 0.5, 0.0, 0.0], [0.0, 1 / 0.3, -1 / 0.3], [0.0, 0.0, 1 / 1.0]])
 """Of the logarithms of factors: they are small, and memory's are alike."""
 _SCATTER = 0.4
-"""Of what drift does to kernels about what factors say, per size of the logarithms of factors: .31
-to .40 of 1,200 measured cases at two hours on a Zen 3 under PoCL, whose memory was 3 times as slow
-as at the fit."""
+"""Scatter of the logarithms of kernels' drift about the factors, over the root mean square of the
+factors' logarithms: .31 to .40 for 1,200 cases, timed at two hours on a Zen 3 under PoCL whose
+memory was 3 times as slow as at the fit."""
 _STEPS = 20
 
 _IN_MEMORY = re.compile(r"beyond_llc|load_memory")

@@ -27,7 +27,7 @@ from countperf.models.anchored import AnchoredWeights, WeightsAndKernel, anchor
 from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread
-from countperf.models.drift import GROUPS, MACHINE, Probe, group_of
+from countperf.models.drift import MACHINE, Probe, group_of
 from countperf.models.function import (
     FitQuality,
     IndistinguishableGroup,
@@ -367,8 +367,7 @@ class WeightSet(Table, Document):
 
     def scaled(self, factors: Mapping[str, float]) -> Self:
         """Return weights for a machine that is faster or slower by groups of weights."""
-        by_group = {None: 1.0, **dict.fromkeys(GROUPS, 1.0), **factors}
-        weights = tuple(one.scaled(by_group[group_of(one.feature)]) for one in self.weights)
+        weights = tuple(w.scaled(factors.get(group_of(w.feature) or "", 1.0)) for w in self.weights)
         probes = tuple(probe.moved(factors) for probe in self.probes)
         return self.model_copy(update={"weights": weights, "probes": probes})
 

@@ -28,7 +28,7 @@ from countperf.harness.environment import read_processor
 from countperf.measurements import PURPOSES, MeasurementSet
 from countperf.measurements.recorded import read_times
 from countperf.measurements.tables import identity_elsewhere
-from countperf.models.shipped import COMPILED, fitted_model
+from countperf.models.shipped import fitted_model
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import TransactionCounts, caches_of, transaction_roots
 from countperf.steps import report, stepped
@@ -219,8 +219,7 @@ def fit(
     check_writable(output)  # before the work
     seen = measured.select(lambda m: m.purpose == "measurement")
     if isinstance(model, str):
-        overlapped = model != COMPILED or says_overlap(seen)
-        model = fitted_model(model, measured.device, memory, overlapped=overlapped)
+        model = fitted_model(model, measured.device, memory, overlapped=says_overlap(seen))
     known = with_known_transactions(seen, model)
     report("fitting", 0)
     result = fit_model(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)

@@ -17,8 +17,8 @@ from measurement_kernels.catalog import entry
 AS_FITTED = "COUNTPERF_AS_FITTED"
 """Environment variable that has weights used as they were fitted."""
 
-said: dict[str, None] = {}
-"""Whether and how weights follow the machine, as they were loaded."""
+notes: dict[str, None] = {}
+"""Lines on how weights that were loaded follow the machine, for the command line to print."""
 
 _PROTOCOL = QUICK.changed(name="probe", rounds=2, runs=12, drops=2, max_seconds=0.06)
 """One round suffices where other programs do not disturb it."""
@@ -41,7 +41,7 @@ def on_this_machine(weights: WeightSet, label: str) -> WeightSet:
     if not isinstance(times, str):
         factors = factors_of(weights.probes, times)
         changes["machine"] = _text(factors)
-    said[f"{weights.device.slug}, {weights.model}: {changes['machine']}"] = None
+    notes[f"{weights.device.slug}, {weights.model}: {changes['machine']}"] = None
     if factors and weights.quality is not None:
         changes["quality"] = weights.quality.widened(scatter_of(factors))
     return weights.scaled(factors).model_copy(update=changes)
