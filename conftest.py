@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import tomllib
@@ -16,7 +15,6 @@ import hypothesis
 import pytest
 from packaging.requirements import Requirement
 
-os.environ.setdefault("COUNTPERF_AS_FITTED", "1")  # predictions do not depend on the machine
 hypothesis.settings.register_profile("patient", deadline=None)  # machines may be busy
 hypothesis.settings.load_profile("patient")
 _NEEDED = {"countperf/integrations/optuna.py": "optuna"}

@@ -159,7 +159,6 @@ ROWS = (
     Row("cold `predict`, another device", f"{PREDICT} OTHER", {"cpu": ".6", "peak": ".6"}),
     Row("the same, all extras installed", f"{PREDICT} OTHER", {"peak": ".4"}, extras=True),
     Row("cold `predict` by code, compiled before", f"{PREDICT} HERE", {"cpu": ".5", "peak": ""}),
-    Row("the same, weights as fitted", f"FITTED {PREDICT} HERE", {"cpu": ".5", "peak": ""}),
     Row("cold `count`", "count kernel.py:axpy", {"cpu": ".8", "peak": ".8"}),
     Row("variant, `rank` of 100", f"{MATMUL} 100 --weights OTHER", {"cpu": ".33"}, 1, 100),
     Row("variant by code, `rank` of 20", f"{MATMUL} 20 --weights HERE", {"wall": ".4"}, 1, 20),
@@ -184,16 +183,18 @@ class Folder:
 
     def run(self, text: str) -> dict[str, float]:
         """Return the figures of a run, s and MB; none if it fails."""
-        is_program, environment = "\n" in text, self._environment
+        is_program = "\n" in text
         for name, value in self._names.items():
             text = text.replace(name, repr(value) if is_program else value)
-        if text.startswith("FITTED "):
-            text, environment = text[7:], environment | {"COUNTPERF_AS_FITTED": "1"}
         words = ["-c", BEGIN + text] if is_program else ["-m", "countperf", *text.split()]
         began, cpu_s, peak_mb, status = time.monotonic(), 0.0, 0.0, 0
         with (self._path / "said").open("w") as said, (self._path / "log").open("w") as log:
             process = subprocess.Popen(
-                [self._python, *words], cwd=self._path, env=environment, stdout=said, stderr=log
+                [self._python, *words],
+                cwd=self._path,
+                env=self._environment,
+                stdout=said,
+                stderr=log,
             )
             with contextlib.suppress(ChildProcessError):  # until all that it began has ended
                 while True:

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from countperf.cli.commands import COMMANDS, configure
-from countperf.cli.common import PROGRESS, in_options, only_documents, say_followed, shown
+from countperf.cli.common import PROGRESS, in_options, only_documents, shown
 from countperf.errors import CountperfError
 from countperf.steps import listening
 from countperf.version import __version__
@@ -140,7 +140,6 @@ def _run(options: argparse.Namespace) -> int:
         ):
             warnings.showwarning = partial(_show_warning, options)
             run(options)
-        say_followed(options)
         sys.stdout.flush()
     except CountperfError as error:
         if options.debug:

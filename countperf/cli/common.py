@@ -60,20 +60,6 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def say_followed(options: argparse.Namespace) -> None:
-    """Say on standard error how weights follow the machine, where the report does not."""
-    probing: Any = sys.modules.get("countperf.workflow.probing")  # imported where they may
-    if probing is None:
-        return
-    texts = [*probing.notes]
-    probing.notes.clear()
-    others = ("json", "against", "against_kernel", "against_size")
-    if options.command == "predict" and not any(getattr(options, name) for name in others):
-        texts = texts if "," in (options.device_document or "") else []
-    for text in texts:
-        say(f"countperf: {text}")
-
-
 @contextlib.contextmanager
 def shown() -> Generator[None]:
     """Let everything that is printed within the block be safe to show.

@@ -37,13 +37,12 @@ from countperf.fitting.leaving_out import (
     leave_families_out,
     log_scatter,
 )
-from countperf.fitting.probes import measurement_source, probes_of
 from countperf.fitting.solve import Vector
 from countperf.measurements import Header, Measurement, MeasurementSet
 from countperf.metrics import mean_error
 from countperf.models.correction import Correction
 from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
-from countperf.models.function import DERIVED, FitQuality, Range, Weight
+from countperf.models.function import DERIVED, FitQuality, MeasurementSource, Range, Weight
 from countperf.models.shipped import fitted_model
 from countperf.models.weights import WeightSet
 from countperf.predictions import Verdict
@@ -283,7 +282,7 @@ def weight_set(
 ) -> WeightSet:
     """Return the document of a fit."""
     model = fitted.function.model
-    weights = WeightSet(
+    return WeightSet(
         model=model.name,
         definition=model,
         device=header.device,
@@ -302,9 +301,17 @@ def weight_set(
         correction=correction,
         written_by=__version__,
     )
-    if model.policy is None:
-        return weights
-    return weights.model_copy(update={"probes": probes_of(weights, observations)})
+
+
+def measurement_source(observations: Sequence[Observation], header: Header) -> MeasurementSource:
+    """Say what weights rest on."""
+    return MeasurementSource(
+        cases=len(observations),
+        unstable_cases=sum(not case.stable for case in observations),
+        families=tuple(dict.fromkeys(case.family for case in observations)),
+        protocol=header.protocol.name,
+        recorded_at=header.environment.recorded_at,
+    )
 
 
 def _standard_error(fitted: Estimate, column: int) -> float | None:

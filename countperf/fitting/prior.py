@@ -39,12 +39,12 @@ from pydantic import (
 
 from countperf.display import ShortRepr, Table, printed
 from countperf.documents import Document, Part
+from countperf.errors import FitError
 from countperf.execution.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.fitting.design import Design, Observation, build_design
 from countperf.fitting.estimate import estimate_design, on_one_thread
 from countperf.fitting.fit import FitResult, fit_quality, weight_set
 from countperf.fitting.leaving_out import leave_families_out
-from countperf.fitting.probes import readable
 from countperf.fitting.solve import LogPrior, Recipe, Vector
 from countperf.hardware.identity import DeviceIdentity, platform_prefix
 from countperf.measurements import Header
@@ -387,6 +387,17 @@ def fit_with_prior(
         estimate=fitted,
         held_out=held_out,
     )
+
+
+def readable(observations: Sequence[Observation], *, reads_code: bool) -> list[Observation]:
+    """Return the cases that have what a model reads; refuse where there are none."""
+    cases = [case for case in observations if case.has_code or not reads_code]
+    if not cases:
+        raise FitError(
+            "no measured kernel has what the model reads: measure more kernels (countperf"
+            " calibrate goes on)"
+        )
+    return cases
 
 
 def prior_recipe(error: float) -> Recipe:

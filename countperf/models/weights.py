@@ -27,7 +27,6 @@ from countperf.models.anchored import AnchoredWeights, WeightsAndKernel, anchor
 from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread
-from countperf.models.drift import MACHINE, Probe, group_of
 from countperf.models.function import (
     FitQuality,
     IndistinguishableGroup,
@@ -119,8 +118,7 @@ class WeightSet(Table, Document):
     exercising_kernels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     candidates: Unread = Field(default=(), exclude=True)
     correction: Correction | None = None
-    probes: tuple[Probe, ...] = ()  # kernels that tell how fast the machine is now
-    machine: str = Field(default="", exclude=True)  # by what weights were multiplied, and why
+    probes: Unread = Field(default=(), exclude=True)
     remark: str = ""  # for whoever predicts, such as for which counts they were printed
     written_by: str = ""  # version of countperf
 
@@ -169,8 +167,6 @@ class WeightSet(Table, Document):
             del content["counted_caches"]
         if self.correction is None:
             del content["correction"]
-        if not self.probes:
-            del content["probes"]
         return content
 
     @cached_property
@@ -259,7 +255,6 @@ class WeightSet(Table, Document):
             sign_verdict(time_s),
             device_verdict(self.device, device),
             *(() if corrected is None else (corrected,)),
-            *((Verdict(name=MACHINE, passed=True, message=self.machine),) if self.machine else ()),
             *((Verdict(name="weights", passed=False, message=self.remark),) if self.remark else ()),
         )
         return Prediction(
@@ -364,12 +359,6 @@ class WeightSet(Table, Document):
                 f"kernel {kernel!r}: {verdict.message}; {verdict.remedy}, or ask for the guess"
                 " (incomplete_ok=True)"
             )
-
-    def scaled(self, factors: Mapping[str, float]) -> Self:
-        """Return weights for a machine that is faster or slower by groups of weights."""
-        weights = tuple(w.scaled(factors.get(group_of(w.feature) or "", 1.0)) for w in self.weights)
-        probes = tuple(probe.moved(factors) for probe in self.probes)
-        return self.model_copy(update={"weights": weights, "probes": probes})
 
     def missing(self, inputs: ModelInputs) -> tuple[str, ...]:
         """Return the features and names that the kernel has and the fit had not."""

@@ -11,7 +11,6 @@ from countperf import display
 from countperf.display import some_of
 from countperf.errors import ParameterError
 from countperf.models.correction import CORRECTION
-from countperf.models.drift import MACHINE
 from countperf.models.library import short_name
 from countperf.predictions import Prediction
 from countperf.report.breakdown import (
@@ -63,7 +62,6 @@ def prediction(of: Prediction) -> Printed:
         "breakdown_s": of.breakdown,
         "complete": of.complete,
         "caches": "warm",
-        **{v.name: v.message for v in of.verdicts if v.name == MACHINE},
     }
     notes = uncharged_lines(of.ignored) if of.ignored else []
     notes += _caveats(of)
@@ -111,7 +109,7 @@ def _times(of: Prediction) -> list[dict[str, Any]]:
 
 def _caveats(of: Prediction) -> list[str]:
     """Write after which measured kernels a time was corrected, if it was; and what is doubtful."""
-    said = [f"{v.name}: {v.message}" for v in of.verdicts if v.name in (CORRECTION, MACHINE)]
+    said = [f"{v.name}: {v.message}" for v in of.verdicts if v.name == CORRECTION]
     return [*said, *verdict_lines(of.caveats)]
 
 

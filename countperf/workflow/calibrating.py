@@ -36,7 +36,7 @@ from countperf.fitting.prior import (
     shipped_devices,
     widening,
 )
-from countperf.fitting.probes import follow
+from countperf.fitting.rescale import rescale_weights
 from countperf.hardware.identity import counted_caches_of, memory_hierarchy_of
 from countperf.harness.campaign import Rewriting, measure
 from countperf.harness.compile.compiled_kernel import GROUP_STATES
@@ -117,9 +117,9 @@ def calibrate(
 
     What other devices' fits say is the prior: weights that the measured kernels do not determine
     stay there, with the uncertainty that other devices show. Where weights of the very device ship,
-    they follow the measured kernels instead (`countperf.models.drift`). Weights are stored among
-    the user's own, for ``predict(..., weights="mine/NAME")``. Called again, it goes on with the
-    next kernels.
+    they are rescaled to the measured kernels instead (`countperf.fitting.rescale`). Weights are
+    stored among the user's own, for ``predict(..., weights="mine/NAME")``; those that ship stay as
+    they are. Called again, it goes on with the next kernels.
     """
     began = time.monotonic()
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
@@ -271,7 +271,7 @@ def _fit_all(
         own = shipped.get(kind)
         try:
             if own is not None:
-                weights = follow(own, observations, measured.header, noise=noise)
+                weights = rescale_weights(own, observations, measured.header, noise=noise)
             else:
                 weights = fit_with_prior(
                     observations,

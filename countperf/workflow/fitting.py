@@ -262,9 +262,7 @@ def evaluate(
         The measurements are of another device, or nothing can be evaluated.
     """
     measured = read_measurements(measurements)
-    target = Target(
-        weights=weights, model=model, device=measured.device, force=force, as_fitted=True
-    )
+    target = Target(weights=weights, model=model, device=measured.device, force=force)
     weights = target.checked()
     judging = set(purposes or PURPOSES) - {"measurement"}
     judged = measured.select(lambda m: m.purpose in judging)
@@ -280,9 +278,7 @@ def evaluate_ranking(
 ) -> RankingEvaluation:
     """Compare the predicted with the measured order of the sets of variants among measurements."""
     measured = read_measurements(measurements)
-    target = Target(
-        weights=weights, model=model, device=measured.device, force=force, as_fitted=True
-    )
+    target = Target(weights=weights, model=model, device=measured.device, force=force)
     weights = target.checked()
     variants = measured.select(lambda m: m.purpose == "variant")
     return evaluate_sets(weights, with_known_transactions(variants, weights.definition))

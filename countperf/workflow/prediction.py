@@ -50,7 +50,6 @@ class Target(ShortRepr):
     force: bool = False  # whether weights of another device are used
     incomplete_ok: bool = False  # whether what has no weight is left out
     level: Level = 0.95  # in which share of cases an interval is to hold the time
-    as_fitted: bool = False  # whether named weights do not follow the machine at hand
 
     @property
     def has_choice(self) -> bool:
@@ -69,10 +68,10 @@ class Target(ShortRepr):
     def loaded(self) -> WeightSet:
         """Return the weights that are named, else those for the device.
 
-        They follow the machine at hand. Errors are those of `load_weights` and `default_weights`.
+        Errors are those of `load_weights` and `default_weights`.
         """
         if self.weights is None:
-            return self._followed(default_weights(self.device, model=self.model))
+            return default_weights(self.device, model=self.model)
         if isinstance(self.weights, WeightSet):
             return self.weights
         if not isinstance(self.weights, Path | str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
@@ -81,14 +80,7 @@ class Target(ShortRepr):
                 " countperf.available_weights() lists the names"
             )
             raise ParameterError(message, parameter="weights")
-        return self._followed(load_weights(self.weights, model=self.model))
-
-    def _followed(self, weights: WeightSet) -> WeightSet:
-        if self.as_fitted or not (here := matching_devices(weights.device)):
-            return weights
-        from countperf.workflow.probing import on_this_machine
-
-        return on_this_machine(weights, here[0].label)
+        return load_weights(self.weights, model=self.model)
 
     def checked(self) -> WeightSet:
         """Return the weights as `loaded` does; they have to match the device unless forced."""
@@ -108,7 +100,7 @@ class Target(ShortRepr):
         reason = unreadable or reading_weights(self.weights, self.identity)
         if not isinstance(reason, str):
             try:
-                return predicted(self._checked(self._followed(reason)), True), COMPILED_CHOICE
+                return predicted(self._checked(reason), True), COMPILED_CHOICE
             except CountperfError as error:
                 reason = f"the one that reads compiled code fails: {error}"
         usual = self.checked()
