@@ -11,10 +11,13 @@ import errno
 import json
 import math
 import os
+import stat
+import time
 import tomllib
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, wraps
 from pathlib import Path
 from typing import IO, Annotated, Any, ClassVar, NoReturn, Self, TypeVar
 from uuid import uuid4
@@ -123,6 +126,38 @@ def read_file_text(path: Path | str) -> str:
         raise bad_document(f"cannot be read: {error.strerror or error}", path) from error
     except UnicodeDecodeError as error:
         raise bad_document(f"not a text file (byte {error.start} is not UTF-8)", path) from error
+
+
+_Read = TypeVar("_Read")
+_MIN_AGE_NS = 2 * 10**9
+"""Age of a file from which on its time of modification tells it from the next version."""
+
+
+def read_once(
+    max_files: int,
+) -> Callable[[Callable[[Any, Path | str], _Read]], Callable[[Any, Path | str], _Read]]:
+    """Have a class method that reads files read them anew only when they have changed."""
+
+    def decorate(read: Callable[[Any, Path | str], _Read]) -> Callable[[Any, Path | str], _Read]:
+        @lru_cache(max_files)
+        def read_version(cls: Any, path: Path | str, _: tuple[int, ...]) -> _Read:
+            return read(cls, path)
+
+        @wraps(read)
+        def read_file(cls: Any, path: Path | str) -> _Read:
+            try:
+                file = Path(path).stat()
+            except (OSError, ValueError):
+                return read(cls, path)  # says what is wrong
+            age_ns = time.time_ns() - file.st_mtime_ns
+            if not stat.S_ISREG(file.st_mode) or age_ns < _MIN_AGE_NS:
+                return read(cls, path)
+            version = (file.st_dev, file.st_ino, file.st_mtime_ns, file.st_size)
+            return read_version(cls, path, version)
+
+        return read_file
+
+    return decorate
 
 
 def located(message: str, path: Path | str | None) -> str:
@@ -310,6 +345,7 @@ class Document(Part):
         return validate(cls, fields, path=path)
 
     @classmethod
+    @read_once(64)
     def read_file(cls, path: Path | str) -> Self:
         """Read and validate a document from a file; errors as in `read_text`, with ``path`` set."""
         return cls.read_text(read_file_text(path), path=path)

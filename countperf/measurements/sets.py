@@ -25,7 +25,7 @@ from countperf.documents import (
     split_lines,
     write_atomically,
 )
-from countperf.documents.base import bad_document
+from countperf.documents.base import bad_document, read_once
 from countperf.errors import DocumentError, PredictionError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.hardware.identity import DeviceIdentity, counted_caches_of
@@ -169,6 +169,7 @@ class MeasurementSet(Table, ShortRepr):
         return cls(header=table_header(device, source), measurements=lines)
 
     @classmethod
+    @read_once(2)
     def read_file(cls, path: Path | str) -> MeasurementSet:
         """Read a measurement file, plain or compressed by gzip.
 
