@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.models.library import short_name
 from countperf.report.rows import (
+    EACH,
     PURPOSES,
+    Column,
     Printed,
     Row,
+    columns_of,
     format_percent,
+    format_seconds,
     picked,
     table_of,
     width_text,
@@ -23,13 +27,11 @@ if TYPE_CHECKING:
     from countperf.metrics import EvaluatedCase, Evaluation
 
 _CASE_COLUMNS = {
-    "kernel": "kernel",
-    "parameters": "parameters",
-    "measured_s": "measured",
-    "predicted_s": "predicted",
-    "relative_error": "error",
-    "noise": "noise",
-    "": "",
+    **columns_of("kernel parameters"),
+    **columns_of("measured_s predicted_s", format_seconds),
+    "relative_error": Column("error", format_percent),
+    "noise": Column("noise", format_percent),
+    "": Column(),
 }
 _PURPOSES = {**PURPOSES, "variant": "variants of kernels"}
 
@@ -103,6 +105,11 @@ def _of_purpose(purpose: str, of: Evaluation) -> list[Printed]:
                 {"kernel": kernel, "error": mean.value, "worst": worst[kernel]}
                 for kernel, mean in of.by_kernel().items()
             ],
+            columns={
+                **columns_of("kernel"),
+                **columns_of("error", format_percent),
+                **columns_of("worst"),
+            },
         ),
     ]
 
@@ -136,6 +143,13 @@ def measurements(of: MeasurementSet) -> Printed:
             }
             for case in of
         ],
+        columns={
+            **columns_of("case kernel family variant element_type purpose"),
+            **columns_of("time_s", format_seconds),
+            **columns_of("spread noise_floor noise", format_percent),
+            **columns_of("stable settling group_x group_y runs"),
+            "parameters": EACH,
+        },
     )
 
 
@@ -160,8 +174,7 @@ def comparison(of: Comparison) -> Printed:
         }
         for model in of.models
     ]
-    titles = {"error": "overall"}
-    hidden = ("cases", "lacking")
+    kernels = {name: None for row in rows for name in row if name.endswith(":error")}
     return Printed(
         head=[
             f"{of.device}: {of.test_cases} cases of test kernels, calibrated on "
@@ -171,10 +184,10 @@ def comparison(of: Comparison) -> Printed:
         shown=table_of(
             [row for row in rows if row["error"] is not None],
             {
-                name: titles.get(name, name.removesuffix(":error").replace("_", " "))
-                for row in rows
-                for name in row
-                if name not in hidden
+                **columns_of("model constants"),
+                "error": Column("overall", format_percent),
+                **columns_of("in_sample", format_percent),
+                **{k: Column(k.removesuffix(":error"), format_percent) for k in kernels},
             },
         ),
         notes=_gaps(of),
@@ -215,9 +228,10 @@ def _short(kernel: str) -> str:
 TOP = (1, 3, 5)
 """Numbers of variants for which the regret is reported."""
 _SET_COLUMNS = {
-    **{"family": "set", "parameters": "parameters", "variants": "variants", "refused": "refused"},
-    **{"fastest_s": "fastest", "slowest_s": "slowest", "kendall_tau": "tau"},
-    **{f"regret_top_{top}": f"top {top}" for top in TOP},
+    **{"family": Column("set"), **columns_of("parameters variants refused")},
+    **columns_of("fastest_s slowest_s", format_seconds),
+    **{"kendall_tau": Column("tau", "{:.2f}".format)},
+    **{f"regret_top_{top}": Column(f"top {top}", "{:.2f}".format) for top in TOP},
 }
 RANKING_NOTE = (
     "tau: Kendall's; top k: time of the best of the k predicted to be fastest over the fastest;"

@@ -10,7 +10,7 @@ import numpy as np
 from countperf.counting.access_analysis import bank_conflicts, transactions
 from countperf.errors import CountingError
 from countperf.properties.taxonomy import property_unit
-from countperf.report.rows import Printed, plain, point_text, table_of
+from countperf.report.rows import Column, Printed, plain, point_text, table_of
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
@@ -26,7 +26,10 @@ def counts(
 ) -> Printed:
     """Give a kernel's counts: values where parameters were given, and symbolic ones."""
     titles = [point_text(point) for point in points] if len(points) > 1 else ["value"]
-    columns = {"property": "property", **dict(zip(titles, titles, strict=True)), "formula": "count"}
+    columns = {
+        **{"property": Column("property"), **{title: Column(title) for title in titles}},
+        **{"formula": Column("count"), "": Column()},
+    }
     view = {} if vector.view == "source" else {"view": vector.view}
     rows = [
         {"property": name, "unit": property_unit(name), "count": str(count), "exact": count.exact}
@@ -44,7 +47,7 @@ def counts(
     return Printed(
         head=[f"kernel {vector.kernel}, per launch{f', {vector.view} view' if view else ''}"],
         rows=rows,
-        shown=table_of(shown, columns | {"": ""}),
+        shown=table_of(shown, columns),
         facts={
             "kernel": vector.kernel,
             **view,
@@ -86,7 +89,10 @@ def analysis(of: KernelAnalysis, parameters: Mapping[str, Any] | None = None) ->
     head = [f"kernel {of.kernel}, assumes {of.sizes.assumptions}"]
     head += [f"estimate: statistics of {of.is_estimate} enter"] if of.is_estimate else []
     number = "count" if values is None else "value"
-    columns = {"kind": "", "name": "", number: "times", "detail": ""}
+    columns = {
+        **{"kind": Column(), "name": Column(), number: Column("times", right=True)},
+        "detail": Column(),
+    }
     rows = [
         {"kind": kind, "name": name, **_count(count, values), "detail": detail}
         for kind, name, count, detail in _parts(of, values)

@@ -12,10 +12,15 @@ from countperf.mechanistic.predict_all import lacking_input, model_names
 from countperf.mechanistic.step_formulas import growth
 from countperf.report.breakdown import bound_text, plain_name
 from countperf.report.rows import (
+    EACH,
+    Column,
     Printed,
+    Row,
+    columns_of,
     cut,
     format_percent,
     format_quantity,
+    format_seconds,
     format_share,
     picked,
     point_text,
@@ -36,7 +41,13 @@ _WIDTH = 100
 _MOST_REASONS = 5
 _FEW_LETTERS = 24
 _FEW_MODELS = 4
-_ANSWER_COLUMNS = ("model", "time_s", "bound", "published_error", "caveat", "ignores", "lacks")
+_ANSWER_COLUMNS = {
+    **columns_of("model"),
+    **columns_of("time_s", format_seconds),
+    **columns_of("bound"),
+    **columns_of("published_error", format_percent),
+    **columns_of("caveat ignores lacks"),
+}
 
 
 def answers(of: ModelAnswers) -> Printed:
@@ -75,7 +86,7 @@ def answers(of: ModelAnswers) -> Printed:
             }
             for name, answer in ((name, of[name]) for name in (ranked if is_ranked else of))
         ],
-        columns={name: name.removesuffix("_s").replace("_", " ") for name in _ANSWER_COLUMNS},
+        columns=_ANSWER_COLUMNS,
         notes=[
             *([of.note] if of.note else []),
             *(f"measured: {name} ({where})" for name, where in of.measured.items()),
@@ -123,7 +134,7 @@ def on_devices(of: DeviceAnswers) -> Printed:
     ]
     shown = [
         {
-            **{name: size for name, size in row["parameters"].items() if name not in same},
+            "parameters": {n: size for n, size in row["parameters"].items() if n not in same},
             **{name: row[name] for name in ("device", "model", "time_s")},
             "bound": (row["bound"] or "").partition(" and ")[0],
             "missing": _short(row["lacks"], [*row["missing"], *row["ignored"]]),
@@ -136,7 +147,14 @@ def on_devices(of: DeviceAnswers) -> Printed:
     return Printed(
         head=[", ".join(filter(None, [kernel, point_text(same)]))],
         rows=rows,
-        shown=table_of(shown),
+        shown=table_of(
+            shown,
+            {
+                **{"parameters": EACH, **columns_of("device model")},
+                **columns_of("time_s", format_seconds),
+                **columns_of("bound missing"),
+            },
+        ),
         notes=[*reasons[:_MOST_REASONS], *(left if len(reasons) > _MOST_REASONS else [])],
         facts={"kernel": kernel},
         name="answers",
@@ -232,16 +250,11 @@ def occupancy(of: KernelOccupancy) -> Printed:
         }
         for program in of.programs
     ]
-    shown = [
-        {**row, "occupancy": None if row["occupancy"] is None else format_percent(row["occupancy"])}
-        for row in rows
-    ]
     return Printed(
         head=[_head(of)],
         rows=rows,
-        shown=table_of(
-            shown, {n: n.replace("_", " ") for n in rows[0] if not n.startswith("groups[")}
-        ),
+        columns=columns_of(" ".join(name for name in rows[0] if not name.startswith("groups[")))
+        | columns_of("occupancy", format_percent),
         notes=[
             f"{program.program}: at most {program.residency.active_groups} groups, since the"
             " registers of a work item are not known; state them (registers_per_work_item=N)"
@@ -293,12 +306,13 @@ def sweep(of: Sweep) -> Printed:
         if errors
     ]
     lacking = dict.fromkeys(f"{row['model']} lacks {row['lacks']}" for row in rows if row["lacks"])
-    times = [f"{name}_s" for name in of.points[0].answers]
+    times = {f"{name}_s": Column(name, format_seconds) for name in of.points[0].answers}
+    axes = columns_of(f"{of.over} sub-groups flop/byte") | columns_of("measured_s", format_seconds)
     return Printed(
         head=[f"{of.kernel} on {of.device} over {of.over}"],
         rows=rows,
-        shown=table_of(shown),
-        parts=_side_by_side(shown, times) if len(times) > _FEW_MODELS else (),
+        shown=table_of(shown, axes | times),
+        parts=_side_by_side(shown, axes, times) if len(times) > _FEW_MODELS else (),
         notes=[*([of.note] if of.note else []), *lacking, *_timed(of)],
         facts={
             **picked(of, "kernel", "device", "over", "note", "measured_on", "failures"),
@@ -308,16 +322,14 @@ def sweep(of: Sweep) -> Printed:
     )
 
 
-def _side_by_side(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Printed]:
-    """Write columns of names in tables below each other, each with the other columns."""
-    others = [name for name in rows[0] if name not in names]
-    width = _WIDTH - sum(len(name) + 2 for name in others) - 2
-    lines = textwrap.wrap(" ".join(names), width, break_on_hyphens=False)
+def _side_by_side(
+    rows: Sequence[Row], axes: Mapping[str, Column], times: Mapping[str, Column]
+) -> list[Printed]:
+    """Write columns of times in tables below each other, each with the axes."""
+    width = _WIDTH - sum(len(name) + 2 for name in axes) - 2
+    lines = textwrap.wrap(" ".join(times), width, break_on_hyphens=False)
     return [
-        Printed(
-            head=[""],
-            shown=table_of([{n: row.get(n) for n in (*others, *line.split())} for row in rows]),
-        )
+        Printed(head=[""], rows=rows, columns={**axes, **{n: times[n] for n in line.split()}})
         for line in lines
     ]
 
@@ -362,10 +374,7 @@ def steps(of: StepFormulas, other: StepFormulas | None = None) -> Printed:
             ", ".join([f"{of.kernel} on {of.device}", *sizes, *filter(None, [point_text(of.held)])])
         ],
         rows=rows,
-        columns={
-            **({"program": "program"} if of.programs[1:] else {}),
-            **{"quantity": "quantity", "formula": "formula", "grows_as": "grows as"},
-        },
+        columns=columns_of(f"{'program ' if of.programs[1:] else ''}quantity formula grows_as"),
         notes=[
             _wrapped(
                 f"steps: the largest of T_1/P, T_inf and M L/(T P); P = {of.num_cores} cores, T ="
@@ -435,8 +444,9 @@ def schedule(of: Schedule) -> Printed:
             for step in of.steps
         ],
         columns={
-            **{name: name for name in ("step", "device", "stream")},
-            **{"start_s": "start", "duration_s": "takes"},
+            **columns_of("step device stream"),
+            **columns_of("start_s", format_seconds),
+            "duration_s": Column("takes", format_seconds),
         },
         facts=picked(of, "source", "time_s", "serial_s"),
         name="steps",
@@ -447,7 +457,7 @@ def schedules(points: Sequence[Mapping[str, int]], of: Sequence[Schedule]) -> Pr
     """Give a row per point of variables: the time, and how long each kind of step runs."""
     rows = [
         {
-            **point,
+            "variables": point,
             **picked(scheduled, "time_s", "serial_s"),
             "kernels_s": scheduled.busy_s("kernel"),
             "transfers_s": scheduled.busy_s("h2d", "d2h", "d2d"),
@@ -456,4 +466,8 @@ def schedules(points: Sequence[Mapping[str, int]], of: Sequence[Schedule]) -> Pr
         for point, scheduled in zip(points, of, strict=True)
     ]
     source = max((scheduled.source for scheduled in of), key=len)
-    return Printed(head=[source], rows=rows, facts={"source": source}, name="points")
+    times = columns_of("time_s serial_s kernels_s transfers_s host_s", format_seconds)
+    columns = {"variables": EACH, **times}
+    return Printed(
+        head=[source], rows=rows, columns=columns, facts={"source": source}, name="points"
+    )

@@ -22,11 +22,15 @@ from countperf.report.breakdown import (
     uncharged_lines,
 )
 from countperf.report.rows import (
+    EACH,
+    Column,
     Printed,
     Row,
     Table,
     format_percent,
     format_quantity,
+    format_seconds,
+    format_share,
     interval_text,
     picked,
     plain,
@@ -78,14 +82,17 @@ def prediction(of: Prediction) -> Printed:
         return Printed(head=head, rows=rows, shown=shown, notes=notes, facts=facts)
     mark = _incomplete(of)
     level = f"to ({100 * of.interval_level:.0f} %)"
-    columns = {**{name: name for name in of.parameters}, "time_s": "time"}
     return Printed(
         head=[
             f"{of.kernel} on {of.device}; {short_name(of.model)} model, warm caches"
             f"{mark and f'; at least these times{mark}'}"
         ],
         rows=_times(of),
-        columns=columns | {"low_s": "from", "high_s": level},
+        columns={
+            **{"parameters": EACH, "time_s": Column("time", format_seconds)},
+            "low_s": Column("from", format_seconds),
+            "high_s": Column(level, format_seconds),
+        },
         notes=notes,
         facts=facts,
     )
@@ -96,14 +103,19 @@ def _named(part: str) -> dict[str, str]:
 
 
 def _times(of: Prediction) -> list[dict[str, Any]]:
-    """Return a row for each size: sizes, time and ends of the interval, s."""
-    columns: dict[str, Any] = {**of.parameters, "time_s": of.time_s}
-    if of.interval_s is not None:
-        columns |= dict(zip(("low_s", "high_s"), of.interval_s, strict=True))
-    arrays = np.broadcast_arrays(*columns.values())
+    """Return a row for each size: sizes, time and both ends of the interval, s."""
+    ends = (
+        {} if of.interval_s is None else dict(zip(("low_s", "high_s"), of.interval_s, strict=True))
+    )
+    arrays = np.broadcast_arrays(*of.parameters.values(), of.time_s, *ends.values())
+    rows = zip(*(array.ravel().tolist() for array in arrays), strict=True)
+    number = len(of.parameters)
     return [
-        {name: value.item() for name, value in zip(columns, row, strict=True)}
-        for row in zip(*(array.ravel() for array in arrays), strict=True)
+        {
+            "parameters": dict(zip(of.parameters, row[:number], strict=True)),
+            **dict(zip(("time_s", *ends), row[number:], strict=True)),
+        }
+        for row in rows
     ]
 
 
@@ -140,8 +152,9 @@ def _incomplete(of: Prediction) -> str:
 
 _DETAILS = ("standard_error_s", "unit", "rate", "rate_unit", "remark")
 _EXPLAINED = {
-    **{"part": "part", "time_s": "time", "share": "", "count": "count", "at": "at"},
-    **{"rate": "implied rate", "remark": ""},
+    **{"part": Column("part"), "time_s": Column("time", format_seconds)},
+    **{"share": Column("", format_share), "count": Column("count", right=True)},
+    **{"at": Column("at"), "rate": Column("implied rate", right=True), "remark": Column()},
 }
 
 
@@ -282,9 +295,10 @@ def pair(of: PredictionPair, most: int = MOST_ROWS) -> Printed:
     times = dict(zip(("first_s", "second_s"), whole, strict=True))
     total = {"part": "time", **times, "difference_s": whole[1] - whole[0]}
     titles = ("", *of.names, "difference")
+    columns = [Column(title, format_seconds if i else None) for i, title in enumerate(titles)]
     return Printed(
         head=[f"{of.names[1]}: {ratio} the time of {of.names[0]}{mark}", *bounds],
         rows=of.rows,
-        shown=table_of([total, *of.rows[:most]], dict(zip(total, titles, strict=True))),
+        shown=table_of([total, *of.rows[:most]], dict(zip(total, columns, strict=True))),
         notes=[*(line for one in both for line in verdict_lines(one.caveats)), of.cause],
     )

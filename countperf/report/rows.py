@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
@@ -113,33 +113,49 @@ def interval_text(interval_s: Sequence[Any]) -> str:
 
 
 Row = Mapping[str, Any]
-_PERCENTS = frozenset(
-    {"relative_error", "error", "noise", "spread", "in_sample", "held_out_error", "ties"}
-    | {"in_sample_error", "expected_error", "published_error"}
-)
 
 
-def cell(name: str, value: Any) -> str:
-    """Write a value of a row, by its name: ``..._s`` are seconds, errors and noise in percent."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return point_text(value)
-    if isinstance(value, tuple | list):
-        return ", ".join(map(str, value))
-    if not isinstance(value, int | float | np.number):
-        return str(value)
-    if name.endswith("_s"):
-        return format_quantity(float(value), "s")
-    if name == "share":
-        return format_share(float(value))
-    if name.rpartition(":")[2] in _PERCENTS:
-        return format_percent(float(value))
-    if name.startswith(("kendall_tau", "regret_top_")):
-        return f"{float(value):.2f}"
-    return str(value) if isinstance(value, int | np.integer) else f"{float(value):.4g}"
+def format_seconds(value: float) -> str:
+    """Write a time with an SI prefix."""
+    return format_quantity(value, "s")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its title, and how its values are written."""
+
+    title: str = ""
+    format: Callable[[float], str] | None = None  # of numbers; by default by their type
+    right: bool = False  # whether texts stand at the right, as columns of numbers do
+
+    def cell(self, value: Any) -> str:
+        """Write a value; nothing for None."""
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return ""
+        if isinstance(value, Mapping):
+            return point_text(value)
+        if isinstance(value, tuple | list):
+            return ", ".join(map(str, value))
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            return value_text(value)
+        if self.format is not None:
+            return self.format(float(value))
+        return str(value) if isinstance(value, int | np.integer) else f"{float(value):.4g}"
+
+    def stands_right(self, values: Iterable[object]) -> bool:
+        """Return whether cells are aligned at their right ends."""
+        return self.right or self.format is not None or all(map(_is_number, values))
+
+
+EACH = Column()
+"""In the place of a column of parameters or choices: a column for each of them."""
+
+
+def columns_of(names: str, format: Callable[[float], str] | None = None) -> dict[str, Column]:
+    """Return columns of one format, whose titles are their names without the unit ``_s``."""
+    return {
+        name: Column(name.removesuffix("_s").replace("_", " "), format) for name in names.split()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,42 +197,68 @@ class Table:
         return f"<table>{head}<tbody>{body}</tbody></table>"
 
 
-def table_of(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -> Table:
-    """Write rows in columns: titles by the names of values; columns without any cell are left out.
+def table_of(rows: Sequence[Row], columns: Mapping[str, Column] | None = None) -> Table:
+    """Write rows in columns; those without any cell are left out.
 
     Without `columns`, all values are shown, in the order in which rows have them.
     """
-    rows = [dict(_flat(row, columns or {})) for row in rows]
-    titles = columns or {name: name.removesuffix("_s") for row in rows for name in row}
-    cells = {name: [cell(name, row.get(name)) for row in rows] for name in titles}
-    names = [name for name in titles if not rows or any(cells[name])]
+    if columns is None:
+        rows = _flat(rows)[0]
+        shown = {name: Column(name) for row in rows for name in row}
+    else:
+        kept = {name: column.title for name, column in columns.items() if column is not EACH}
+        rows, parts = _flat(rows, kept)
+        shown: dict[str, Column] = {}
+        for name, column in columns.items():
+            shown |= {name: column} if column is not EACH else parts.get(name, {})
+    values = {name: [row.get(name) for row in rows] for name in shown}
+    cells = {name: [*map(column.cell, values[name])] for name, column in shown.items()}
+    names = [name for name in shown if not rows or any(cells[name])]
     return Table(
-        header=tuple(titles[name] for name in names),
+        header=tuple(shown[name].title for name in names),
         rows=tuple(zip(*(cells[name] for name in names), strict=True)),
-        right=tuple(
-            position
-            for position, name in enumerate(names)
-            if name.endswith("_s")
-            or name in _NUMBERS
-            or all(_is_number(row.get(name)) for row in rows)
-        ),
+        right=tuple(i for i, name in enumerate(names) if shown[name].stands_right(values[name])),
     )
-
-
-_NUMBERS = ("share", "count", "rate")  # that come as texts
 
 
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _flat(row: Row, kept: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    """Give each parameter, and both ends of the interval, a column, unless one is kept whole."""
+def _flat(
+    rows: Sequence[Row], kept: Mapping[str, str] | None = None
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, Column]]]:
+    """Give each parameter, and both ends of the interval, a column of its own.
+
+    A parameter that is called like a column of results, or like its title, is named with the
+    column that it comes from: ``parameters.time_s``. Mappings in columns that are `kept` (names and
+    titles) stay whole. Returned are the rows, and the columns that the others became.
+    """
+    kept = kept or {}
+    rows = [dict(_with_ends(row)) for row in rows]
+    taken = {*kept, *kept.values()}.union(
+        name for row in rows for name, value in row.items() if not isinstance(value, Mapping)
+    )
+    parts: dict[str, dict[str, Column]] = {}
+    flat: list[dict[str, Any]] = []
+    for row in rows:
+        flat.append({})
+        for name, value in row.items():
+            if name in kept or not isinstance(value, Mapping):
+                flat[-1][name] = value
+                continue
+            for part, one in value.items():
+                full = f"{name}.{part}" if part in taken else part
+                parts.setdefault(name, {})[full] = Column(full)
+                flat[-1][full] = one
+    return flat, parts
+
+
+def _with_ends(row: Row) -> Iterator[tuple[str, Any]]:
+    """Give both ends of the interval a column."""
     for name, value in row.items():
         if name == "interval_s":
             yield from zip(("low_s", "high_s"), value or (None, None), strict=True)
-        elif isinstance(value, Mapping) and name not in kept:
-            yield from value.items()
         else:
             yield name, value
 
@@ -227,7 +269,7 @@ class Printed:
 
     head: Sequence[str] = ()
     rows: Sequence[Row] = ()
-    columns: Mapping[str, str] | None = None  # titles of what people see of the rows
+    columns: Mapping[str, Column] | None = None  # what people see of the rows
     shown: Table | None = None  # what people see in the place of the rows
     parts: Sequence[Printed] = ()  # what text has in the place of a table
     notes: Sequence[str] = ()
@@ -262,7 +304,7 @@ class Printed:
         """Return the rows as a pandas data frame: a column for each parameter, times in s."""
         import pandas as pd
 
-        return pd.DataFrame([dict(_flat(row, {})) for row in self.rows])
+        return pd.DataFrame(_flat(self.rows)[0])
 
     def object(self) -> dict[str, Any]:
         """Return facts and rows as JSON has them; nothing is rounded."""

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.models.library import short_name
 from countperf.report.rows import (
+    EACH,
+    Column,
     Printed,
     choice_text,
+    columns_of,
     format_percent,
     format_quantity,
+    format_seconds,
     interval_text,
     picked,
     point_text,
@@ -63,18 +67,13 @@ _ASIDE = ("interval_level", "missing")
 def ranking(of: Ranking, *, written_to: str | None = None) -> Printed:
     """Give the best points, how many there were, and what was refused and why."""
     best = [point(row) for row in of.best]
-    columns = {"predicted_s": "predicted", "mark": "", "low_s": "from"}
-    if best:
-        columns["high_s"] = f"to ({format_percent(of.best[0].interval_level)})"
-        columns |= {f"choice {name}": name for name in of.best[0].choice}
-    shown = [
-        {
-            **{name: row.get(name) for name in ("predicted_s", "interval_s")},
-            "mark": "*" if row.get("missing") else None,
-            **{f"choice {name}": value for name, value in row["choice"].items()},
-        }
-        for row in best
-    ]
+    level = f"to ({format_percent(of.best[0].interval_level)})" if best else ""
+    shown = [{**row, "mark": "*" if row.get("missing") else None} for row in best]
+    columns = {
+        **{"predicted_s": Column("predicted", format_seconds), "mark": Column()},
+        **_ends(level),
+        "choice": EACH,
+    }
     some = "" if of.complete else ", not all of the space"
     notes = [
         f"{of.space} on {of.device}, {point_text(of.sizes)}: {of.predicted} "
@@ -152,6 +151,13 @@ def search(of: TuningResult) -> Printed:
                 of.tried, accumulate((trial.time_s for trial in of.tried), min), strict=True
             )
         ],
+        columns={
+            **{"choice": EACH, **columns_of("time_s predicted_s", format_seconds)},
+            **columns_of("noise", format_percent),
+            **columns_of("runs cut_short"),
+            **columns_of("at_s best_s", format_seconds),
+            **columns_of("is_winner"),
+        },
         parts=[Printed(notes=_refusal_lines(of.refusals))],
         facts={
             **picked(of, *what, "spent_s", "ranking_s", "numbers_checked", "predicted"),
@@ -240,13 +246,11 @@ _TIMES = ("measured_s", "spread", "noise", "predicted_s", "interval_s")
 def timing(of: TimingDocument) -> Printed:
     """Give measured and predicted times: sentences, a row for each size, and what to know."""
     columns = {
-        **{name: name for name in of.sizes[0].measurement.parameters},
-        "measured_s": "measured",
-        "noise": "noise",
-        "predicted_s": "predicted",
-        "low_s": "from",
-        "high_s": f"to ({100 * of.interval_level:.0f} %)",
-        "verdict": "",
+        **{"parameters": EACH, "measured_s": Column("measured", format_seconds)},
+        **{"noise": Column("noise", format_percent)},
+        **{"predicted_s": Column("predicted", format_seconds)},
+        **_ends(f"to ({100 * of.interval_level:.0f} %)"),
+        "verdict": Column(),
     }
     sizes: list[dict[str, Any]] = [
         {
@@ -333,10 +337,16 @@ def _notes(of: TimingDocument) -> list[str]:
     return [*lines[:_MOST_NOTES], *([f"... {more} more remarks"] if more > 0 else [])]
 
 
+def _ends(level: str) -> dict[str, Column]:
+    """Return columns of both ends of an interval."""
+    return {"low_s": Column("from", format_seconds), "high_s": Column(level, format_seconds)}
+
+
 _LAUNCH_COLUMNS = {
-    **{"kernel": "kernel", "parameters": "sizes", "device": "device", "launches": "launches"},
-    **{"predicted_s": "one launch", "low_s": "from", "high_s": "to", "total_s": "all"},
-    "reason": "",
+    **{"kernel": Column("kernel"), "parameters": Column("sizes")},
+    **columns_of("device launches"),
+    **{"predicted_s": Column("one launch", format_seconds), **_ends("to")},
+    **{"total_s": Column("all", format_seconds), "reason": Column()},
 }
 
 

@@ -11,11 +11,14 @@ from countperf.models.function import charged, unit_of
 from countperf.models.library import short_name
 from countperf.report.breakdown import plain_name
 from countperf.report.rows import (
+    Column,
     Printed,
     Row,
     Table,
+    columns_of,
     format_percent,
     format_quantity,
+    format_seconds,
     picked,
     plain,
     table_of,
@@ -134,7 +137,11 @@ def weights(of: WeightSet) -> Printed:
     return Printed(
         head=[f"{short_name(of.model)} model of {of.device.slug}{said}"],
         rows=rows,
-        columns={name: name.removesuffix("_s") for name in [*rows[0]][:6]} if rows else None,
+        columns={
+            **columns_of("feature group name"),
+            **columns_of("weight_s standard_error_s", format_seconds),
+            **columns_of("unit"),
+        },
     )
 
 
@@ -215,8 +222,11 @@ def calibration(of: CalibrationResult) -> Printed:
             " and countperf fit --model structural"
         )
     notes.append(f"to use it: countperf predict KERNEL SIZES --weights {of.name}")
-    columns = {"model": "model", "held_out_error": "families left out"}
-    columns["expected_error"] = "expected"
+    columns = {
+        "model": Column("model"),
+        "held_out_error": Column("families left out", format_percent),
+        "expected_error": Column("expected", format_percent),
+    }
     return Printed(
         head=head,
         rows=rows,
@@ -291,12 +301,10 @@ def characterization(of: Characterization) -> Printed:
 
 
 _FIT_COLUMNS = {
-    "name": "name",
-    "device": "device",
-    "models": "models",
-    "date": "measured",
-    "held_out_error": "held-out error",
-    "here": "this machine",
+    **columns_of("name device models"),
+    "date": Column("measured"),
+    "held_out_error": Column("held-out error", format_percent),
+    "here": Column("this machine"),
 }
 
 
