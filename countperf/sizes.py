@@ -131,6 +131,12 @@ def size_arrays(sizes: Sizes) -> dict[str, int | NDArray[np.int64]]:
     }
 
 
+def first_point(sizes: Sizes) -> dict[str, int]:
+    """Return the first of several values of each parameter."""
+    several = {name: list(value)[:1] for name, value in sizes.items() if _is_several(value)}
+    return combine_sizes({**sizes, **several})[0]
+
+
 def given_sizes(sizes: Sizes | None, more: Sizes) -> dict[str, Any]:
     """Return the sizes that a mapping and keywords give together."""
     if sizes is not None and not isinstance(sizes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.cli.common import as_dict, one_point, points, show
+from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
 from countperf.report.counts import analysis, counts
+from countperf.report.rows import Printed
 from countperf.sizes import size_arrays
-from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics
+from countperf.workflow.kernels import counted, depends_on_sizes, kernel_itself, kernel_statistics
 
 
 def run_count(options: argparse.Namespace) -> None:
@@ -17,16 +18,23 @@ def run_count(options: argparse.Namespace) -> None:
     if options.analysis:
         _analyze(options)
         return
-    sizes = size_arrays(as_dict(options.parameters))
-    vector = counted(
-        options.kernel,
-        statistics=as_dict(options.statistics) or None,
-        view=options.view,
-        sizes=sizes,
-        instruction_counts=options.instruction_counts,
-    )
-    values = vector.evaluate(sizes) if sizes or not vector.parameters else None
-    show(options, counts(vector, values, points(options.parameters)))
+    sizes, at = as_dict(options.parameters), points(options.parameters)
+    statistics = as_dict(options.statistics) or None
+    tables = [size_arrays(sizes)]
+    if depends_on_sizes(options.kernel, statistics):  # so do the formulas
+        tables = at
+    shown: list[Printed] = []
+    for table in tables:
+        vector = counted(
+            options.kernel,
+            statistics=statistics,
+            view=options.view,
+            sizes=table,
+            instruction_counts=options.instruction_counts,
+        )
+        values = vector.evaluate(table) if sizes or not vector.parameters else None
+        shown.append(counts(vector, values, at if tables[1:] else ()))
+    show_all(options, shown) if shown[1:] else show(options, shown[0])
 
 
 def _analyze(options: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ from countperf.report.mechanistic import occupancy as occupancy_printed
 from countperf.report.mechanistic import sweep as sweep_printed
 from countperf.workflow.applications import predict_application
 from countperf.workflow.device_choice import predict_on
+from countperf.workflow.kernels import depends_on_sizes
 from countperf.workflow.mechanistic import (
     described_device,
     occupancy,
@@ -84,8 +85,14 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
     if len(sizes) > 1 and options.figure:
         message = "a figure shows one point: give one value of each size"
         raise ParameterError(message, parameter="figure")
-    profiler = profiler_of(options.kernel, device, sizes[0], profile_options(options))
-    predicted = [predict_all(profiler, device, values, models=models) for values in sizes]
+    given = profile_options(options)
+    kernel = options.kernel
+    if not depends_on_sizes(kernel, given.get("statistics")):  # one profile is for all sizes
+        kernel, given = profiler_of(kernel, device, sizes[0], given), {}
+    predicted = [
+        predict_all(kernel, device, values, models=models, profile_options=given)
+        for values in sizes
+    ]
     if len(predicted) == 1:
         show(options, answers(predicted[0]))
     else:

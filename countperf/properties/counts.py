@@ -174,7 +174,7 @@ def granularity_of(name: str) -> Granularity:
     return _GRANULARITIES.get(name, Granularity.WORK_ITEM)
 
 
-CountsAt = Callable[[Mapping[str, int]], Mapping[str, int]]
+CountsAt = Callable[[Mapping[str, int]], Mapping[str, Any]]
 
 
 def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,14 +185,19 @@ def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str,
     rows = {name: np.broadcast_to(value, shape) for name, value in values.items()}
     counts_by_index = {
         index: counts_at({name: int(row[index]) for name, row in rows.items()})
-        for index in stepped(np.ndindex(shape), "following code", total=int(np.prod(shape)))
+        for index in stepped(np.ndindex(shape), "counting at each size", total=int(np.prod(shape)))
     }
     names = sorted({name for counts in counts_by_index.values() for name in counts})
-    arrays = {name: np.zeros(shape, np.int64) for name in names}
-    for index, counts in counts_by_index.items():
-        for name, count in counts.items():
-            arrays[name][index] = count
-    return arrays
+    return {
+        name: np.array(
+            [_plain(counts.get(name, 0)) for counts in counts_by_index.values()]
+        ).reshape(shape)
+        for name in names
+    }
+
+
+def _plain(count: Any) -> Any:
+    return float(count) if isinstance(count, Fraction) else count
 
 
 class _GuardsPart(Part):

@@ -114,6 +114,7 @@ class PropertyVector(Table, Mapping[str, Count]):
         self.caches = caches
         self._at_sizes: dict[tuple[str, ...], CountsAt] = {}
         self._ranges: Mapping[str, range] = {}
+        self._anew: Callable[[Mapping[str, int]], PropertyVector] | None = None
 
     # --- mapping
 
@@ -226,7 +227,18 @@ class PropertyVector(Table, Mapping[str, Count]):
         mapped = PropertyVector(function(self._counts), **same)
         mapped._ranges = self._ranges
         mapped._at_sizes = self._at_sizes
+        if (anew := self._anew) is not None:
+            mapped._anew = lambda sizes: anew(sizes).mapped(function)
         return mapped
+
+    def counted_anew(self, count: Callable[[Mapping[str, int]], PropertyVector]) -> PropertyVector:
+        """Return the vector of a kernel whose statistics depend on its sizes.
+
+        `evaluate` counts it at each size; formulas are those of this vector.
+        """
+        counted = self.mapped(lambda known: known)
+        counted._anew = count
+        return counted
 
     def hold_sizes_to(self, ranges: Mapping[str, range]) -> None:
         """Have parameters refused that the types of a kernel's arguments do not hold."""
@@ -296,6 +308,8 @@ class PropertyVector(Table, Mapping[str, Count]):
             Counts that have no formula are not known there: code that cannot be followed, say.
         """
         values = self.checked_parameters(parameters, more)
+        if (anew := self._anew) is not None:
+            return counts_at_sizes(lambda sizes: anew(sizes).evaluate(sizes), values)
         if any(isinstance(v, np.ndarray) for v in values.values()):
             evaluate = dict(zip(self._counts, self.compiled.at_arrays(values), strict=True))
         else:

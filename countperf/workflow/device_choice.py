@@ -78,16 +78,17 @@ def predict_on(
     ['nvidia-h100', 'nvidia-a100']
     """
     points = combine_sizes(given_sizes(parameters, more))
-    known = {"statistics": kernel_statistics(kernel, statistics, points[0])}
     loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
     models = [models] if isinstance(models, str) else models
-    of_fits = known | {"incomplete_ok": incomplete_ok, "level": level}
-    of_models = known | {**(profile_options or {})}
+    of_fits = {"incomplete_ok": incomplete_ok, "level": level}
+    known = [{"statistics": kernel_statistics(kernel, statistics, point)} for point in points]
     answers = [
         answer
         for device in devices
-        for point in points
-        for answer in _answers(loaded, device, point, models, of_fits, of_models)
+        for at, point in zip(known, points, strict=True)
+        for answer in _answers(
+            loaded, device, point, models, at | of_fits, at | {**(profile_options or {})}
+        )
     ]
     if all(answer.prediction is None for answer in answers):
         errors = {str(answer.error): answer.error for answer in answers if answer.error}

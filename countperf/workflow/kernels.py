@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from countperf.errors import CountingError, DocumentError, KernelSpecificationEr
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
+from countperf.sizes import first_point
 from countperf.user_code import find_in_user_code
 
 if TYPE_CHECKING:
@@ -172,22 +173,40 @@ def counted(
 def kernel_statistics(
     kernel: Any, given: Mapping[str, Statistic] | None, sizes: Mapping[str, Any]
 ) -> Mapping[str, Statistic] | None:
-    """Add what is known of the data of a kernel of the catalogue, unless it is given.
+    """Add what is known of the data of a kernel of the catalogue at a size, unless it is given.
 
-    Statistics that depend on sizes are left out where no sizes, or several, are given.
+    Statistics that depend on sizes are those of the first size; without sizes they are left out.
     """
     if not isinstance(kernel, str) or not is_in_catalogue(kernel):
         return given
     known_kernel = entry(kernel)
     if not known_kernel.statistics:
         return given
-    certain = all(isinstance(sizes.get(size.name), int) for size in known_kernel.sizes)
-    known = {
-        name: value(sizes) if callable(value) else value
-        for name, value in known_kernel.statistics.items()
-        if certain or not callable(value)
-    }
-    return {**known, **(given or {})}
+    if depends_on_sizes(kernel, given) and all(s.name in sizes for s in known_kernel.sizes):
+        return {**known_kernel.statistics_at(first_point(sizes)), **(given or {})}
+    fixed = {name: v for name, v in known_kernel.statistics.items() if not callable(v)}
+    return {**fixed, **(given or {})}
+
+
+def count_at_sizes(
+    kernel: Any,
+    statistics: Mapping[str, Statistic] | None,
+    sizes: Mapping[str, Any],
+    count: Callable[[Mapping[str, Statistic] | None], PropertyVector],
+) -> PropertyVector:
+    """Count a kernel by the statistics at its sizes; anew at each, where they depend on these."""
+
+    def count_at(point: Mapping[str, Any]) -> PropertyVector:
+        return count(kernel_statistics(kernel, statistics, point))
+
+    vector = count_at(sizes)
+    return vector.counted_anew(count_at) if depends_on_sizes(kernel, statistics) else vector
+
+
+def depends_on_sizes(kernel: Any, given: Mapping[str, Statistic] | None) -> bool:
+    """Return whether statistics of a kernel of the catalogue, unless given, depend on its sizes."""
+    known = entry(kernel).statistics if isinstance(kernel, str) and is_in_catalogue(kernel) else {}
+    return any(callable(value) and name not in (given or {}) for name, value in known.items())
 
 
 def kernel_itself(kernel: Any, lacking: str) -> Any:

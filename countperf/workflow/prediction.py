@@ -23,7 +23,7 @@ from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.properties.vector import with_transactions as added
 from countperf.sizes import given_sizes
-from countperf.workflow.kernels import counted, kernel_itself, kernel_statistics, load_kernel
+from countperf.workflow.kernels import count_at_sizes, counted, kernel_itself, load_kernel
 
 if TYPE_CHECKING:
     from countperf.measurements import InstructionCounts, Statistic
@@ -198,7 +198,6 @@ def predict(
         weight, the device does not match; a timing is of another kernel or device.
     """
     sizes = given_sizes(parameters, more)
-    known = kernel_statistics(kernel, statistics, sizes)
     loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
     is_counted = isinstance(loaded, PropertyVector | Mapping)
     loaded = loaded if is_counted else translation_unit(loaded)
@@ -209,7 +208,12 @@ def predict(
     )
 
     def predicted(used: WeightSet, is_attempt: bool) -> Prediction:
-        vector = vector_for(loaded, known, used, sizes, instruction_counts)
+        vector = count_at_sizes(
+            kernel,
+            statistics,
+            sizes,
+            lambda known: vector_for(loaded, known, used, sizes, instruction_counts),
+        )
         if anchors:
             made = used.anchored(vector, *anchors).predict(vector, sizes, level=level)
         else:
