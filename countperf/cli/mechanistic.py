@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, one_point, points, show, show_all
+from countperf.cli.options import OPTIONS
 from countperf.errors import ParameterError
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
@@ -78,7 +79,8 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
         _explain_steps(options)
         return
     said = "is for fitted weights; leave it out, or name weights in --model"
-    _refuse(options, (*_OF_WEIGHTS, "incomplete"), said)
+    _refuse(options, (*_OF_WEIGHTS, "incomplete", "force", "level"), said)
+    _refuse_device(options, "weights", "device")
     check_outputs(options.figure)
     device = described(options)
     sizes = points(options.parameters)
@@ -139,12 +141,20 @@ _OF_WEIGHTS = ("anchor", "explain", "against", "against_kernel", "against_size")
 
 def _refuse(options: argparse.Namespace, names: Sequence[str], said: str) -> None:
     for name in names:
-        if getattr(options, name):
-            raise ParameterError(f"--{name.replace('_', '-')} {said}", parameter=name)
+        flag = f"--{name.replace('_', '-')}"
+        if getattr(options, name) not in (None, False, [], OPTIONS[flag].get("default")):
+            raise ParameterError(f"{flag} {said}", parameter=name)
+
+
+def _refuse_device(options: argparse.Namespace, *names: str) -> None:
+    """Refuse options that name a device beside ``--on``."""
+    if options.device_document:
+        _refuse(options, names, "names a device, as --on does; leave one of them out")
 
 
 def run_occupancy(options: argparse.Namespace) -> None:
     """Print how many groups are resident, and what limits them."""
+    _refuse_device(options, "device")
     resident = occupancy(
         options.kernel,
         described(options),

@@ -22,7 +22,7 @@ def run_predict(options: argparse.Namespace) -> None:
     """Predict and print the time first, then what bounds it, then where it goes."""
     if (options.model or options.device_document) and _predicts_by_models(options):
         return
-    for name in ("figure", "metrics", "analysis", "sass"):
+    for name in ("figure", "metrics", "analysis", "sass", "registers"):
         if getattr(options, name):
             raise ParameterError(
                 f"--{name} is for mechanistic models; name them and a device, such as --model all"
@@ -85,6 +85,13 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, dict[str, Any], dict[
         sizes = as_dict(options.parameters)
         every = combine_sizes(sizes) if options.explain else [size_arrays(sizes)]
         return [(options.kernel, point, named) for point in every]
+    if options.anchor and (options.against or options.against_kernel):
+        other = "--against-kernel" if options.against_kernel else "--against"
+        raise ParameterError(
+            f"--anchor corrects one kernel by one device's weights, and {other} names another one;"
+            " leave one of them out",
+            parameter="anchor",
+        )
     sizes, other = one_point(options.parameters, "a comparison"), as_dict(options.against_size)
     against = {"weights": options.against, "device": None} if options.against else {}
     second = other if options.against_kernel and other else sizes | other

@@ -19,8 +19,8 @@ Components", 1992, section 3.4: the one-way random model).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -29,8 +29,9 @@ import numpy as np
 from countperf.display import ShortRepr
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
 from countperf.features import vector_of
+from countperf.models.correction import CORRECTION
 from countperf.models.cost_function import CostFunction
-from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict
+from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict, largest_first
 from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
@@ -68,9 +69,8 @@ class _Weights(Protocol):
 
     def compile(self, kernel: object) -> CostFunction: ...
 
-    def predict_counts(
-        self, kernel: object, parameters: Mapping[str, ParameterValue], *, level: Level = 0.95
-    ) -> Prediction: ...
+    @property
+    def predict_counts(self) -> Callable[..., Prediction]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,12 +80,12 @@ class WeightsAndKernel:
     weights: Any  # the weights, not anchored
     kernel: object  # the kernel, as `WeightSet.predict` took it
     parameters: Mapping[str, ParameterValue]  # values of the size parameters
-    level: Level  # of the interval
+    options: Mapping[str, Any]  # of `WeightSet.predict_counts`
 
     def anchored(self, *runs: Anchor) -> Prediction:
         """Return the prediction, corrected by measured runs; errors as of `WeightSet.anchored`."""
-        corrected = anchor(self.weights, self.kernel, runs)
-        return corrected.predict(None, self.parameters, level=self.level)
+        corrected = anchor(self.weights, self.kernel, runs, **self.options)
+        return corrected.predict(None, self.parameters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,6 +98,8 @@ class AnchoredWeights(ShortRepr):
     shrink: float  # by what the logarithmic width of intervals is multiplied, at most one
     runs: int  # measured runs
     given: object = None  # the kernel as it was given, by which timings know it
+    # of `WeightSet.predict_counts`: level, incomplete_ok, device, force
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def model(self) -> str:
@@ -110,15 +112,19 @@ class AnchoredWeights(ShortRepr):
         parameters: Mapping[str, ParameterValue] | None = None,
         /,
         *,
-        level: Level = 0.95,
+        level: Level | None = None,
         **more: ParameterValue,
     ) -> Prediction:
         """Predict the time of one launch."""
         if kernel is not None:
             self._check(self.weights.counted(kernel))
         values = given_sizes(parameters, more)
-        prediction = self.weights.predict_counts(self.vector, values, level=level)
+        options = {**self.options, **({} if level is None else {"level": level})}
+        prediction = self.weights.predict_counts(self.vector, values, **options)
         low_high = prediction.interval_s
+        time_s = self.factor * prediction.time_s
+        others_s = prediction.time_s - prediction.breakdown.get(CORRECTION, 0.0)
+        parts = {**prediction.breakdown, CORRECTION: time_s - others_s}
         return replace(
             prediction,
             model=self.model,
@@ -126,10 +132,10 @@ class AnchoredWeights(ShortRepr):
                 weights=self.weights,
                 kernel=self.vector if self.given is None else self.given,
                 parameters=values,
-                level=level,
+                options=options,
             ),
-            time_s=self.factor * prediction.time_s,
-            breakdown={name: self.factor * part for name, part in prediction.breakdown.items()},
+            time_s=time_s,
+            breakdown=largest_first(parts),
             interval_s=None
             if low_high is None
             else (
@@ -168,10 +174,13 @@ class AnchoredWeights(ShortRepr):
             )
 
 
-def anchor(weights: _Weights, kernel: object, given: Sequence[Anchor]) -> AnchoredWeights:
+def anchor(
+    weights: _Weights, kernel: object, given: Sequence[Anchor], **options: Any
+) -> AnchoredWeights:
     """Correct weights by measured runs of a kernel; see `WeightSet.anchored`."""
     vector = weights.counted(kernel)
-    runs = [run for one in given for run in _runs(weights, kernel, one)]
+    device = options.get("device") or weights.device
+    runs = [run for one in given for run in _runs(weights, kernel, one, device)]
     calibration = None if weights.quality is None else weights.quality.calibration
     if calibration is None:
         raise PredictionError(
@@ -187,7 +196,7 @@ def anchor(weights: _Weights, kernel: object, given: Sequence[Anchor]) -> Anchor
             f"two runs have the same sizes, {listed or 'none'}: give one, the faster",
             parameter="runs",
         )
-    logs = [_log_ratio(weights, vector, *_run(run)) for run in runs]
+    logs = [_log_ratio(weights, vector, *_run(run), options) for run in runs]
     between = max(calibration.between_kernels, _LEAST_SCATTER) ** 2
     within = max(calibration.within_kernels, _LEAST_SCATTER) ** 2
     shared = between / (between + within / len(logs))
@@ -199,22 +208,25 @@ def anchor(weights: _Weights, kernel: object, given: Sequence[Anchor]) -> Anchor
         shrink=math.sqrt((left + within) / (between + within)),
         runs=len(logs),
         given=kernel,
+        options=options,
     )
 
 
-def _runs(weights: _Weights, kernel: object, given: Anchor) -> list[Run] | list[Measurement]:
-    """Return the runs of a timing, if it is of the kernel and of the weights' device; or a run."""
+def _runs(
+    weights: _Weights, kernel: object, given: Anchor, device: DeviceIdentity
+) -> list[Run] | list[Measurement]:
+    """Return the runs of a timing, if it is of the kernel and the predicted device; or a run."""
     from countperf.measurements import TimingDocument
 
     if isinstance(given, Path | str):
         given = TimingDocument.read_file(given)
     if not isinstance(given, TimingDocument):
         return [_run(given)]
-    if not weights.device.matches(given.device):
+    if not device.matches(given.device):
         raise DeviceMismatchError(
             f"the timing of {given.kernel!r} is of {given.device.slug} ({given.device.name}), and"
-            f" the weights are for {weights.device.slug} ({weights.device.name}), which differ in"
-            f" {given.device.differences_text(weights.device)}: time the kernel there, or take"
+            f" the prediction is for {device.slug} ({device.name}), which differ in"
+            f" {given.device.differences_text(device)}: time the kernel there, or take"
             " weights of the timing's device"
         )
     named = weights.definition.named_transactions
@@ -229,13 +241,17 @@ def _run(run: Any) -> Run:
 
 
 def _log_ratio(
-    weights: _Weights, vector: PropertyVector, parameters: Mapping[str, int], time_s: float
+    weights: _Weights,
+    vector: PropertyVector,
+    parameters: Mapping[str, int],
+    time_s: float,
+    options: Mapping[str, Any],
 ) -> float:
     if not (math.isfinite(time_s) and time_s > 0):
         raise ParameterError(
             f"a measured time must be positive, not {time_s} s", parameter="time_s"
         )
-    predicted_s = float(weights.predict_counts(vector, parameters).time_s)
+    predicted_s = float(weights.predict_counts(vector, parameters, **options).time_s)
     if predicted_s <= 0:
         raise PredictionError(
             f"the {weights.model} model predicts {predicted_s} s for {vector.kernel!r} at"

@@ -270,7 +270,13 @@ class WeightSet(Table, Document):
             ignored=inputs.ignored,
             verdicts=verdicts,
             origin=WeightsAndKernel(
-                weights=self, kernel=kernel, parameters=parameters, level=level
+                weights=self,
+                kernel=kernel,
+                parameters=parameters,
+                options={
+                    **{"level": level, "incomplete_ok": incomplete_ok},
+                    **{"device": device, "force": force},
+                },
             ),
         )
 
@@ -320,7 +326,9 @@ class WeightSet(Table, Document):
         sizes = _with_sizes_of(options, parameters)
         return display.above.explain(kernel, sizes, weights=self, **options)
 
-    def anchored(self, kernel: object, *runs: Anchor) -> AnchoredWeights:
+    def anchored(
+        self, kernel: object, *runs: Anchor, incomplete_ok: bool = False
+    ) -> AnchoredWeights:
         """Correct a kernel's predictions by measured runs of it.
 
         Parameters
@@ -330,6 +338,8 @@ class WeightSet(Table, Document):
         *runs : Timing, Path, str, Measurement, or pair of a Mapping from str to int and a float
             What `countperf.time_kernel` returned, or its file; or measured runs: parameters and
             time, s.
+        incomplete_ok : bool
+            Leave out what has no weight, here and in what is predicted.
 
         Returns
         -------
@@ -344,7 +354,7 @@ class WeightSet(Table, Document):
         ParameterError
             There is no run, or a time is not positive.
         """
-        return anchor(self, kernel, runs)
+        return anchor(self, kernel, runs, incomplete_ok=incomplete_ok)
 
     def _check_guessed(self, kernel: str, charge: Charge, verdict: Verdict) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""

@@ -214,17 +214,15 @@ def predict(
             sizes,
             lambda known: vector_for(loaded, known, used, sizes, instruction_counts),
         )
-        if anchors:
-            made = used.anchored(vector, *anchors).predict(vector, sizes, level=level)
-        else:
-            made = used.predict_counts(
-                vector,
-                sizes,
-                incomplete_ok=incomplete_ok and not is_attempt,
-                level=level,
-                device=identity,
-                force=force,
-            )
+        made = used.predict_counts(
+            vector,
+            sizes,
+            incomplete_ok=incomplete_ok and not is_attempt,
+            level=level,
+            device=identity,
+            force=force,
+        )
+        made = made.anchored(*anchors) if anchors else made
         refuse_negative(made.model, made.kernel, made.time_s)
         return made
 
