@@ -11,7 +11,8 @@ import pytest
 from countperf.errors import ParameterError, PredictionError
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
-from tests.models.builders import calibrated, make_weights
+from countperf.workflow.prediction import explained
+from tests.models.builders import calibrated, make_device, make_weights
 
 KERNEL = PropertyVector.from_mapping(
     {"flop.add.f32": "[n] -> { 3 * n : n > 0 }", "launches": 1}, kernel="axpy"
@@ -56,6 +57,35 @@ def test_interval_and_breakdown_follow() -> None:
     )
     assert sum(prediction.breakdown.values()) == pytest.approx(prediction.time_s)
     assert (prediction.interval_level, prediction.model) == (0.9, "linear, anchored")
+
+
+def test_options_of_predictions_hold_for_anchored_ones() -> None:
+    lacking = {"launches": 1, "flop.div.f32": 1, "flop.add.f32": "[n] -> { n }"}
+    elsewhere = make_device(slug="pocl-other", name="other")
+    options: dict[str, Any] = {"device": elsewhere, "force": True, "incomplete_ok": True}
+    plain = WEIGHTS.predict_counts(lacking, {"n": 1000}, level=0.9, **options)
+
+    anchored = plain.anchored(({"n": 1000}, 2 * float(plain.time_s)))
+
+    assert (anchored.device, anchored.missing) == ("pocl-other", ("flop.div.f32",))
+    assert (anchored.interval_level, anchored.interval_s) == (0.9, None)
+    assert {caveat.name for caveat in anchored.caveats} == {"complete", "device"}
+    again = anchored.anchored(({"n": 1000}, 2 * float(plain.time_s)))
+    assert (again.time_s, again.caveats) == (anchored.time_s, anchored.caveats)
+
+
+def test_explained_parts_of_anchored_predictions_are_counts_times_weights() -> None:
+    plain = WEIGHTS.predict(KERNEL, n=1000)
+    anchored = plain.anchored(({"n": 1000}, 80 * float(plain.time_s)))
+
+    parts = explained(anchored).parts
+
+    assert sum(part.part_s for part in parts) == pytest.approx(anchored.time_s)
+    weighed = [(part.count, part.weight, part.part_s) for part in parts if part.weight]
+    assert len(weighed) == 2
+    for count, weight, part_s in weighed:
+        assert count is not None
+        assert part_s == pytest.approx(count * weight.value_s)
 
 
 def test_arrays_and_compiled_functions_are_corrected_too() -> None:

@@ -262,3 +262,27 @@ def test_tables_align_and_have_no_blanks_at_line_ends() -> None:
 
     assert table == "name     n\na        1\nbcd   1000"
     assert format_table([["a", ""], ["b", ""]]) == "a\nb"
+
+
+_USERS_NAMES = ("share", "noise", "error", "count", "n_s", "low_s", "time_s", "time", "part")
+
+
+@pytest.mark.parametrize("name", _USERS_NAMES)
+def test_sizes_are_printed_as_sizes_whatever_they_are_called(name: str) -> None:
+    """Frames and tables keep sizes apart from results of the same name."""
+    counts: dict[str, str | int] = {"launches": 1, "flop.add.f32": f"[{name}] -> {{ {name} }}"}
+    made = WEIGHTS.predict(counts, {name: np.array([100000, 200000])})
+    size, other = name, f"parameters.{name}"
+    shown = other if name in ("low_s", "time_s", "time") else size
+    in_frame = other if name in ("low_s", "time_s") else size
+
+    _, header, first, _ = text_of(made).splitlines()
+    assert header.split()[:3] == [shown, "time", "from"]
+    assert first.split()[:3] == ["100000", "1.10", "µs"]
+    frame = made.to_frame()
+    assert [*frame.columns] == [in_frame, "time_s", "low_s", "high_s"]
+    assert [*frame[in_frame]] == [100000, 200000]
+    assert frame["time_s"][1] == pytest.approx(1.2e-6)
+    assert '<td data-head="' + shown + '" class="number">200000</td>' in made._repr_html_()
+    one = text_of(WEIGHTS.predict(counts, {name: 100000}))
+    assert f"{name} = 100000" in one

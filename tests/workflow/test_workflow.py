@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from countperf.errors import (
@@ -34,7 +35,7 @@ from countperf.workflow import fitting, kernels, measuring, prediction
 from measurement_kernels.catalog import entry, families
 from measurement_kernels.groups import SizeClass
 from rental import publishing
-from tests.models.builders import make_weights
+from tests.models.builders import calibrated, make_weights
 from tests.shipped import shipped_measurements
 
 RULES = f'"counting_rules": {COUNTING_RULES_VERSION}'
@@ -115,6 +116,25 @@ def test_a_kernel_of_the_catalogue_brings_its_statistics() -> None:
     with pytest.raises(DataDependentControlFlowError, match="length"):
         kernels.counted("spmv/banded")
     assert kernels.kernel_statistics("spmv/random", None, {})
+
+
+def test_statistics_of_the_catalogue_are_those_of_each_size() -> None:
+    """Mean row lengths of a band differ by size; so does the size of an anchoring run."""
+    weights = make_weights({"gmem.load.32.4ofn": 1e-9, "launches": 1e-6}, quality=calibrated(0.5, 0.1))
+    options: dict[str, Any] = {"weights": weights, "incomplete_ok": True}
+    sizes = np.array([64, 4096])
+
+    one, other = (prediction.predict("spmv/banded", n=n, **options) for n in sizes)
+    both = prediction.predict("spmv/banded", n=sizes, **options)
+    anchors = [({"n": 4096}, float(other.time_s))]
+    anchored = prediction.predict("spmv/banded", n=64, anchors=anchors, **options)
+
+    assert [*both.time_s] == [one.time_s, other.time_s]
+    assert anchored.time_s == pytest.approx(one.time_s, rel=1e-12)
+    assert np.all(
+        prediction.predict("spmv/banded", n=sizes, statistics={"j": 5}, **options).time_s
+        < both.time_s
+    )
 
 
 def test_the_broad_profile_adds_what_the_device_can_run() -> None:
