@@ -6,8 +6,15 @@ message says what happened, where, and how to mend it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, Literal
+
+
+def nearest(name: str, known: Iterable[str], *, most: int = 1) -> str:
+    """Ask in a message whether a similar name is meant; nothing where none is."""
+    near = get_close_matches(name, [*known], n=most)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 class CountperfError(Exception):

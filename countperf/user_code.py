@@ -14,11 +14,13 @@ import importlib
 import importlib.util
 import os
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
 
-from countperf.errors import CountperfError
+from countperf.errors import CountperfError, nearest
 
 MakeError = Callable[[str], CountperfError]
 """From a message to the error that is raised with it."""
@@ -47,7 +49,7 @@ def find_in_user_code(
             there = ", ".join(_named(module, kind)) or "none"
             raise error(
                 f"{specification}: {path} has no {kind_name} and no function of the name {name!r}"
-                f" (there: {there})"
+                f" (there: {there}){nearest(name, _named(module, kind))}"
             )
         with guarded(f"{specification} failed", error):
             made: object = convert(value())
@@ -73,7 +75,27 @@ def guarded(what: str, error: MakeError) -> Generator[None]:
             ' if __name__ == "__main__":'
         ) from exited
     except BaseException as raised:
-        raise error(f"{what}: {type(raised).__name__}: {raised}") from raised
+        raise error(f"{what}: {describe_failure(raised)}") from raised
+
+
+def describe_failure(raised: BaseException) -> str:
+    """Say what code of the user's raised, and at which line of which of its files."""
+    said = f"{type(raised).__name__}: {raised}".removesuffix(": ")
+    frames = traceback.extract_tb(raised.__traceback__)
+    own = [f for f in frames if Path(f.filename).is_file() and not _is_installed(f.filename)]
+    if not own or isinstance(raised, SyntaxError):  # which says where
+        return said
+    return f"{said} ({own[-1].filename}, line {own[-1].lineno})"
+
+
+def _is_installed(file: str) -> bool:
+    """Return whether a file is part of Python, of an installed package, or of this one."""
+    paths = sysconfig.get_paths()
+    folders = [
+        Path(__file__).parent,
+        *(Path(paths[name]) for name in ("stdlib", "purelib", "platlib")),
+    ]
+    return any(Path(file).resolve().is_relative_to(folder.resolve()) for folder in folders)
 
 
 def path_of_children() -> list[str]:

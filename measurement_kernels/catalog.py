@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
-from countperf.errors import KernelSpecificationError
+from countperf.errors import KernelSpecificationError, nearest
 from countperf.measurements import Purpose
 from measurement_kernels import downstream, extended, paper, paper_tests, published, random_shapes
 from measurement_kernels.applications import APPLICATIONS
@@ -133,9 +132,6 @@ def _some(names: list[str]) -> str:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> KernelSpecificationError:
-    near = difflib.get_close_matches(name, known, n=3)
-    if near:
-        mend = f"did you mean {' or '.join(near)}?"
-    else:
-        mend = f"there are the families {', '.join(families(purpose=None, collection=None))}"
-    return KernelSpecificationError(f"no {what} is called {name!r}; {mend}")
+    there = f"; there are the families {', '.join(families(purpose=None, collection=None))}"
+    mend = nearest(name, known, most=3) or there
+    return KernelSpecificationError(f"no {what} is called {name!r}{mend}")

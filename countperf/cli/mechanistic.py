@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.cli.options import OPTIONS
-from countperf.errors import ParameterError
+from countperf.errors import ParameterError, nearest
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
 from countperf.report.curves import check_outputs
@@ -58,6 +58,7 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
             message = (
                 f"{unknown[0]!r} is no mechanistic model, and the others of --model are; there are"
                 f" {', '.join(model_names())}; ask for fitted weights in a command of their own"
+                f"{nearest(unknown[0], model_names())}"
             )
             raise ParameterError(message, parameter="model")
         chosen_models(unknown)  # raises: no such model

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from countperf.display import ShortRepr
-from countperf.errors import InternalError, ParameterError
+from countperf.errors import InternalError, ParameterError, nearest
 from countperf.symbolic.compiled import nothing_wraps
 from countperf.symbolic.isl_counts import guards_of
 from countperf.symbolic.isl_sets import assumptions_text
@@ -79,7 +79,8 @@ class SizeParameters(ShortRepr):
             if name not in self.names:
                 listed = ", ".join(self.names) or "none"
                 raise ParameterError(
-                    f"kernel '{self.kernel}' has no parameter {name}; its sizes are: {listed}",
+                    f"kernel '{self.kernel}' has no parameter {name}; its sizes are: {listed}"
+                    f"{nearest(name, self.names)}",
                     parameter=name,
                 )
         missing = [name for name in self.names if name not in parameters]

@@ -32,7 +32,7 @@ from countperf.documents import (
     validate,
 )
 from countperf.documents.base import bad_document
-from countperf.errors import DeviceError, DeviceParameterError
+from countperf.errors import DeviceError, DeviceParameterError, nearest
 
 InstructionKind = Literal["compute", "memory", "barrier"]
 TransferDirection = Literal["h2d", "d2h", "d2d"]
@@ -351,8 +351,8 @@ def load_device(device: str | Path) -> DeviceParameters:
         if others and first in available_devices():
             message = f"{device!r} are several devices; name one, as {first}"
             raise DeviceError(f"{message} ('countperf predict' takes all of them)", device=device)
-        known = ", ".join(available_devices())
-        message = f"no description of a device {device!r} (known: {known}); give a TOML file"
+        known, near = ", ".join(available_devices()), nearest(device, available_devices())
+        message = f"no description of a device {device!r} (known: {known}); give a TOML file{near}"
         raise DeviceError(message, device=device)
     path = _CATALOG / f"{device}.toml"
     return read_device(read_file_text(path), path=path)

@@ -268,7 +268,8 @@ class ArrayArgument:
         if (count - 1) // self.vector > self.index_limit:
             raise KernelBuildError(
                 f"argument {self.name!r} takes {count} elements, and the kernel computes indices"
-                f" up to {self.index_limit}; make it with index_dtype=np.int64"
+                f" up to {self.index_limit}; pass smaller sizes, or make it with"
+                " index_dtype=np.int64"
             )
         placement = Placement(
             name=self.name,
@@ -363,9 +364,10 @@ class KernelArray:
 
 
 def evaluate_integer(expression: Any, parameters: Mapping[str, Any]) -> int:
-    """Evaluate an expression of pymbolic."""
+    """Evaluate an expression of pymbolic in integers that do not wrap, whatever their types."""
+    values = {n: int(v) if isinstance(v, np.integer) else v for n, v in parameters.items()}
     try:
-        return int(evaluate(expression, dict(parameters)))
+        return int(evaluate(expression, values))
     except UnknownVariableError as error:
         raise KernelBuildError(
             f"no value for {error.args[0]}, on which {expression} depends"

@@ -11,7 +11,7 @@ import numpy as np
 
 from countperf.caches import unwritable_caches
 from countperf.display import ShortRepr
-from countperf.errors import DeviceError, KernelBuildError
+from countperf.errors import DeviceError, KernelBuildError, nearest
 from countperf.harness.device import (
     INSTALL_ADVICE,
     Device,
@@ -112,7 +112,8 @@ def select_device(name: str, devices: Sequence[Device]) -> Device:
     if matches:
         message = f"{name!r} means several devices: {_listing(matches)}; give the whole label"
         raise DeviceError(message, device=name)
-    message = f"no device {name!r}; there is: {_listing(devices)}"
+    names = [text for d in devices for text in (d.label, d.identity.slug)]
+    message = f"no device {name!r}; there is: {_listing(devices)}{nearest(wanted, names)}"
     raise DeviceError(message, device=name)
 
 

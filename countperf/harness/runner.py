@@ -23,6 +23,7 @@ from countperf.harness.device import Device, DeviceLimits, EventClock, Session, 
 from countperf.harness.devices import open_session
 from countperf.harness.environment import Neighbors, time_of_others_s
 from countperf.measurements import KernelCase, Protocol, Summary, summarize
+from countperf.user_code import describe_failure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -357,7 +358,7 @@ class KernelRunner(CaseRunner):
         except Exception as error:
             # builders, inputs and references are anybody's code: whatever they raise is a failed
             # case and not the end of the campaign
-            message = f"{case.name} {what}: {type(error).__name__}: {error}"
+            message = f"{case.name} {what}: {describe_failure(error)}"
             raise kind(message, case=case.name) from error
 
 

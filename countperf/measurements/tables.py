@@ -19,6 +19,7 @@ from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.cases import PURPOSES, KernelCase, Purpose
 from countperf.measurements.lines import Environment, Header, Measurement, Protocol
+from countperf.user_code import describe_failure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -168,7 +169,9 @@ class _Rows:
                 try:
                     unit = unit(**choice)
                 except Exception as error:  # whatever code of the user's raises
-                    said = f"the function {name!r} fails for {dict(choice)}: {error!r}"
+                    said = (
+                        f"the function {name!r} fails for {dict(choice)}: {describe_failure(error)}"
+                    )
                     raise _bad_cell(number, "kernel", f"{said}; drop the row") from error
                 if not hasattr(unit, "callables_table"):
                     message = f"the function {name!r} returns no kernel, but {type(unit).__name__}"

@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import Any
 
 from countperf.display import Drawable, Table, printed
-from countperf.errors import DeviceParameterError, ParameterError
+from countperf.errors import DeviceParameterError, ParameterError, nearest
 from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.mechanistic.classes import BARRIER, with_dram_ratio, with_known_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers
@@ -241,6 +241,7 @@ def chosen_models(models: ModelChoice) -> list[str]:
     for name in names:
         if name != ALL and name not in known:
             message = f"no mechanistic model is called {name!r}; there are {', '.join(known)}"
+            message += nearest(name, known)
             raise ParameterError(message, parameter="model")
     return [*known] if ALL in names else list(dict.fromkeys(names))
 

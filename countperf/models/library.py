@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from platformdirs import user_data_path
@@ -18,7 +17,7 @@ from platformdirs import user_data_path
 from countperf.documents import read_file_text
 from countperf.documents.base import parse_json
 from countperf.documents.lines import locked
-from countperf.errors import DocumentError, ParameterError
+from countperf.errors import DocumentError, ParameterError, nearest
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
@@ -98,7 +97,8 @@ class NamedFit:
         if path is None:
             there = ", ".join(models) or "none"
             raise ParameterError(
-                f"{self.name} has no weights of a model {model!r}; there are: {there}",
+                f"{self.name} has no weights of a model {model!r}; there are: {there}"
+                f"{nearest(model or '', models)}",
                 parameter="model",
             )
         return path
@@ -273,8 +273,7 @@ def _looks_like_a_path(path: Path) -> bool:
 
 def _unknown(name: str) -> DocumentError:
     known = named_fits()
-    near = get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = nearest(name, known)
     there = ", ".join(known) or "none: measure and fit a device first"
     return DocumentError(
         f"no fitted weights are named {name!r}{hint} (available: {there})", path=name

@@ -76,11 +76,10 @@ factor by which left-out classes are off grows by less than 1 % down to 25 of th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
-from countperf.errors import ParameterError
+from countperf.errors import ParameterError, nearest
 from countperf.execution.issue import ExecutionPolicy
 from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
 from countperf.hardware.identity import DeviceIdentity, memory_hierarchy_of, platform_prefix
@@ -433,9 +432,8 @@ def fitted_model(
         return ModelDefinition.read_toml(name)
     if name.endswith(".json") or len(Path(name).parts) > 1:
         return ModelDefinition.read_file(name)
-    near = get_close_matches(name, _NAMES, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    message = f"no fitted model is named {name!r}; there is {', '.join(_NAMES)}{hint}"
+    message = f"no fitted model is named {name!r}; there is {', '.join(_NAMES)}"
+    message += nearest(name, _NAMES)
     raise ParameterError(message, parameter="model")
 
 

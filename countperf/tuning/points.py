@@ -29,6 +29,7 @@ from countperf.errors import (
     ParameterError,
     PredictionError,
     SearchSpaceError,
+    nearest,
 )
 from countperf.harness.device import DeviceLimits
 from countperf.models.correction import CORRECTION
@@ -260,7 +261,8 @@ def checked_space(space: SearchSpace | str, sizes: Mapping[str, int]) -> SearchS
     for name in unknown:
         if there and name not in there:
             raise ParameterError(
-                f"space '{space.name}' has no size {name}; there are {', '.join(sorted(there))}",
+                f"space '{space.name}' has no size {name}; there are {', '.join(sorted(there))}"
+                f"{nearest(name, there)}",
                 parameter=name,
             )
     return space

@@ -13,6 +13,7 @@ from countperf.errors import (
     DeviceParameterError,
     ParameterError,
     PredictionError,
+    nearest,
 )
 from countperf.hardware.parameters import DeviceParameters, available_devices, load_device
 from countperf.mechanistic.predict_all import ALL, lacking_input, model_names
@@ -102,7 +103,8 @@ def predict_on(
     ]
     unknown = [model for model in models or () if model not in {ALL, *model_names()}]
     if unknown and not by_fits:
-        raise PredictionError(f"no device has a fit, which {unknown[0]} needs; leave it out")
+        near = nearest(unknown[0], (ALL, *model_names()))
+        raise PredictionError(f"no device has a fit, which {unknown[0]} needs; leave it out{near}")
     order = [answer.model for answer in answers]
 
     def place(of: DeviceAnswer) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from countperf.errors import (
     KernelBuildError,
     KernelSpecificationError,
     ParameterError,
+    nearest,
 )
 from countperf.execution.memory_hierarchy import CacheSize
 from countperf.hardware.identity import counted_caches_of
@@ -292,6 +293,7 @@ def _check_families(families: Sequence[str]) -> None:
         if family not in known:
             raise KernelSpecificationError(
                 f"no family of kernels is called {family!r}; there are {', '.join(known)}"
+                f"{nearest(family, known)}"
             )
 
 

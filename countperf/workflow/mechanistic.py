@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.documents import read_file_text
-from countperf.errors import DeviceError, ParameterError
+from countperf.errors import DeviceError, ParameterError, nearest
 from countperf.fitting.comparison import compare_models, linear_result
 from countperf.hardware.parameters import DeviceParameters, load_device
 from countperf.harness.compile.ptx import capability_of, profile_kernel, with_machine_code
@@ -353,7 +353,9 @@ def compare(
     there = (*model_makers(()), "linear")
     if unknown := [name for name in models if name not in there]:
         raise ParameterError(
-            f"no model is called {unknown[0]!r}; there are {', '.join(there)}", parameter="model"
+            f"no model is called {unknown[0]!r}; there are {', '.join(there)}"
+            f"{nearest(unknown[0], there)}",
+            parameter="model",
         )
     own, cases = None, tuple(measured)
     if timing is not None:

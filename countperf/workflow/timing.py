@@ -23,6 +23,7 @@ from countperf.errors import (
     ParameterError,
     PredictionError,
     WrongResultError,
+    nearest,
 )
 from countperf.harness.binding import made_up_indices
 from countperf.harness.campaign import measure
@@ -349,5 +350,6 @@ def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
         if size not in known:
             listed = ", ".join(known) or "none"
             raise ParameterError(
-                f"kernel {name!r} has no parameter {size} (it has: {listed})", parameter=size
+                f"kernel {name!r} has no parameter {size} (it has: {listed}){nearest(size, known)}",
+                parameter=size,
             )

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countperf.errors import ParameterError, SearchSpaceError
+from countperf.errors import ParameterError, SearchSpaceError, nearest
 from countperf.harness.device import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.environment import available_cores
@@ -42,7 +42,7 @@ def load_space(specification: str) -> SearchSpace:
     if specification not in known:
         raise SearchSpaceError(
             f"no search space is called {specification!r}; there are {', '.join(known)}, and"
-            " path/file.py:name"
+            f" path/file.py:name{nearest(specification, known)}"
         )
     return known[specification]
 

@@ -120,7 +120,9 @@ def test_a_kernel_of_the_catalogue_brings_its_statistics() -> None:
 
 def test_statistics_of_the_catalogue_are_those_of_each_size() -> None:
     """Mean row lengths of a band differ by size; so does the size of an anchoring run."""
-    weights = make_weights({"gmem.load.32.4ofn": 1e-9, "launches": 1e-6}, quality=calibrated(0.5, 0.1))
+    weights = make_weights(
+        {"gmem.load.32.4ofn": 1e-9, "launches": 1e-6}, quality=calibrated(0.5, 0.1)
+    )
     options: dict[str, Any] = {"weights": weights, "incomplete_ok": True}
     sizes = np.array([64, 4096])
 

@@ -492,7 +492,7 @@ def check_grid(
     if items > index_limit:
         raise KernelBuildError(
             f"{name}: {items} work items along an axis, and the kernel computes indices up to"
-            f" {index_limit}; make it with index_dtype=np.int64"
+            f" {index_limit}; pass smaller sizes, or make it with index_dtype=np.int64"
         )
     limits = session.handle.max_grid
     if len(groups) > len(limits) or any(n > most for n, most in zip(groups, limits, strict=False)):
