@@ -206,7 +206,14 @@ class _Walk:
                 own = self._condition(index, active)
                 self.idle[index] += int((active & ~own).sum())
             if index in self.program.needed:
-                self.program.executes(index, self.state, own)
+                try:
+                    self.program.executes(index, self.state, own)
+                except (IndexError, KeyError, TypeError, ValueError) as error:
+                    raise CountingError(
+                        f"{self.program.name}: instruction {index}, {instruction.opcode}"
+                        f" {', '.join(instruction.operands)}, lacks operands, or has ones of"
+                        " another kind; list the code again"
+                    ) from error
             elif instruction.base in _SCOPES and instruction.target is not None:
                 self.scopes[instruction.base].append(instruction.target)
             elif instruction.base in _BRANCHES:

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from countperf.counting.expansion import Recorder
-from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.errors import CountperfError, ModelNotApplicableError, ParameterError
 from countperf.machine_code.ptx_unit import PtxInstruction, PtxState, execute_ptx
 from countperf.machine_code.sass_instruction import LANES, Bits
 from countperf.machine_code.warp import Executed, Instruction, WarpProgram
@@ -135,10 +135,23 @@ class _Followed(WarpProgram):
 def parse_ptx(text: str) -> dict[str, PtxProgram]:
     """Read the kernels of a PTX file."""
     parts = _ENTRY.split(_COMMENT.sub("", text))
-    return {
-        name: _program(name, tuple(_PARAMETER.findall(parameters)), body)
-        for name, parameters, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
-    }
+    programs: dict[str, PtxProgram] = {}
+    for name, parameters, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        try:
+            program = _program(name, tuple(_PARAMETER.findall(parameters)), body)
+        except CountperfError:
+            raise
+        except (IndexError, KeyError, ValueError) as error:
+            raise _damaged(name, f"is cut, or lacks {error.args[0]!r}") from error
+        if name in programs:
+            raise _damaged(name, "stands twice")
+        programs[name] = program
+    return programs
+
+
+def _damaged(name: str, what: str) -> ParameterError:
+    message = f"kernel {name} of the PTX {what}; pass the whole file, as nvcc -ptx writes it"
+    return ParameterError(message, parameter="text")
 
 
 def _program(name: str, parameters: tuple[str, ...], body: str) -> PtxProgram:
@@ -147,6 +160,8 @@ def _program(name: str, parameters: tuple[str, ...], body: str) -> PtxProgram:
     jumps: dict[int, str] = {}
     for label, text in _statements(body):
         match = _INSTRUCTION.match(text)
+        if label in labels:
+            raise ValueError(f"one {label}")
         if label:
             labels[label] = len(instructions)
         elif match is not None:
@@ -173,6 +188,7 @@ def _statements(body: str) -> Iterator[tuple[str, str]]:
                 return
         elif label or not text.startswith("."):
             yield label or "", text or ""
+    raise ValueError("}")
 
 
 def _instruction(kernel: str, guard: str, opcode: str, operands: tuple[str, ...]) -> PtxInstruction:

@@ -157,6 +157,19 @@ EXIT
 """
 
 
+@pytest.mark.parametrize(
+    "short",
+    [
+        *("ISETP.GT.AND P0 PT R1", "ISETP.GT.AND P0", "PSETP.AND P0 PT", "PLOP3.LUT P0 PT PT PT"),
+        *("LOP3.LUT P0 R0 R1", "SEL P0 R1"),
+    ],
+)
+def test_instructions_short_of_operands_are_refused(short: str) -> None:
+    code = _TRIANGLE.replace("ISETP.GT.AND P0 PT R1 R0 PT", short)
+    with pytest.raises(CountingError, match=rf"{short.split()[0]} .*, lacks operands"):
+        _followed(code)
+
+
 def test_lanes_leave_a_loop_one_after_the_other() -> None:
     # lane l has l + 1 iterations; the sub-group has those of its last lane, and meets again
     found = _followed(_TRIANGLE)

@@ -174,6 +174,23 @@ def test_what_is_not_decided_or_followed_is_refused(text: str, said: str) -> Non
         parse_ptx(f".entry k()\n{{\n{text}\n}}")["k"].graph()
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (_SUM[: _SUM.index("st.global.v4")], "kernel total of the PTX is cut, or lacks '}'"),
+        (_SUM.replace("$L__BB0_3:", ""), r"total .* lacks '\$L__BB0_3'"),
+        (_SUM.replace("bar.sync", "$L__BB0_2:\nbar.sync"), r"lacks 'one \$L__BB0_2'"),
+        (_SUM.replace("@%p1 bra 	$L__BB0_3", "bra"), "total .* is cut"),
+        (_SUM.replace("st.shared.f32", "st"), "total .* is cut"),
+        (_SUM.replace("other", "total"), "kernel total of the PTX stands twice"),
+        (".entry k()", "kernel k of the PTX is cut"),
+    ],
+)
+def test_damaged_files_are_refused(text: str, said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        parse_ptx(text)
+
+
 def test_scopes_and_packed_types() -> None:
     text = ".entry k()\n{\n{ add.f16 %rs1,%rs2,%rs3; }\nfma.rn.f16x2 %r2, %r1, %r1, %r1;\n}"
     assert parse_ptx(text)["k"].graph().nodes == ("add.f16", "fma.f16x2")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from countperf.errors import CountingError, ParameterError
@@ -50,22 +53,21 @@ NOP
 def _listing(code: str, name: str = "saxpy2") -> str:
     """Write code as cuobjdump does: an address in front, a semicolon behind."""
     lines = [line for line in code.strip().splitlines() if line]
+    places = [8 * (number + number // 3 + 1) for number in range(len(lines))]
     addresses: dict[str, str] = {}
-    for number, line in enumerate(lines):
+    for place, line in zip(places, lines, strict=True):
         label, sign, _ = line.partition(": ")
         if sign:
-            addresses[label] = f"0x{8 * number + 8:x}"
+            addresses[label] = f"{place:#x}"
     written = [f"\t\tFunction : {name}", '\t.headerflags\t@"EF_CUDA_SM52"']
-    for number, line in enumerate(lines):
+    for place, line in zip(places, lines, strict=True):
         text = line.partition(": ")[2] or line
         for label, address in addresses.items():
             text = text.replace(f"BRA {label}", f"BRA {address}")
         opened = "{ " if text.startswith("{") else ""
         closed = " }" if text.endswith("}") else ""
         bare = text.strip("{} ")
-        written.append(
-            f"        {opened}/*{8 * number + 8:04x}*/  {bare} ;{closed} /* 0x4c98078 */"
-        )
+        written.append(f"        {opened}/*{place:04x}*/  {bare} ;{closed} /* 0x4c98078 */")
     return "\n".join(written)
 
 
@@ -187,6 +189,37 @@ def test_functions_of_several_architectures_stay_apart() -> None:
 def test_what_is_not_analyzed_is_refused(code: str, said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         analyze_sass(_listing(code))
+
+
+_SUMS = (Path(__file__).parents[1] / "golden" / "row_sums.sass").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (re.sub(r".*/\*0120\*/.*\n", "", _SUMS), "0x130 stands where 0x120 is expected"),
+        (re.sub(r".*/\*0000\*/.*\n", "", _SUMS), "0x10 stands where 0x0 is expected"),
+        (re.sub(r"(.*/\*0120\*/.*\n)", r"\1\1", _SUMS), "0x120 stands where 0x130"),
+        (re.sub(r"(.*0120\*/.*\n)(.*\n)", r"\2\1", _SUMS), "0x130 stands where 0x120"),
+        (re.sub(r"\.L_x_0:\n", "", _SUMS), r"BRA `\(.L_x_0\) at 0x80 leads to no line"),
+        (re.sub(r"(\.L_x_0:\n)", r"\1\1", _SUMS), r"\.L_x_0 stands twice"),
+        (_SUMS[: _SUMS.index(".L_x_3")], r"goes on behind the last line, STG\.E\.SYS at 0x160"),
+        (_SUMS[: _SUMS.index("R9, 0x4 ;")], r"MOV' is no whole instruction"),
+        (_SUMS.replace("EXIT", "@P0 EXIT").replace("BRA `(.L_x_2)", "NOP"), "goes on .* EXIT"),
+        (_listing("MOV R0, RZ\nEXIT").replace("*0008*", "*0018*"), "0x18 stands where 0x8 is"),
+        (_listing(_CODE).replace("*0028*", "*0020*"), "0x30 stands where 0x28 is expected"),
+        (_listing("CALL.REL.NOINC `($k$slow)\nEXIT"), r"CALL.* leads to no line"),
+    ],
+)
+def test_listings_that_are_not_whole_are_refused(text: str, said: str) -> None:
+    with pytest.raises(ParameterError, match=said) as raised:
+        parse_sass(text)
+    assert "pass the whole listing" in str(raised.value)
+
+
+def test_branches_to_control_words_lead_to_what_follows() -> None:
+    listing = _listing("SSY 0x20\nNOP\nSYNC\nEXIT")
+    assert next(iter(parse_sass(listing).values())).instructions[0].target == 3
 
 
 def test_trip_counts_are_one_for_each_loop() -> None:
