@@ -242,8 +242,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--metrics": value(
         "FILE",
-        "mechanistic models: metrics of this kernel at these sizes, from ncu --csv or nvprof"
-        " --csv, which replace counts",
+        "mechanistic models: metrics of this kernel at these sizes, from ncu --csv,"
+        " which replace counts",
     ),
     "--sass": value(
         "FILE",

@@ -6,8 +6,10 @@ sees the old file or the new one, never a part of one.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
+import io
 import json
 import math
 import os
@@ -119,13 +121,18 @@ def format_json(value: object, *, indent: str = "") -> str:
 
 
 def read_file_text(path: Path | str) -> str:
-    """Read a text file (UTF-8)."""
+    """Read a text file: UTF-8, or UTF-16 with a byte order mark, as PowerShell writes it."""
+    encoding = "utf-8"
     try:
-        return Path(path).read_text(encoding="utf-8")
+        data = Path(path).read_bytes()
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            encoding = "utf-16"
+        return io.StringIO(data.decode(encoding), newline=None).read()
     except OSError as error:
         raise bad_document(f"cannot be read: {error.strerror or error}", path) from error
     except UnicodeDecodeError as error:
-        raise bad_document(f"not a text file (byte {error.start} is not UTF-8)", path) from error
+        what = f"not a text file (byte {error.start} is not {encoding.upper()})"
+        raise bad_document(what, path) from error
 
 
 _Read = TypeVar("_Read")

@@ -1,24 +1,20 @@
-"""Values that profilers measured of a kernel, in the place of counted ones.
+"""Values that Nsight Compute measured of a kernel, in the place of counted ones.
 
-Read are the tables of ``ncu --csv`` (one metric a line, also with ``--print-summary``; or ``--page
-raw``: one launch a line) and of ``nvprof --csv`` with ``--metrics ...`` or ``--events ...``
-(``--log-file``), several in a file. Lines that belong to none, such as those that begin with
-``==``, are skipped. Where all numbers have decimal commas, they are read so. Launches of other
-sizes stay apart.
+Read are tables of ``ncu --csv``: one metric a line (also with ``--print-summary``), or one launch a
+line (``--page raw``), several in a file. Lines that belong to none, such as those that begin with
+``==``, are skipped. Where all numbers have decimal commas, they are read so. Values of instances
+(``--print-metric-instances``) are left out. Launches of other sizes, and on other devices, stay
+apart.
 
 ===========================  =================================================================
-field                        metrics (Nsight Compute; nvprof)
+field                        metrics
 ===========================  =================================================================
 ``total_bytes``,             ``dram__bytes.sum``, or ``dram__bytes_read.sum`` and
-``gmem_bytes``               ``dram__bytes_write.sum``; ``dram_read_bytes`` and
-                             ``dram_write_bytes``, or ``dram_read_transactions`` and
-                             ``dram_write_transactions`` of 32 bytes
-``occupancy``                ``sm__warps_active.avg.pct_of_peak_sustained_active``;
-                             ``achieved_occupancy``
-``ins_issued``               ``smsp__inst_issued.sum``, ``sm__inst_issued.sum``; ``inst_issued``,
-                             or ``inst_executed`` and ``inst_replay_overhead``
-``total_flops``              ``smsp__sass_thread_inst_executed_op_{fadd,fmul,ffma}_pred_on.sum``
-                             and ``{dadd,dmul,dfma}``; ``flop_count_sp``, ``flop_count_dp``
+``gmem_bytes``               ``dram__bytes_write.sum``
+``occupancy``                ``sm__warps_active.avg.pct_of_peak_sustained_active``
+``ins_issued``               ``smsp__inst_issued.sum`` or ``sm__inst_issued.sum``
+``total_flops``              ``smsp__sass_thread_inst_executed_op_{fadd,fmul,ffma}_pred_on.sum``,
+                             ``{dadd,dmul,dfma}`` and ``{hadd,hmul,hfma}``, or ``sm__sass_...``
 ``registers_per_work_item``  ``launch__registers_per_thread``
 ``local_bytes_per_group``    ``launch__shared_mem_per_block_static`` and ``..._dynamic``
 ===========================  =================================================================
@@ -43,46 +39,42 @@ from countperf.errors import TableError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.profile import ProfiledKernel
 
-_SECTOR_BYTES = 32
 _SCALES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20}
-_RAW_FIRST = "ID"
-_NUMBER = re.compile(r"\s*([-+]?[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z%].*)?")
+_INSTANCES = re.compile(r"(?<=\S)\s*\(.*\)$")
+_NUMERIC = re.compile(r"[-+]?\d[\d.,]*([eE][-+]?\d+)?")
 _POINTS, _COMMAS = (
     re.compile(rf"[-+]?(\d{{1,3}}({group}\d{{3}})+|\d+)({point}\d+)?([eE][-+]?\d+)?")
     for group, point in ((",", r"\."), (r"\.", ","))
 )
 _BYTES = re.compile(r"([KMGT]?i?)(?:B|bytes?)(?:/.*)?")
 _COUNTS = re.compile(
-    r"([KMGT]?)(?:|(?:inst|instruction|register|sector|request|warp|thread|block)s?)(?:/.*)?"
+    r"([KMGT]?)(?:inst|instruction|register|sector|request|warp|thread|block)s?(?:/.*)?"
 )
 _OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
-_SHARED = "launch__shared_mem_per_block"
+_SHARED = [f"launch__shared_mem_per_block_{kind}" for kind in ("static", "dynamic")]
 _LABELS = {
     "Registers Per Thread": "launch__registers_per_thread",
-    "Static Shared Memory Per Block": f"{_SHARED}_static",
-    "Dynamic Shared Memory Per Block": f"{_SHARED}_dynamic",
+    "Static Shared Memory Per Block": _SHARED[0],
+    "Dynamic Shared Memory Per Block": _SHARED[1],
     "Achieved Occupancy": _OCCUPANCY,
     "Issued Instructions": "smsp__inst_issued.sum",
 }
 """Names of metrics, by what the page of details calls them."""
-_START, _END = "smsp__sass_thread_inst_executed_op_", "_pred_on.sum"
-_FLOPS = {
-    **{f"{_START}{letter}{kind}{_END}": 1.0 for letter in "fd" for kind in ("add", "mul")},
-    **{f"{_START}{letter}fma{_END}": 2.0 for letter in "fd"},
-    **{"flop_count_sp": 1.0, "flop_count_dp": 1.0},
-}
-_TRAFFIC = (
-    ("dram__bytes_read.sum", "dram__bytes_write.sum", 1.0),
-    ("dram_read_bytes", "dram_write_bytes", 1.0),
-    ("dram_read_transactions", "dram_write_transactions", _SECTOR_BYTES),
-)
-_ISSUED = ("smsp__inst_issued.sum", "sm__inst_issued.sum", "inst_issued")
+_FLOPS = [
+    {
+        f"{unit}__sass_thread_inst_executed_op_{letter}{kind}_pred_on.sum": times
+        for letter in "fdh"
+        for kind, times in (("add", 1.0), ("mul", 1.0), ("fma", 2.0))
+    }
+    for unit in ("smsp", "sm")
+]
+"""Operations of an instruction, by metrics summed over parts of compute units, or over these."""
+_TRAFFIC = ["dram__bytes_read.sum", "dram__bytes_write.sum"]
+_ISSUED = ("smsp__inst_issued.sum", "sm__inst_issued.sum")
 _KINDS = {
-    **dict.fromkeys(("dram__bytes.sum", *_TRAFFIC[0][:2], *_TRAFFIC[1][:2]), "byte"),
-    **dict.fromkeys((f"{_SHARED}_static", f"{_SHARED}_dynamic"), "byte"),
-    **dict.fromkeys((_OCCUPANCY, "achieved_occupancy"), "share"),
-    **dict.fromkeys((*_TRAFFIC[2][:2], *_ISSUED, "inst_executed", *_FLOPS), "count"),
-    "launch__registers_per_thread": "count",
+    **dict.fromkeys(("dram__bytes.sum", *_TRAFFIC, *_SHARED), "byte"),
+    **dict.fromkeys((*_ISSUED, *_FLOPS[0], *_FLOPS[1], "launch__registers_per_thread"), "count"),
+    _OCCUPANCY: "share",
 }
 """Of which kind metrics are that give fields."""
 
@@ -96,6 +88,8 @@ class KernelMetrics(ShortRepr):
     values: Mapping[str, float]  # by metric, in byte, instruction and the like
     groups: int | None = None  # of each launch, where the table says so
     work_items_per_group: int | None = None
+    device: str = ""  # its number
+    compute_capability: str = ""  # its
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +108,41 @@ def read_profiler_csv(path: Path | str) -> tuple[KernelMetrics, ...]:
 def parse_profiler_csv(text: str, *, name: str = "the table") -> tuple[KernelMetrics, ...]:
     """Parse a profiler's table; parameters, result and errors as of `read_profiler_csv`."""
     cells = list(_cells(text, name))
-    numbers = [match[1] for cell in cells if (match := _NUMBER.fullmatch(cell.text))]
+    numbers = [cell.text for cell in cells if _NUMERIC.fullmatch(cell.text)]
     has_commas = not all(map(_POINTS.fullmatch, numbers)) and all(map(_COMMAS.fullmatch, numbers))
-    return _collected(cells, has_commas=has_commas)
+    collected: dict[_Launch, dict[str, list[tuple[float, int]]]] = {}
+    launches: dict[_Launch, set[tuple[str | None, str | None]]] = {}
+    for cell in cells:
+        value, line = _number(cell, has_commas=has_commas), cell.line
+        if value is None:
+            continue
+        block = line.get("Block Size") or line.get("launch__block_size", "")
+        grid = line.get("Grid Size") or line.get("launch__grid_size", "")
+        own = (line.get("Kernel Name", ""), grid, block, line.get("Device", ""), line.get("CC", ""))
+        metric = _LABELS.get(cell.metric, cell.metric)
+        collected.setdefault(own, {}).setdefault(metric, []).append((value, cell.launches or 1))
+        launches.setdefault(own, set()).add((line.get("Process ID"), line.get("ID")))
+    if not collected:
+        raise TableError("the table has no metric with a number", column="Metric Value")
+    return tuple(
+        KernelMetrics(
+            kernel=own[0],
+            launches=max(len(launches[own]), *(sum(n for _, n in v) for v in metrics.values())),
+            values={
+                metric: v[0][0] if len(v) == 1 else sum(x * n for x, n in v) / sum(n for _, n in v)
+                for metric, v in metrics.items()
+            },
+            groups=_product(own[1]),
+            work_items_per_group=_product(own[2]),
+            device=own[3],
+            compute_capability=own[4],
+        )
+        for own, metrics in collected.items()
+    )
+
+
+_Launch = tuple[str, str, str, str, str]
+"""Kernel, grid, block, device and its compute capability."""
 
 
 class _Cell(NamedTuple):
@@ -124,10 +150,9 @@ class _Cell(NamedTuple):
 
     line: Mapping[str, str]  # all of its line, by column
     metric: str
-    text: str
-    unit: str | None
+    text: str  # without values of instances
+    unit: str
     row: int
-    column: str
 
     @property
     def launches(self) -> int | None:
@@ -139,8 +164,7 @@ class _Cell(NamedTuple):
 def _cells(text: str, name: str) -> Iterator[_Cell]:
     """Yield the cells of all tables of a file."""
     header: list[str] = []
-    units: dict[str, str] | None = None
-    has_table = False
+    units: dict[str, str] = {}
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         try:
             row = next(csv.reader([line], strict=True), [])
@@ -149,119 +173,64 @@ def _cells(text: str, name: str) -> Iterator[_Cell]:
                 continue  # what the program printed
             message = f"{name}: line {number} is damaged: {error}; export the table again"
             raise TableError(message, row=number) from error
-        is_long = "Metric Name" in row or "Event Name" in row
-        if is_long or (row[:1] == [_RAW_FIRST] and "Kernel Name" in row):
-            header, units, has_table = row, None, True
-            if is_long:
-                _check_columns(header)
-        elif {"Metric Name", "Event Name"} & set(header):
-            yield from _long(header, row, number)
-        elif header and row and units is None:
-            if row[0] != "":
+        cells = dict(zip(header, row, strict=False))
+        if "Metric Name" in row or (row[:1] == ["ID"] and "Kernel Name" in row):
+            header, units = row, {}
+            if "Metric Name" in row and not {"Metric Value", "Average"} & {*row}:
+                message = "the table has no column 'Metric Value' or 'Average'"
+                raise TableError(message, column="Metric Value")
+        elif "Metric Name" in header:  # lines end before the columns of rules, which have no metric
+            value = cells.get("Metric Value", cells.get("Average"))
+            if len(row) <= len(header) and cells.get("Metric Name") and value is not None:
+                plain, unit = _INSTANCES.sub("", value), cells.get("Metric Unit", "")
+                yield _Cell(cells, cells["Metric Name"], plain, unit, number)
+        elif header and not units and row:
+            if row[0]:
                 raise TableError("the line below the header has no units", row=number)
-            units = dict(zip(header, row, strict=False))
-        elif header and units is not None and len(row) == len(header):
-            cells = dict(zip(header, row, strict=True))
+            units = cells
+        elif header and len(row) == len(header):
             for metric, value in cells.items():
                 if "__" in metric:
-                    name_of = _LABELS.get(metric, metric)
-                    yield _Cell(cells, name_of, value, units[metric], number, metric)
-    if not has_table:
+                    yield _Cell(cells, metric, _INSTANCES.sub("", value), units[metric], number)
+    if not header:
         raise TableError(
-            f"{name} is no table of ncu --csv or nvprof --csv: no line has the columns 'Metric"
-            " Name', 'Event Name', or 'ID' and 'Kernel Name', separated by commas; export it by"
-            " ncu --csv --metrics ..., ncu --csv --page raw, or nvprof --csv --metrics ..."
+            f"{name} is no table of ncu --csv: no line has the columns 'Metric Name', or 'ID' and"
+            " 'Kernel Name', separated by commas; export it by ncu --csv --metrics ..., or ncu"
+            " --csv --page raw"
         )
-
-
-def _check_columns(header: Sequence[str]) -> None:
-    for names in (("Kernel Name", "Kernel"), ("Metric Value", "Average", "Avg")):
-        if not set(names) & set(header):
-            missing = " or ".join(map(repr, names))
-            raise TableError(f"the table has no column {missing}", column=names[0])
-
-
-def _long(header: Sequence[str], row: Sequence[str], number: int) -> Iterator[_Cell]:
-    """Yield the cell of a line that has one metric; lines of ncu end before the rules' columns."""
-    metric = "Metric Name" if "Metric Name" in header else "Event Name"
-    value = next(name for name in ("Metric Value", "Average", "Avg") if name in header)
-    cells = dict(zip(header, row, strict=False))
-    is_cut = value != "Metric Value" and len(row) < len(header)
-    if len(row) > len(header) or is_cut or not cells.get(metric) or value not in cells:
-        return  # what the program printed, a new table's title, or a rule
-    unit = cells.get("Metric Unit") if metric == "Metric Name" else None
-    yield _Cell(cells, _LABELS.get(cells[metric], cells[metric]), cells[value], unit, number, value)
 
 
 def _number(cell: _Cell, *, has_commas: bool) -> float | None:
     """Return a number in its base unit; None for texts such as ``n/a`` and levels of use."""
 
     def bad(said: str) -> TableError:
-        message = f"{cell.text!r} in column {cell.column} {said} (line {cell.row}: {cell.metric})"
-        return TableError(message, row=cell.row, column=cell.column)
+        message = f"{cell.text!r} {said} (line {cell.row}: {cell.metric})"
+        return TableError(message, row=cell.row, column=cell.metric)
 
-    match = _NUMBER.fullmatch(cell.text)
-    if match is None or not (_COMMAS if has_commas else _POINTS).fullmatch(match[1]):
-        if any(letter.isdigit() for letter in cell.text) and not cell.text[:1].isalpha():
+    kind = _KINDS.get(_LABELS.get(cell.metric, cell.metric))
+    if not (_COMMAS if has_commas else _POINTS).fullmatch(cell.text):
+        if kind and any(letter.isdigit() for letter in cell.text):
             raise bad("is no number: export the table with LC_ALL=C, without decimal commas")
         return None
     group, point = ".," if has_commas else ",."
-    value = float(match[1].replace(group, "").replace(point, "."))
-    unit = (match[2] or cell.unit or "").strip()
-    kind = _KINDS.get(cell.metric)
-    if kind and value < 0:
+    value = float(cell.text.replace(group, "").replace(point, "."))
+    if kind is None:
+        return value
+    if value < 0:
         raise bad("is negative")
-    if kind is None or kind == "share":
-        is_percentage = unit.startswith("%")
-        if kind and "pct" in cell.metric and not is_percentage:
-            raise bad(f"has the unit {unit!r}; % is wanted")
-        value = value / 100 if is_percentage else value
-        if kind and value > 1:
-            raise bad("is more than all: a share up to 1 is wanted, or a percentage with its %")
-        prefix = _BYTES.fullmatch(unit)
-        return value * (_SCALES.get(prefix[1], 1.0) if prefix and not kind else 1.0)
-    prefix = (_BYTES if kind == "byte" else _COUNTS).fullmatch(unit)
-    if prefix is None and (unit or "__" in cell.metric):
-        raise bad(f"has the unit {unit!r}; {kind} is wanted, such as ncu --print-units base gives")
-    if cell.launches is None and value % 1 and unit in ("inst", "byte"):
-        raise bad(f"is no whole number of {unit}: export the table with LC_ALL=C")
-    scale = _SCALES.get(prefix[1] if prefix else "")
-    if scale is None:
-        raise bad(f"has the unit {unit!r}, which is not known")
-    return value * scale
-
-
-def _collected(cells: Sequence[_Cell], *, has_commas: bool) -> tuple[KernelMetrics, ...]:
-    collected: dict[tuple[str, tuple[str, ...]], dict[str, list[tuple[float, int]]]] = {}
-    launches: dict[tuple[str, tuple[str, ...]], set[tuple[str, str]]] = {}
-    for cell in cells:
-        value = _number(cell, has_commas=has_commas)
-        if value is not None:
-            line = cell.line
-            block = line.get("Block Size") or line.get("launch__block_size", "")
-            grid = line.get("Grid Size") or line.get("launch__grid_size", "")
-            name = line.get("Kernel Name", line.get("Kernel", ""))
-            key = (name, (grid, block, line.get("Device", "")))
-            weighted = (value, cell.launches or 1)
-            collected.setdefault(key, {}).setdefault(cell.metric, []).append(weighted)
-            launches.setdefault(key, set()).add(
-                (line.get("Process ID", ""), line.get(_RAW_FIRST, "0"))
-            )
-    if not collected:
-        raise TableError("the table has no metric with a number", column="Metric Value")
-    return tuple(
-        KernelMetrics(
-            kernel=key[0],
-            launches=max(len(launches[key]), *(sum(n for _, n in v) for v in metrics.values())),
-            values={
-                metric: v[0][0] if len(v) == 1 else sum(x * n for x, n in v) / sum(n for _, n in v)
-                for metric, v in metrics.items()
-            },
-            groups=_product(key[1][0]),
-            work_items_per_group=_product(key[1][1]),
-        )
-        for key, metrics in collected.items()
-    )
+    if kind == "share":
+        if not cell.unit.startswith("%"):
+            raise bad(f"has the unit {cell.unit!r}; % is wanted")
+        if value > 100:
+            raise bad("is more than all")
+        return value / 100
+    prefix = (_BYTES if kind == "byte" else _COUNTS).fullmatch(cell.unit)
+    if prefix is None or prefix[1] not in _SCALES:
+        wanted = f"{kind} is wanted, such as ncu --print-units base gives"
+        raise bad(f"has the unit {cell.unit!r}; {wanted}")
+    if cell.launches is None and value % 1 and cell.unit in ("inst", "byte"):
+        raise bad(f"is no whole number of {cell.unit}: export the table with LC_ALL=C")
+    return value * _SCALES[prefix[1]]
 
 
 def _product(size: str) -> int | None:
@@ -275,29 +244,22 @@ def measured_fields(metrics: KernelMetrics) -> dict[str, MeasuredField]:
     values = metrics.values
     measured: dict[str, MeasuredField] = {}
 
-    def take(field: str, names: Sequence[str], scale: float = 1.0) -> None:
+    def take(field: str, names: Sequence[str], times: Mapping[str, float] | None = None) -> None:
         there = [name for name in names if name in values]
         if field not in measured and there:
-            total = scale * sum(values[name] for name in there)
+            total = sum((times or {}).get(name, 1.0) * values[name] for name in there)
             measured[field] = MeasuredField(value=total, metrics=tuple(there))
 
     take("total_bytes", ["dram__bytes.sum"])
-    for read, write, scale in _TRAFFIC:
-        if read in values and write in values:
-            take("total_bytes", [read, write], scale)
+    if set(_TRAFFIC) <= set(values):
+        take("total_bytes", _TRAFFIC)
     take("occupancy", [_OCCUPANCY])
-    take("occupancy", ["achieved_occupancy"])
     for name in _ISSUED:
         take("ins_issued", [name])
-    replayed = ("inst_executed", "inst_replay_overhead")
-    if "ins_issued" not in measured and set(replayed) <= set(values):
-        issued = values[replayed[0]] * (1 + values[replayed[1]])
-        measured["ins_issued"] = MeasuredField(value=issued, metrics=replayed)
-    if there := tuple(name for name in _FLOPS if name in values):
-        total = sum(_FLOPS[name] * values[name] for name in there)
-        measured["total_flops"] = MeasuredField(value=total, metrics=there)
+    for operations in _FLOPS:
+        take("total_flops", list(operations), operations)
     take("registers_per_work_item", ["launch__registers_per_thread"])
-    take("local_bytes_per_group", [f"{_SHARED}_static", f"{_SHARED}_dynamic"])
+    take("local_bytes_per_group", _SHARED)
     return measured
 
 
@@ -318,16 +280,29 @@ def with_measured(
     name = profiled.profile.name
     size = (profiled.launch.num_groups, profiled.launch.work_items_per_group)
     named = [metric for metric in metrics if _is_called(metric.kernel, name)]
-    chosen = [metric for metric in named if _has_size(metric, size)]
+    sized = [metric for metric in named if _has_size(metric, size)]
+    own = device.compute_capability
+    chosen = [one for one in sized if own is None or one.compute_capability in ("", own)]
     if len(chosen) != 1:
-        there = ", ".join(map(_described, chosen or named or metrics)) or "none"
-        if named and not chosen:
+        there = ", ".join(map(_described, chosen or sized or named or metrics))
+        if len(chosen) > 1:
+            message = (
+                f"{len(chosen)} kernels of the table are called {name!r}; there are: {there}; leave"
+                " the lines of one in the table, such as of one device (ncu --devices 0)"
+            )
+        elif sized:
+            message = (
+                f"the table was measured on another device than {device.slug}, of compute"
+                f" capability {own}: {there}; profile the kernel there, or predict for the device"
+                " of the table"
+            )
+        elif named:
             message = (
                 f"the table has other sizes of {name!r} than the launch of {size[0]} groups of"
                 f" {size[1]}: {there}; profile it at the same size, or ask for that size"
             )
         else:
-            message = f"{len(chosen)} kernels of the table are called {name!r}; there are: {there}"
+            message = f"no kernel of the table is called {name!r}; there are: {there}"
         raise TableError(message, column="Kernel Name")
     measured = measured_fields(chosen[0])
     if not measured:
@@ -369,6 +344,11 @@ def _has_size(metrics: KernelMetrics, size: tuple[int, int]) -> bool:
 
 
 def _described(metrics: KernelMetrics) -> str:
-    if metrics.groups is None:
-        return metrics.kernel
-    return f"{metrics.kernel} with {metrics.groups} groups of {metrics.work_items_per_group}"
+    text = metrics.kernel
+    if metrics.groups is not None:
+        text += f" with {metrics.groups} groups of {metrics.work_items_per_group}"
+    if metrics.device:
+        text += f" on device {metrics.device}"
+    if metrics.compute_capability:
+        text += f" of compute capability {metrics.compute_capability}"
+    return text
