@@ -18,8 +18,8 @@ from loopy.diagnostic import LoopyError
 from loopy.symbolic import SubstitutionMapper, WalkMapper
 from pymbolic.mapper.substitutor import make_subst_func
 
+from countperf.counting.callees import inline_callees
 from countperf.counting.copies import preprocessed
-from countperf.counting.schedule import inlined
 from countperf.counting.unattended import unattended
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
@@ -91,7 +91,7 @@ class AddressedElements:
         """The kernel, preprocessed, with its callees in it; None if Loopy does not do that."""
         try:
             with unattended():
-                unit = inlined(self.t_unit)
+                unit = inline_callees(self.t_unit)
                 kernel = unit.default_entrypoint
                 if kernel.state < lp.KernelState.PREPROCESSED:
                     kernel = preprocessed(unit).default_entrypoint

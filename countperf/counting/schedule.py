@@ -15,11 +15,11 @@ from loopy import AddressSpace
 from loopy.check import pre_codegen_checks
 from loopy.kernel.array import SeparateArrayArrayDimTag
 from loopy.kernel.data import GroupInameTag
-from loopy.kernel.function_interface import CallableKernel
 from loopy.schedule import CallKernel, RunInstruction
 from loopy.types import LoopyType
 
 from countperf.counting.automatic import with_strides
+from countperf.counting.callees import inline_callees
 from countperf.counting.copies import (
     check_element_types,
     linearized,
@@ -32,7 +32,6 @@ from countperf.counting.unattended import unattended
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import bounds_of, with_sets_in_fixed_order
 
-_MOST_CALLEES = 1000
 _MOST_RECENT = 4
 _recent: dict[int, tuple[Any, tuple[Any, Any]]] = {}
 """Translation units by their identity, which no other has as long as they are kept."""
@@ -60,7 +59,7 @@ def _prepared(t_unit: Any) -> tuple[Any, Any]:
             f"the translation unit has {len(t_unit.entrypoints)} entry points ({names}); choose "
             "one with t_unit.with_entrypoints(name)"
         )
-    t_unit = inlined(without_empty_code(t_unit))
+    t_unit = inline_callees(without_empty_code(t_unit))
     kernel = with_strides(t_unit.default_entrypoint)
     if kernel is not t_unit.default_entrypoint:
         t_unit = t_unit.with_kernel(kernel)
@@ -137,31 +136,6 @@ def _with_types(t_unit: Any) -> Any:
     if all(isinstance(v.dtype, LoopyType) for v in temporaries):
         return t_unit
     return lp.infer_unknown_types(t_unit, expect_completion=True)
-
-
-def inlined(t_unit: Any) -> Any:
-    """Inline callees, so that they count per call with their arguments substituted."""
-    (entry,) = t_unit.entrypoints
-    callees: list[str] = []
-    for _ in range(_MOST_CALLEES):
-        callees = sorted(
-            str(name)
-            for name, callable_ in t_unit.callables_table.items()
-            if name != entry and isinstance(callable_, CallableKernel)
-        )
-        if not callees:
-            return t_unit
-        try:  # which may leave copies of other callees, specialized to their arguments
-            t_unit = lp.inline_callable_kernel(t_unit, callees[0])
-        except Exception as error:  # inlining fails in many ways
-            raise CountingError(
-                f"kernel '{entry}': the callee '{callees[0]}' cannot be inlined by Loopy: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-    raise CountingError(
-        f"kernel '{entry}' still calls {', '.join(callees)} after inlining {_MOST_CALLEES} "
-        "callees; recursive calls cannot be counted"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,11 @@ import islpy as isl
 import loopy.symbolic
 from loopy.symbolic import pw_aff_to_expr, set_to_cond_expr
 
-from countperf.symbolic.isl_sets import IntegerSet, as_set, in_fixed_order
+from countperf.errors import CountingError
+from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial
+from countperf.symbolic.isl_sets import IntegerSet, as_set, in_fixed_order, names_of
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.sets import restrict
 
 _namedisl: Any = getattr(loopy.symbolic, "nisl", None)
 
@@ -54,8 +58,11 @@ def assumptions_of(kernel: Any) -> IntegerSet:
     assumptions = _set_of(kernel.assumptions)
     if _namedisl is None:
         return assumptions
-    known = {*kernel.arg_dict, *kernel.all_params()}
-    assumptions = assumptions.params()
+    return _onto_parameters(assumptions.params(), {*kernel.arg_dict, *kernel.all_params()})
+
+
+def _onto_parameters(assumptions: IntegerSet, known: Collection[str]) -> IntegerSet:
+    """Project assumptions onto some of their parameters."""
     for position in reversed(range(assumptions.dim(isl.dim_type.param))):
         if assumptions.get_dim_name(isl.dim_type.param, position) not in known:
             assumptions = assumptions.project_out(isl.dim_type.param, position, 1)
@@ -64,13 +71,42 @@ def assumptions_of(kernel: Any) -> IntegerSet:
 
 def with_sets_in_fixed_order(kernel: Any) -> Any:
     """Return a kernel with domains and assumptions that are the same in every process."""
-    assumptions = in_fixed_order(assumptions_of(kernel))
-    return kernel.copy(
-        domains=[_as_loopy_has_it(in_fixed_order(domain)) for domain in domains_of(kernel)],
-        assumptions=assumptions
-        if _namedisl is None
-        else _as_loopy_has_it(as_set(assumptions).from_params()),
+    return _with_assumptions(kernel, in_fixed_order(assumptions_of(kernel))).copy(
+        domains=[_as_loopy_has_it(in_fixed_order(domain)) for domain in domains_of(kernel)]
     )
+
+
+def with_assumptions_on_arguments(kernel: Any) -> Any:
+    """Return a kernel without assumptions on what is no argument, such as on loop variables."""
+    assumptions = assumptions_of(kernel)
+    if kernel.arg_dict.keys() >= {*names_of(assumptions, parameters=True)}:
+        return kernel
+    return _with_assumptions(kernel, _onto_parameters(assumptions, kernel.arg_dict))
+
+
+def _with_assumptions(kernel: Any, assumptions: IntegerSet) -> Any:
+    if _namedisl is not None:
+        assumptions = _as_loopy_has_it(as_set(assumptions).from_params())
+    return kernel.copy(assumptions=assumptions)
+
+
+def replace_parameter(owned: Any, name: str, value: Any, allowed: Collection[str]) -> Any:
+    """Return a set of Loopy's with an affine expression of allowed names for a parameter."""
+    plain = _as_isl(owned)
+    if name not in names_of(plain, parameters=True):
+        return owned
+    try:
+        amount = ToQuasiPolynomial(set(allowed).__contains__)(value)
+        plain = restrict(plain, zero=[QuasiPolynomial.name(name) - amount])
+    except (NotAffineError, CountingError) as error:
+        raise CountingError(
+            f"an argument of a callee bounds its loops: {value}, which is not affine in "
+            f"{', '.join(sorted(allowed)) or 'anything'}; assign it to a variable, such as "
+            f'"<> bound = {value}", and pass bound'
+        ) from error
+    position = names_of(plain, parameters=True).index(name)
+    (piece,) = plain.project_out(isl.dim_type.param, position, 1).get_basic_sets()
+    return _as_loopy_has_it(piece)
 
 
 def bounds_of(kernel: Any, iname: str) -> tuple[Any, Any, Any]:

@@ -318,16 +318,6 @@ def test_a_power_by_an_unrolled_variable_is_refused() -> None:
         count_kernel(kernel)
 
 
-def test_callees_that_loopy_cannot_inline_are_refused() -> None:
-    external = lp.make_function(
-        "{ [k] : 0 <= k < 4 }", "out[k] = given[k]", name="copied", lang_version=(2018, 2)
-    )
-    caller = made("i<n, j<4", "[j]: z[i, j] = copied([j]: a[i, j])", "a,z f32 n,4; n i32")
-    assert count_kernel(lp.merge([caller, external])).evaluate(n=N)["gmem.load.32.uniform"] == 4 * N
-    with pytest.raises(CountingError):
-        count_kernel(caller)
-
-
 @needs_oclgrind
 @pytest.mark.oclgrind
 @pytest.mark.parametrize(("kind", "family"), [("i32", "iop"), ("f64", "flop")])

@@ -115,11 +115,15 @@ def run(
         (folder / "pyopencl-complex.h").write_text(header.read_text())
     instructions: Counter[str] = Counter()
     moved: Counter[str] = Counter()
+    launched = get_subkernel_to_insn_id_map(kernel)  # the others are functions that they call
     for program in code.device_programs:
+        if program.name not in launched:
+            continue
+        ids = launched[program.name]
         lines = [
             "kernel.cl",
             program.name,
-            *_geometry(kernel, t_unit.callables_table, program.name, parameters),
+            *_geometry(kernel, t_unit.callables_table, ids, parameters),
             "",
         ]
         for name in get_subkernel_arg_info(kernel, program.name).passed_names:
@@ -141,10 +145,9 @@ def run(
 
 
 def _geometry(
-    kernel: Any, callables: Any, program: str, parameters: Mapping[str, int]
+    kernel: Any, callables: Any, ids: Any, parameters: Mapping[str, int]
 ) -> tuple[str, str]:
-    """Return the global and the local size of a launch."""
-    ids = get_subkernel_to_insn_id_map(kernel)[program]
+    """Return the global and the local size of the launch of some instructions."""
     sizes = kernel.get_grid_sizes_for_insn_ids_as_exprs(ids, callables)
     groups, local = ([int(evaluate(s, dict(parameters))) for s in part] for part in sizes)
     groups += [1] * (3 - len(groups))

@@ -1,0 +1,150 @@
+"""Callees: kernels that a kernel calls. They are inlined, so that they count per call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import loopy as lp
+import loopy.transform.callable
+from loopy.kernel.function_interface import CallableKernel
+from loopy.symbolic import WalkMapper
+from pytools import UniqueNameGenerator
+
+from countperf.counting.unattended import shared_by_threads
+from countperf.errors import CountingError
+from countperf.symbolic.kernel_sets import replace_parameter, with_assumptions_on_arguments
+
+
+def inline_callees(t_unit: Any) -> Any:
+    """Inline the callees of the only entry point, with the arguments of each call."""
+    (entry,) = t_unit.entrypoints
+    kernels = _kernels(t_unit)
+    _check_calls(kernels)
+    taken = {name for kernel in kernels.values() for name in kernel.all_variable_names()}
+    for name, kernel in sorted(kernels.items()):
+        if name != entry:
+            t_unit = t_unit.with_kernel(_with_own_names(kernel, taken))
+        elif len(kernels) > 1:  # Loopy finds who writes what once more when callees are in
+            silenced = {*kernel.silenced_warnings, "single_writer_after_creation"}
+            t_unit = t_unit.with_kernel(kernel.copy(silenced_warnings=frozenset(silenced)))
+    while callees := sorted(_kernels(t_unit).keys() - {entry}):
+        try:  # which may leave copies of other callees, specialized to their arguments
+            with _replacing_parameters():
+                t_unit = lp.inline_callable_kernel(t_unit, callees[0])
+        except CountingError:
+            raise
+        except Exception as error:  # inlining fails in many ways
+            raise CountingError(
+                f"kernel '{entry}': the callee '{callees[0]}' cannot be inlined by Loopy: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        for kernel in _kernels(t_unit).values():
+            t_unit = t_unit.with_kernel(with_assumptions_on_arguments(kernel))
+    return t_unit
+
+
+def _kernels(t_unit: Any) -> dict[str, Any]:
+    """Return the kernels of a translation unit by name."""
+    return {
+        str(name): callable_.subkernel
+        for name, callable_ in t_unit.callables_table.items()
+        if isinstance(callable_, CallableKernel)
+    }
+
+
+def _with_own_names(kernel: Any, taken: set[str]) -> Any:
+    """Return a callee without substitution rules, and with names of its own for its sizes.
+
+    Inlining would lose the rules, and take sizes for the caller's of the same names.
+    """
+    kernel = lp.expand_subst(kernel)
+    unique = UniqueNameGenerator(taken)
+    for argument in kernel.args:
+        if isinstance(argument, lp.ValueArg):
+            name = unique(f"{argument.name}_of_{kernel.name}")
+            kernel = lp.rename_argument(kernel, argument.name, name)
+            taken.add(name)
+    return kernel
+
+
+@shared_by_threads
+@contextmanager
+def _replacing_parameters() -> Generator[None]:
+    """Have Loopy put arguments into domains by a function that does so for all arguments.
+
+    Its own fails where two arguments contain one name (2025.2), or where any contains a name (the
+    development version).
+    """
+    inlining: Any = loopy.transform.callable
+    replaced = inlining.substitute_into_domain
+    inlining.substitute_into_domain = replace_parameter
+    try:
+        yield
+    finally:
+        inlining.substitute_into_domain = replaced
+
+
+# --- Calls that Loopy does not inline
+
+
+def _check_calls(kernels: dict[str, Any]) -> None:
+    """Refuse calls within expressions, and recursive ones."""
+    called: dict[str, set[str]] = {name: set() for name in kernels}
+    for name, kernel in kernels.items():
+        for place, expression, is_instruction in _expressions(kernel):
+            finder = _Calls(kernels)
+            finder.rec(expression)
+            for call in finder.found:
+                if not is_instruction or call is not expression:
+                    _refuse_inner_call(name, place, call)
+                called[name].add(call.function.name)
+    for name in kernels:
+        reached, ahead = set[str](), called[name]
+        while ahead:
+            reached |= ahead
+            ahead = set[str]().union(*(called[each] for each in ahead)) - reached
+        if name in reached:
+            raise CountingError(
+                f"kernel '{name}' calls itself, by {', '.join(sorted(called[name]))}; recursive"
+                " calls cannot be counted"
+            )
+
+
+def _expressions(kernel: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Yield the expressions of a kernel, where they are, and whether they can be a call."""
+    for rule in kernel.substitutions.values():
+        yield f"rule '{rule.name}'", rule.expression, False
+    for instruction in kernel.instructions:
+        place = f"instruction '{instruction.id}'"
+        for predicate in instruction.predicates:
+            yield place, predicate, False
+        if isinstance(instruction, lp.MultiAssignmentBase):
+            yield place, instruction.expression, isinstance(instruction, lp.CallInstruction)
+            for assignee in instruction.assignees:
+                yield place, assignee, False
+
+
+class _Calls(WalkMapper[[]]):
+    """Collects calls of some functions."""
+
+    def __init__(self, functions: Collection[str]) -> None:
+        super().__init__()
+        self._functions = functions
+        self.found: list[Any] = []
+
+    def map_call(self, expr: Any) -> None:
+        if getattr(expr.function, "name", None) in self._functions:
+            self.found.append(expr)
+        super().map_call(expr)
+
+
+def _refuse_inner_call(kernel: str, place: str, call: Any) -> None:
+    text = str(call).replace("\u0332", "")  # Loopy underlines functions
+    raise CountingError(
+        f"kernel '{kernel}', {place}: Loopy inlines no call within an expression, such as {text};"
+        f' give it an instruction of its own, "[]: t[0] = {text}", with'
+        ' lp.TemporaryVariable("t", shape=(1,)), and use t[0] in its place (for a reduction, fill'
+        " an element of t for each iteration in a loop before it)"
+    )
