@@ -5,10 +5,11 @@ Importing this package is cheap: each name is imported from its home when it is 
 
 from __future__ import annotations
 
+from countperf import _path as _path  # isort: split
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from countperf import _path as _path
 from countperf import display
 from countperf.caches import LOOPYS, give_a_cache
 from countperf.version import __version__

@@ -6,6 +6,7 @@ Ctrl-C ends work between its steps where an interrupt amid one would leave it ha
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Sized
 from contextlib import contextmanager
@@ -70,17 +71,53 @@ def format_duration(seconds: float) -> str:
 _received: list[int] = []
 """Interrupts that wait for the end of a step; in the main thread alone."""
 
+_seen: list[int] = []
+"""Interrupts in a block of `noted_interrupts`."""
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    _seen.append(number)
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def noted_interrupts() -> Generator[list[int]]:
+    """Note Ctrl-C as it raises `KeyboardInterrupt`, which libraries turn into other errors.
+
+    Where it is raised amid what cannot fail, such as the end of an object, it is raised again.
+    """
+    before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+
+    def raise_again(raised: sys.UnraisableHookArgs) -> None:
+        if issubclass(raised.exc_type, KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        else:
+            hook(raised)
+
+    _seen.clear()
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield _seen  # interrupts are ignored, or go to others
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = raise_again
+    try:
+        yield _seen
+    finally:
+        sys.unraisablehook = hook
+        signal.signal(signal.SIGINT, before)
+
 
 @contextmanager
 def deferred_interrupts() -> Generator[None]:
     """Have Ctrl-C wait for `end_if_interrupted`, or for the end of the block.
 
     Python raises `KeyboardInterrupt` between any two instructions of the main thread, also where a
-    lock has just been taken that another thread waits for. In other threads, and where interrupts
-    are not handled as Python does by default, this does nothing.
+    lock has just been taken that another thread waits for. In other threads, and where others
+    handle interrupts, this does nothing.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    before = signal.getsignal(signal.SIGINT)
+    if not is_main or before not in (signal.default_int_handler, _interrupt):
         yield
         return
     signal.signal(signal.SIGINT, _defer)
@@ -88,7 +125,7 @@ def deferred_interrupts() -> Generator[None]:
         yield
         end_if_interrupted()
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, before)
         _received.clear()
 
 
@@ -101,5 +138,5 @@ def end_if_interrupted() -> None:
 
 def _defer(number: int, frame: FrameType | None) -> None:
     if _received:
-        signal.default_int_handler(number, frame)
+        _interrupt(number, frame)
     _received.append(number)

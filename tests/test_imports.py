@@ -51,7 +51,6 @@ BY_NAME = {
     "countperf.cli": "the module of a command is imported when the command runs",
     "countperf": "public names are imported when they are first used",
     "countperf.harness.cuda.session": "CuPy and its parts, where they are installed",
-    "countperf.tuning.preload": "between two imports it looks whether its parent has ended",
     "countperf.user_code": "modules that users name",
 }
 """Modules that import others by name, which import-linter cannot see."""

@@ -3,7 +3,8 @@
 `countperf.cli.commands` has the arguments of all commands, and is cheap to import; the module of a
 command, with all that it works with, is imported when the command runs.
 
-Exit status: 0 done; 1 the work failed (one line on standard error, then the mend); 2 wrong usage.
+Exit status: 0 done; 1 the work failed (one line on standard error, then the mend); 2 wrong usage;
+130 interrupted by Ctrl-C (one line on standard error).
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from typing import Any
 from countperf.cli.commands import COMMANDS, configure
 from countperf.cli.common import PROGRESS, in_options, only_documents, shown
 from countperf.errors import CountperfError
-from countperf.steps import listening
+from countperf.steps import listening, noted_interrupts
 from countperf.version import __version__
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C: 128 and the number of the signal, as shells have it."""
 
 
 class _Once(argparse.Action):
@@ -117,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     with shown():
         try:
-            return _run(parser().parse_args(arguments))
+            return _run_interruptibly(parser().parse_args(arguments))
         except BrokenPipeError:
             _discard_output()
             return 1
@@ -125,14 +129,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _flush()
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run_interruptibly(options: argparse.Namespace) -> int:
+    """Import and run a command; say in a line what Ctrl-C left."""
+    module = COMMANDS[options.command].module or options.command
+    run: Callable[[argparse.Namespace], None] = getattr(
+        import_module(f"countperf.cli.{module}"), f"run_{options.command}"
+    )
+    with noted_interrupts() as interrupts:
+        try:
+            return _run(run, options, interrupts)
+        except BaseException as error:
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            if not (is_interrupt or interrupts):
+                raise
+            said = in_options(str(error), options) if is_interrupt else ""
+            said = said or f"interrupted; {_kept(options)}"
+            print(f"countperf: {said}", file=sys.stderr)
+            return INTERRUPTED
+
+
+def _run(
+    run: Callable[[argparse.Namespace], None], options: argparse.Namespace, interrupts: list[int]
+) -> int:
     """Run a command; say in a line what went wrong."""
     PROGRESS.begin()
     try:
-        module = COMMANDS[options.command].module or options.command
-        run: Callable[[argparse.Namespace], None] = getattr(
-            import_module(f"countperf.cli.{module}"), f"run_{options.command}"
-        )
         with (
             only_documents() if options.json else contextlib.nullcontext(),
             listening(PROGRESS.step),
@@ -142,19 +163,15 @@ def _run(options: argparse.Namespace) -> int:
             run(options)
         sys.stdout.flush()
     except CountperfError as error:
-        if options.debug:
+        if options.debug or interrupts:
             raise
         said = in_options(str(error), options)
         print(f"countperf: {said}{_statistics(error, options)}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt as error:
-        said = in_options(str(error), options) or f"interrupted; {_kept(options)}"
-        print(f"countperf: {said}", file=sys.stderr)
-        return 1
     except BrokenPipeError:
         raise
     except (OSError, RecursionError, MemoryError) as error:
-        if options.debug:
+        if options.debug or interrupts:
             raise
         _discard_output()
         print(f"countperf: {_said(error)}", file=sys.stderr)

@@ -15,7 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from countperf.display import ShortRepr
-from countperf.errors import KernelBuildError
+from countperf.errors import DeviceError, KernelBuildError
 from countperf.hardware.identity import DeviceIdentity
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class Device(ShortRepr):
     handle: Any = field(repr=False, compare=False)  # what the backend knows the device by
     # name of what runs kernels on it, one of `countperf.harness.devices.backends`
     backend: str = "opencl"
+    # that opened the driver
+    process: int = field(default_factory=os.getpid, repr=False, compare=False)
 
     def check_group(self, shape: tuple[int, ...], most: int) -> None:
         """Refuse a work group that is too large; the driver says how many items a kernel may."""
@@ -81,6 +83,17 @@ class Device(ShortRepr):
             raise KernelBuildError(
                 f"{size} byte of local memory: {self.label} has {self.limits.local_memory_bytes}"
             )
+
+
+def check_process(owner: int, what: str) -> None:
+    """Refuse what another process opened, from which this one was forked."""
+    if owner != os.getpid():
+        raise DeviceError(
+            f"{what} was opened by process {owner}, from which this one was forked, and does not"
+            " survive a fork: start processes with multiprocessing.get_context('spawn'), or before"
+            " a device is used",
+            device=what,
+        )
 
 
 class Program(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -19,8 +20,10 @@ from countperf.harness.device import (
     DriverSearch,
     Findings,
     Session,
+    check_process,
 )
 from countperf.harness.environment import read_processor
+from countperf.harness.workers import WorkerLostError, run_apart
 
 if TYPE_CHECKING:
     from countperf.hardware.identity import DeviceIdentity
@@ -47,7 +50,8 @@ def backend_of(device: Device) -> OpenClBackend | CudaBackend:
 
 
 def open_session(device: Device) -> Session:
-    """Open a device with whatever runs kernels on it."""
+    """Open a device with whatever runs kernels on it; not in a process forked since its listing."""
+    check_process(device.process, device.label)
     return backend_of(device).open(device)
 
 
@@ -57,6 +61,7 @@ KERNEL trial(GLOBAL const float *in, GLOBAL float *out)
 """
 _TRIAL_ITEMS = 256
 _TRIAL_GROUP = 64
+_TRIAL_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +143,8 @@ class Trial:
 
 def try_device(device: Device) -> Trial:
     """Build and run a one-line kernel and look at its numbers."""
+    if device.process != os.getpid():
+        return _try_apart(device.label)
     backend = backend_of(device)
     try:
         if _run_trial(backend.open(device)):
@@ -146,6 +153,19 @@ def try_device(device: Device) -> Trial:
     except (KernelBuildError, *backend.failures()) as error:
         reason = str(error)
     return Trial(works=False, reason=reason, advice=backend.advise(reason, device))
+
+
+@cache
+def _try_apart(label: str) -> Trial:
+    """Try a device in a fresh process: a driver does not survive the fork that made this one."""
+    try:
+        return run_apart(_TRIAL_S, _try_labelled, label)
+    except WorkerLostError as lost:
+        return Trial(works=False, reason=lost.reason, advice=INSTALL_ADVICE)
+
+
+def _try_labelled(label: str) -> Trial:
+    return try_device(select_device(label, discover().devices))
 
 
 def _run_trial(session: Session) -> bool:

@@ -19,7 +19,14 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.arrays import without_vectors
 from countperf.harness.binding import bind_arguments, default_inputs
 from countperf.harness.description import Kernel
-from countperf.harness.device import Device, DeviceLimits, EventClock, Session, Timing
+from countperf.harness.device import (
+    Device,
+    DeviceLimits,
+    EventClock,
+    Session,
+    Timing,
+    check_process,
+)
 from countperf.harness.devices import open_session
 from countperf.harness.environment import Neighbors, time_of_others_s
 from countperf.measurements import KernelCase, Protocol, Summary, summarize
@@ -274,6 +281,7 @@ class KernelRunner(CaseRunner):
 
         Done once per kernel and check sizes.
         """
+        check_process(self.device.process, self.device.label)
         key = (case.kernel, tuple(sorted(case.check_parameters.items())))
         if key in self._checked:
             return
@@ -301,6 +309,7 @@ class KernelRunner(CaseRunner):
         Fresh memory each time, since times depend on where arrays happen to lie; allocators like to
         give back what they got last, so memory of another size is held before the arrays.
         """
+        check_process(self.device.process, self.device.label)
         kernel = self._kernel(case)
         with self._failing_as(MeasurementError, case, "does not run"):
             inputs = self._inputs_at_full_size(case, kernel)

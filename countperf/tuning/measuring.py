@@ -37,9 +37,9 @@ from countperf.harness import campaign
 from countperf.harness.device import Device, EventClock, Timing
 from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.runner import BROAD, CaseRunner, KernelRunner, Run
+from countperf.harness.workers import Remote, WorkerLostError
 from countperf.measurements import KernelCase
 from countperf.tuning.points import NOT_SENT
-from countperf.tuning.pools import START_S, Remote, WorkerLostError
 from countperf.tuning.posterior import LogTimes
 from countperf.tuning.result import Plan
 from countperf.tuning.space import Choice, SearchSpace
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 LONGEST_S = 300.0
 """By default, what building and checking a kernel may take, or a round of its runs, s."""
 
+_START_S = 60.0  # for a process to open the device, after which it is given up
 _KEPT = 64  # cases that are pickled and unpickled once
 
 
@@ -82,7 +83,7 @@ class ApartRunner(CaseRunner):
 
     def begin(self) -> Self:
         """Have the process open the device, while the caller does something else."""
-        self._remote.call(START_S, "__repr__")
+        self._remote.call(_START_S, "__repr__")
         return self
 
     def versions(self) -> dict[str, str]:

@@ -32,10 +32,10 @@ from countperf.errors import (
     nearest,
 )
 from countperf.harness.device import DeviceLimits
+from countperf.harness.workers import WorkerLostError, process_pool
 from countperf.models.correction import CORRECTION
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import with_transactions
-from countperf.tuning.pools import WorkerLostError, process_pool
 from countperf.tuning.space import Choice, SearchSpace, Value
 from countperf.user_code import find_in_user_code
 

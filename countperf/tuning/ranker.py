@@ -15,6 +15,7 @@ from typing import Self
 
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
+from countperf.harness.workers import Pool, WorkerLostError, capacity, pool_or
 from countperf.steps import end_if_interrupted, report
 from countperf.tuning.points import (
     NOT_SENT,
@@ -26,7 +27,6 @@ from countperf.tuning.points import (
     checked_space,
     predict_sent,
 )
-from countperf.tuning.pools import Pool, WorkerLostError, capacity, pool_or
 from countperf.tuning.posterior import Surrogate
 from countperf.tuning.space import Value
 

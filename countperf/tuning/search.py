@@ -15,10 +15,10 @@ from typing import Any
 
 from countperf.errors import DocumentError, MeasurementError, TuningError
 from countperf.harness.runner import CaseRunner
+from countperf.harness.workers import pool_or
 from countperf.steps import deferred_interrupts, end_if_interrupted
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Predicted, PredictionTask, Refused, Stage, checked_space
-from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import KEPT, Ranker, Ranking, by_stage
 from countperf.tuning.result import (
     Budget,

@@ -26,12 +26,12 @@ from countperf.harness.compile.ptx import GpuCounts, GpuKernel
 from countperf.harness.devices import find_device
 from countperf.harness.runner import BROAD, QUICK, KernelRunner
 from countperf.harness.sizes import calibrate, measure_limits
+from countperf.harness.workers import process_pool
 from countperf.measurements import PURPOSES, Protocol
 from countperf.models.definition import OVERLAPPED
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import caches_of
 from countperf.steps import stepped
-from countperf.tuning.pools import process_pool
 from countperf.workflow.kernels import kernel_itself
 from measurement_kernels.catalog import APART, entries, entry
 from measurement_kernels.catalog import families as all_families

@@ -12,12 +12,12 @@ from countperf.errors import ParameterError, SearchSpaceError, nearest
 from countperf.harness.device import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.environment import available_cores
+from countperf.harness.workers import pool_or
 from countperf.models.weights import WeightSet
 from countperf.sizes import given_sizes
 from countperf.steps import report
 from countperf.tuning.measuring import ApartRunner
 from countperf.tuning.points import PredictionTask, checked_space, user_space
-from countperf.tuning.pools import pool_or
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space

@@ -25,7 +25,7 @@ from countperf.harness.devices import backends, examine, find_device, open_sessi
 from countperf.harness.environment import available_cores
 from countperf.harness.runner import QUICK as QUICKLY
 from countperf.harness.runner import KernelRunner
-from countperf.tuning.pools import process_pool
+from countperf.harness.workers import process_pool
 from countperf.workflow.fitting import evaluate_ranking
 from countperf.workflow.measuring import Profile, measure_catalogue
 from countperf.workflow.measuring import measure_variants as measure
@@ -34,8 +34,8 @@ from measurement_kernels.variants.sets import variant_entries
 from rental.publishing import publish
 
 if TYPE_CHECKING:
+    from countperf.harness.workers import Pool
     from countperf.measurements import MeasurementSet, Purpose
-    from countperf.tuning.pools import Pool
 
 
 LOST = 3  # exit status of a stage whose device is lost

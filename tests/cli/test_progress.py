@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 
 import pytest
@@ -117,4 +118,57 @@ def test_an_interrupted_command_says_what_it_keeps(
     module = COMMANDS[name].module or name
     monkeypatch.setattr(f"countperf.cli.{module}.run_{name}", interrupted)
 
-    assert run(command, status=1).err == f"countperf: {said}\n"
+    assert run(command, status=130).err == f"countperf: {said}\n"
+
+
+_PRESSED = """
+import os, signal, sys
+event, part = sys.argv.pop(1), sys.argv.pop(1)
+sys.argv[0] = "countperf"
+import countperf._path
+seen = 0
+
+def press(happened, arguments):
+    global seen
+    seen += event.isdigit() or (happened == event and part in str(arguments))
+    if seen == (int(event) if event.isdigit() else 1):
+        seen += 1
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(press)
+from countperf.__main__ import run
+run()
+"""
+_PREDICT = "predict short-launches/axpy/512x1/f32 n=65536 --model structural --weights"
+_RANK = "rank matmul --points 2 --weights pocl-epyc-zen4"
+
+
+@pytest.mark.parametrize(
+    ("event", "part", "command", "said"),
+    [
+        ("import", "argparse", "weights", "interrupted; nothing has begun"),
+        ("import", "pydantic", "weights", "interrupted; nothing has begun"),
+        ("open", "weights.json", f"{_PREDICT} pocl-epyc-zen4", _ANEW),
+        ("import", "loopy.schedule", f"{_PREDICT} pocl-epyc-zen4", "interrupted; "),
+        ("subprocess.Popen", "", _RANK, _ANEW),
+        *(
+            pytest.param(str(number), "", command, "interrupted", marks=pytest.mark.nightly)
+            for number in range(1, 12001, 211)
+            for command in ("weights", f"{_PREDICT} pocl-epyc-zen4", _RANK)
+        ),
+    ],
+)
+def test_ctrl_c_ends_a_command_with_a_line_at_any_moment(
+    event: str, part: str, command: str, said: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _PRESSED, event, part, *command.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if event.isdigit() and done.returncode == 0:
+        return  # it was done before
+    assert done.returncode == 130, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"countperf: {said}")

@@ -12,8 +12,6 @@ import json
 import os
 import pickle
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from functools import lru_cache
@@ -43,13 +41,13 @@ from countperf.harness.description import Kernel, describe_kernel, with_argument
 from countperf.harness.device import INTEL_LIBRARY, Device, find_drivers
 from countperf.harness.devices import discover
 from countperf.harness.opencl import Session, build_kernel
+from countperf.harness.workers import run_apart
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.machine_state import KernelLaunch
 from countperf.machine_code.object_file import (
     INSTALL_ADVICE,
     find_objdump,
     program_of,
-    run_program,
 )
 
 if TYPE_CHECKING:
@@ -136,7 +134,7 @@ class _Apart(Session):
         return program
 
 
-def main(folder: Path) -> None:
+def build_units(folder: Path) -> None:
     """Build and launch all units that are described in a folder."""
     label, units = pickle.loads((folder / UNITS).read_bytes())
     device = next(device for device in discover().devices if device.label == label)
@@ -216,7 +214,6 @@ def _without_shape(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, NDArra
 
 _ANY_SHAPE = "0-0-0"
 _UNDECLARED_ELEMENTS = 1 << 20
-_MESSAGE_LIMIT = 800
 _LONGEST_S = 300.0  # for each kernel that is built and launched
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
 Programs = dict[str, Program]
@@ -250,7 +247,9 @@ def programs_of(objects: Objects) -> Programs:
 
 
 @lru_cache(maxsize=4)
-def _database(folder: Path) -> Any:
+def _database(folder: Path, process: int) -> Any:
+    """Open a database of this process: a connection does not survive a fork."""
+    assert process == os.getpid()
     return WriteOncePersistentDict(
         "countperf-objects", container_dir=str(folder), safe_sync=False, in_mem_cache_size=0
     )
@@ -261,7 +260,7 @@ def _kept() -> Any:
     if os.environ.get(OBJECTS) == "off":
         return None
     give_a_cache(OBJECT_FILES)
-    return _database(cache_folder("countperf/objects", OBJECTS))
+    return _database(cache_folder("countperf/objects", OBJECTS), os.getpid())
 
 
 @contextlib.contextmanager
@@ -345,13 +344,13 @@ def _compiled(
     with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name:
         folder = Path(name)
         (folder / CACHE).mkdir()
+        apart = {"POCL_CACHE_DIR": str(folder / CACHE)}
         (folder / UNITS).write_bytes(_packed(device, units))
-        command = (sys.executable, "-P", "-m", "countperf.harness.compile.objects", folder)
+        end = ""
         try:
-            result = run_program(*command, timeout=_LONGEST_S * len(units))
-            end = f"status {result.returncode}: {result.stderr.strip()[-_MESSAGE_LIMIT:]}"
-        except subprocess.TimeoutExpired as error:
-            end = f"no result after {error.timeout:.0f} s"
+            run_apart(_LONGEST_S * len(units), build_units, folder, environment=apart)
+        except Exception as error:  # noqa: BLE001  of drivers and compilers, anything
+            end = f"{type(error).__name__}: {error}"
         outcomes = folder / OUTCOMES
         lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
         compiled = [_outcome(json.loads(line)) for line in lines]
@@ -396,9 +395,3 @@ def _outcome(line: Mapping[str, Any]) -> Objects | KernelBuildError:
             "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do"
         )
     return [(path.name, path.read_bytes()) for path in paths]
-
-
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    os.environ["POCL_CACHE_DIR"] = str(folder / CACHE)
-    main(folder)

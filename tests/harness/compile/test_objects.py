@@ -166,7 +166,7 @@ folder = Path(sys.argv[1])
 os.environ["POCL_CACHE_DIR"] = str(folder / objects.CACHE)
 if sys.argv[2] == "all":
     objects.fewest_groups = lambda groups, group_shape: groups
-objects.main(folder)
+objects.build_units(folder)
 """
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from countperf.errors import ParameterError
-from countperf.tuning.pools import Pool, WorkerLostError, process_pool
+from countperf.harness.workers import Pool, WorkerLostError, process_pool
 from tests.patience import LONGEST_S
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -71,8 +72,8 @@ def test_a_pool_that_is_ended_waits_for_nothing() -> None:
     pool.end()
 
     assert isinstance(task.exception(), WorkerLostError)
-    assert isinstance(waiting.exception(), WorkerLostError)
-    with pytest.raises(RuntimeError, match="not active"):
+    assert waiting.cancelled()
+    with pytest.raises(RuntimeError, match="after shutdown"):
         pool.submit(abs, -1)
 
 
@@ -87,29 +88,15 @@ def test_processes_are_where_the_caller_is_and_hold_no_pipe_of_it(
         assert pool.submit(lambda: sys.path).result() == sys.path
         if sys.platform == "linux":
             files = [pool.submit(os.readlink, f"/proc/self/fd/{n}").result() for n in range(3)]
-            assert files == [os.devnull] * 3
-
-
-_INTERRUPTED = """
-import os, signal, sys, time
-import countperf.interrupts
-os.kill(os.getpid(), signal.SIGINT)
-time.sleep(0.1)
-print("goes on")
-"""
-
-
-def test_the_process_that_others_are_forked_from_ignores_interrupts() -> None:
-    command = [sys.executable, "-c", _INTERRUPTED]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")
+            assert files[:2] == [os.devnull] * 2
+            assert files[2].startswith(tempfile.gettempdir())
 
 
 # {{{ processes end with the one that started them, however that one ends
 
 _BUSY = """
 import os, sys, time
-from countperf.tuning.pools import process_pool
+from countperf.harness.workers import process_pool, run_apart
 
 def hold_the_interpreter():
     say()
@@ -123,18 +110,10 @@ def sleep_on():
 def say():
     open(f"began-{os.getpid()}", "x").close()
 
-pool = process_pool(3)
+pool = process_pool(4)
 tasks = [pool.submit(hold_the_interpreter), pool.submit(sleep_on), pool.submit(os.getpid)]
+tasks += [pool.submit(lambda: run_apart(1000.0, sleep_on))]
 time.sleep(1000)
-"""
-_PRELOADS = """
-import importlib, time
-import countperf.tuning.pools
-def imports(name):
-    open("began-1", "w").close()
-    time.sleep(1000)
-importlib.import_module = imports
-import countperf.tuning.preload
 """
 
 
@@ -152,38 +131,23 @@ def _marked(folder: Path) -> list[int]:
 
 @LINUX
 @pytest.mark.parametrize(
-    ("command", "tasks", "processes", "number", "whole_group"),
-    [
-        ([sys.executable, "-c", _BUSY], 2, 5, signal.SIGTERM, True),
-        ([sys.executable, "-c", _BUSY], 2, 5, signal.SIGKILL, False),
-        (
-            ["/bin/sh", "-c", '"$0" -c "$1" & wait', sys.executable, _PRELOADS],
-            1,
-            2,
-            signal.SIGKILL,
-            False,
-        ),
-    ],
-    ids=["SIGTERM of all", "SIGKILL of the caller", "while one still imports"],
+    ("number", "whole_group"),
+    [(signal.SIGTERM, True), (signal.SIGKILL, False)],
+    ids=["SIGTERM of all", "SIGKILL of the caller"],
 )
 def test_busy_and_idle_processes_end_with_a_killed_caller(
-    command: list[str],
-    tasks: int,
-    processes: int,  # of the caller, of three others, and of what they are forked from
-    number: signal.Signals,
-    whole_group: bool,
-    tmp_path: Path,
+    number: signal.Signals, whole_group: bool, tmp_path: Path
 ) -> None:
     with subprocess.Popen(
-        command,
+        [sys.executable, "-c", _BUSY],
         env={**os.environ, "COUNTPERF_TEST": str(tmp_path)},
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     ) as caller:
-        _until(lambda: len(list(tmp_path.glob("began-*"))) >= tasks or caller.poll() is not None)
-        assert len(_marked(tmp_path)) >= processes
+        _until(lambda: len(list(tmp_path.glob("began-*"))) >= 3 or caller.poll() is not None)
+        assert len(_marked(tmp_path)) == 6  # the caller, four workers, and one of a worker
         (os.killpg if whole_group else os.kill)(caller.pid, number)
         caller.communicate(timeout=LONGEST_S)  # until nobody holds the pipe
     _until(lambda: not _marked(tmp_path))
@@ -193,19 +157,73 @@ def test_busy_and_idle_processes_end_with_a_killed_caller(
     assert not left
 
 
-@LINUX
-def test_a_process_whose_caller_ended_before_it_imports_ends(tmp_path: Path) -> None:
-    with subprocess.Popen(["true"]) as caller:  # has ended, and is no parent
-        caller.wait()
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _PRELOADS],
-        env={**os.environ, "COUNTPERF_POOL_OWNER": str(caller.pid)},
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=LONGEST_S,
-        check=False,
+# }}}
+# {{{ forks of a process that has opened a driver: fresh processes work there, the driver does not
+
+_FORKED = """
+import os, sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+import countperf
+from countperf.harness.devices import find_device, try_device
+from countperf.harness.runner import KernelRunner
+from countperf.harness.workers import process_pool
+from tests.harness.loopy_cases import double
+from tests.harness.fakes import make_case
+
+LABEL = sys.argv[1]
+
+def predict():
+    return countperf.predict(double(64), n=4096, device=LABEL).time_s
+
+def measure():
+    return countperf.time_kernel(double(64), n=4096, device=LABEL).sizes[0].measurement.time_s > 0
+
+def refuse(function, *given):
+    try:
+        function(*given)
+    except countperf.CountperfError as error:
+        return str(error).replace(str(os.getppid()), "PARENT")
+
+device = find_device(LABEL)
+runner, pool = KernelRunner.open(device), process_pool(1)
+assert pool.submit(abs, -1).result() == 1
+
+def forked():
+    return (
+        predict(),
+        measure(),
+        try_device(device).works,
+        refuse(KernelRunner.open, device),
+        refuse(runner.check, make_case()),
+        refuse(pool.submit, abs, -1),
     )
-    assert (done.returncode, done.stderr) == (1, b"")
+
+here = predict()
+with ProcessPoolExecutor(1, mp_context=get_context("fork")) as children, pool:
+    there = children.submit(forked).result()
+    print(there[0] == here, *there[1:], sep="\\n")
+"""
+
+
+@LINUX
+@pytest.mark.long
+@pytest.mark.device
+def test_a_forked_process_uses_no_driver_that_its_parent_opened(device: Any) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", _FORKED, device.label]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST_S,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    *worked, opened, kept, pooled = done.stdout.splitlines()
+    assert worked == ["True"] * 3
+    said = "was opened by process PARENT, from which this one was forked"
+    assert all(said in each and "get_context('spawn')" in each for each in (opened, kept, pooled))
 
 
 # }}}
