@@ -46,6 +46,8 @@ _ERROR_FLOOR = 1e-3
 """Smaller errors count as this in geometric means over the measurements of a calibration: a factor
 that is a median meets one of them exactly."""
 
+_NAMED = 2  # reasons in a message
+
 ModelMaker = Callable[[DeviceParameters], MechanisticModel]
 Profiler = Callable[[Measurement], ProfiledKernel]
 
@@ -98,21 +100,40 @@ def compare_models(
     models: Collection[str] = (),
     levels: Collection[Level] = LEVELS,
     purposes: Collection[str] = ("test",),
+    own: bool = False,
 ) -> Comparison:
-    """Predict measured kernels by every mechanistic model at every level."""
+    """Predict measured kernels by every mechanistic model at every level.
+
+    Nothing is calibrated where no model predicts what is judged; that is refused for an own kernel.
+    """
     judging = set(purposes) - {"measurement"}
     learning = {"measurement"} if "scaled" in levels else set[str]()
     unprofiled: dict[str, str] = {}
     cases: list[tuple[Measurement, ProfiledKernel]] = []
-    for measurement in stepped(measurements, "profiling kernels"):
-        if measurement.purpose not in learning | judging:
-            continue
-        try:
-            cases.append((measurement, profile(measurement)))
-        except CountperfError as error:
-            unprofiled[measurement.kernel] = str(error)
+
+    def add(purposes: Collection[str]) -> None:
+        chosen = [m for m in measurements if m.purpose in purposes]
+        for measurement in stepped(chosen, "profiling kernels"):
+            try:
+                cases.append((measurement, profile(measurement)))
+            except CountperfError as error:
+                unprofiled[measurement.kernel] = str(error)
+
+    add(judging)  # fewer than those that calibrate, which may be in vain
+    reasons = _reasons(makers, device, cases, models)
+    if reasons is None:
+        add(learning)
+    elif own:
+        raise FitError(
+            f"no model predicts the kernel on {device.slug}: {reasons}; 'countperf characterize"
+            " --store device.json --parameters parameters.json' measures what a device's document"
+            " lacks, and parameters.json is read beside a campaign's file"
+        )
     if not cases:
-        raise FitError(f"none of the {len(measurements)} measured cases has a profile")
+        raise FitError(
+            f"none of the {len(measurements)} measured cases has a profile: "
+            + next(iter(unprofiled.values()), "there are none for this purpose")
+        )
     classes = {name for _, kernel in cases for name in kernel.profile.alpha}
     asked: list[tuple[str, ModelMaker, Level]] = [
         (name, make, level)
@@ -133,6 +154,26 @@ def compare_models(
     )
 
 
+def _reasons(
+    makers: Callable[[Iterable[str]], Mapping[str, ModelMaker]],
+    device: DeviceParameters,
+    cases: Sequence[tuple[Measurement, ProfiledKernel]],
+    models: Collection[str],
+) -> str | None:
+    """Return why models predict none of the cases; None if one predicts one, or none is there."""
+    reasons: dict[str, str] = {}
+    for _, kernel in cases:
+        for name, make in makers(kernel.profile.alpha).items():
+            if models and name not in models:
+                continue
+            time_s = time_of(make(device), kernel)
+            if isinstance(time_s, float):
+                return None
+            reasons[name] = time_s
+    kinds = [*dict.fromkeys(reasons.values())]
+    return "; ".join([*kinds[:_NAMED], *(["and so on"] * (len(kinds) > _NAMED))]) or None
+
+
 def _result(
     name: str,
     level: Level,
@@ -146,7 +187,7 @@ def _result(
     needed = predicted if level == "published" else learned
     if not any(isinstance(time_s, float) for _, time_s in needed):
         none = f"{model.model} covers none of the {len(learned)} measurements of {device}"
-        lacking = next((str(reason) for _, reason in needed), none)
+        lacking = next((str(reason) for _, reason in needed or predicted), none)
         return ModelResult(model=name, level=level, lacking=lacking)
     factor = 1.0
     if level == "scaled":

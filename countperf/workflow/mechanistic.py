@@ -337,19 +337,25 @@ def compare(
             " --device DEVICE --save FILE"
         )
         raise ParameterError(message, parameter="timing")
+    if timing is not None and not isinstance(timing, TimingDocument):
+        timing = TimingDocument.read_file(timing)
     known = measured_devices()
     source = (
         known.get(measurements, measurements) if isinstance(measurements, str) else measurements
     )
-    if isinstance(source, str) and not Path(source).exists():
+    measured = None
+    if not isinstance(source, str) or Path(source).exists():
+        measured = read_measurements(source)
+    elif timing is None or "scaled" in levels or source != timing.device.slug:
+        there = f"they do of {', '.join(known)}" if known else "this installation has none"
+        others = ", or ask for the level 'published' alone, which needs none" if timing else ""
         raise ParameterError(
-            f"there is no file {source}, and no measurements of a device of this name ship; they do"
-            f" of {', '.join(known)}",
+            f"there is no file {source}, and no measurements of a device of this name ship;"
+            f" {there}; name a campaign's file (.jsonl){others}",
             parameter="measurements",
         )
-    measured = read_measurements(source)
-    if device is None:
-        device = _described(measured.device.slug, source)
+    slug = timing.device.slug if measured is None else measured.device.slug
+    device = device or _described(slug, source)
     there = (*model_makers(()), "linear")
     if unknown := [name for name in models if name not in there]:
         raise ParameterError(
@@ -357,9 +363,9 @@ def compare(
             f"{nearest(unknown[0], there)}",
             parameter="model",
         )
-    own, cases = None, tuple(measured)
+    own, cases = None, tuple(measured or ())
     if timing is not None:
-        timed = _own_cases(timing, measured.device.slug)
+        timed = _own_cases(timing, slug)
         cases = (*(case for case in cases if case.purpose == "measurement"), *timed)
         given = {"max_instructions": COMPARED_INSTRUCTIONS, **(profile_options or {})}
         own = profiler_of(kernel, device, {}, given)
@@ -372,8 +378,9 @@ def compare(
         models=models,
         levels=levels,
         purposes=purposes,
+        own=own is not None,
     )
-    if kernel is not None or (models and "linear" not in models):
+    if measured is None or kernel is not None or (models and "linear" not in models):
         return comparison
     models_with_linear = (linear_result(measured, purposes), *comparison.models)
     return comparison.model_copy(update={"models": models_with_linear})
@@ -390,9 +397,8 @@ def _described(slug: str, source: object) -> DeviceParameters:
 _OWN = "own kernel: "
 
 
-def _own_cases(timing: TimingDocument | Path | str, slug: str) -> list[Measurement]:
+def _own_cases(timings: TimingDocument, slug: str) -> list[Measurement]:
     """Return the measured times of a kernel of the user's, as cases on which errors are taken."""
-    timings = timing if isinstance(timing, TimingDocument) else TimingDocument.read_file(timing)
     if timings.device.slug != slug:
         message = (
             f"the times are of {timings.device.slug}, the measurements that calibrate of {slug};"

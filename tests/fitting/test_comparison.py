@@ -238,6 +238,31 @@ def test_a_kernel_of_the_users_is_compared_on_its_own_times(file: Path, tmp_path
     assert evaluated.predicted_s == pytest.approx(same.predicted_s)
 
 
+def test_an_own_kernel_that_no_model_predicts_is_refused_before_others_are_profiled(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countperf.workflow.mechanistic.entry", None)  # no kernel of the catalogue
+    device = load_device("pocl-epyc-zen3")  # its document has no latency
+    kernel = entry(next(m for m in read_measurements(file) if m.purpose == "test").kernel).build()
+    with pytest.raises(FitError, match="latency_steps, which tmm needs.*countperf characterize"):
+        compare(file, device=device, kernel=kernel, timing=_timing(file), models=["tmm"])
+
+
+def test_a_plain_installation_compares_an_own_kernel_as_published(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countperf.workflow.mechanistic.measured_devices", dict)
+    timing = _timing(file)
+    given: Any = {"timing": timing, "models": ["roofline"]}
+    given["kernel"] = entry(
+        next(m for m in read_measurements(file) if m.purpose == "test").kernel
+    ).build()
+    with pytest.raises(ParameterError, match=r"has none; name a campaign.*level 'published' alone"):
+        compare(timing.device.slug, **given)
+    compared = compare(timing.device.slug, levels=["published"], **given)
+    assert len(result(compared, "roofline", "published").cases) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
