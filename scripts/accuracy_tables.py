@@ -95,7 +95,7 @@ def _means(evaluations: Sequence[Evaluation | None], suffix: str) -> list[list[s
         if any(purpose in means for means in by_purpose)
     ]
     held = ["" if e is None else _held(e) for e in evaluations]
-    return [*rows, [f"90 % intervals{suffix}", *held]]
+    return [*rows, [f"90 % intervals{suffix}", *held]] if any(held) else rows
 
 
 def _percent(share: float) -> str:

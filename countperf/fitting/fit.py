@@ -351,13 +351,20 @@ def fit_quality(
     determined = [(c.predicted_s, c.measured_s) for c in held_out if c.predicted_s is not None]
     errors = [error for case in held_out if (error := case.relative_error) is not None]
     counts = any(c.predicted_s is not None and not c.overhead_only for c in held_out)
+    calibration = interval_calibration(held_out)
+    # of few cases, the median says little
+    freedom = fitted.solution.degrees_of_freedom if calibration is None else None
+    number = len(determined) if calibration is None else None
+    times = (fitted.predicted_s.tolist(), fitted.design.times_s.tolist())
     return FitQuality(
         in_sample_error=mean_error(fitted.relative_errors).value,
         held_out_error=mean_error(errors).value if errors else None,
         held_out_factor=held_out_factor(held_out) if counts else None,
-        in_sample_scatter=log_scatter(fitted.predicted_s.tolist(), fitted.design.times_s.tolist()),
-        held_out_scatter=log_scatter([p for p, _ in determined], [m for _, m in determined]),
-        calibration=interval_calibration(held_out),
+        in_sample_scatter=log_scatter(*times, freedom=freedom),
+        held_out_scatter=log_scatter(
+            [p for p, _ in determined], [m for _, m in determined], freedom=number
+        ),
+        calibration=calibration,
         coverage=coverage_without_own_family(held_out),
         model_error=model_error,
     )

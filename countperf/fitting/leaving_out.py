@@ -15,8 +15,9 @@ family counts the same, whatever its number of cases: the distributions of the f
 (the pooling of Dunn, Wasserman and Ramdas (2023), "Distribution-Free Prediction Sets for Two-Layer
 Hierarchical Models", doi:10.1080/01621459.2022.2060112). Families, not cases, are what a new one
 is like, so that the level is raised as for so many observations as there are families: by
-``1 + 1/n``. That is calibrated for a case of a family like those measured, as their number grows;
-with a handful of families it is an estimate.
+``1 + 1/n``. That is calibrated for a case of a family like those measured, as their number grows.
+With a handful of families, of which not even the worst is a quantile of that level, it is Student's
+quantile of their root mean square instead: their errors are then taken as normal.
 
 Corrections by similar kernels (`countperf.models.correction`) are fitted here, and judged by the
 families left out. Their length scales and `NOISE` were settled on the measurement kernels of two
@@ -45,7 +46,7 @@ from countperf.metrics import factor_between
 from countperf.models.correction import Correction, as_points, profile, similarity
 from countperf.models.definition import CODE, MISS, SPILL
 from countperf.models.function import Calibration, Coverage
-from countperf.models.validity import WORST_LOG_RATIO
+from countperf.models.validity import LEAST_SCATTER, WORST_LOG_RATIO, student_quantile
 from countperf.steps import stepped
 
 NOISE = 0.1
@@ -405,11 +406,18 @@ def log_ratio(predicted_s: float, measured_s: float) -> float:
 def conformal_quantile(
     values: NDArray[np.float64], shares: NDArray[np.float64], level: float, *, units: int
 ) -> float:
-    """Return the smallest value that a share of ``level (1 + 1/units)`` does not exceed."""
+    """Return the smallest value that a share of ``level (1 + 1/units)`` does not exceed.
+
+    So few units that this is more than all of them do not tell it: then Student's quantile of the
+    values' root mean square counts, at least `LEAST_SCATTER`, if it is above the largest value.
+    """
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(shares[order])
-    wanted = min(level * (1.0 + 1.0 / units), 1.0)
-    position = int(np.searchsorted(reached, wanted - 1e-12))
+    wanted = level * (1.0 + 1.0 / units) - 1e-12
+    if wanted > 1.0:
+        scatter = max(float(np.sqrt(shares @ values**2)), LEAST_SCATTER)
+        return max(float(values.max()), student_quantile(level, units) * scatter)
+    position = int(np.searchsorted(reached, wanted))
     return float(values[order[min(position, values.size - 1)]])
 
 
@@ -426,11 +434,19 @@ def scatter_of_kernels(logs: NDArray[np.float64], kernels: Sequence[str]) -> tup
     return float(np.sqrt(max(float(shared), 0.0))), float(np.sqrt(within))
 
 
-def log_scatter(predicted_s: Sequence[float], measured_s: Sequence[float]) -> float | None:
-    """Return the robust standard deviation of log(predicted / measured) about zero.
+def log_scatter(
+    predicted_s: Sequence[float], measured_s: Sequence[float], *, freedom: int | None = None
+) -> float | None:
+    """Return the standard deviation of log(predicted / measured) about zero.
 
-    It is the median of the absolute values over that of the standard normal distribution. A time
-    that is not positive, or off by more than a factor of 1000, counts as off by that factor.
+    By default the robust one: the median of the absolute values over that of the standard normal
+    distribution. With degrees of freedom, the root of the sum of squares over them; None if there
+    are none. A time that is not positive, or off by more than a factor of 1000, counts as off by
+    that factor.
     """
-    logs = [abs(log_ratio(p, m)) for p, m in zip(predicted_s, measured_s, strict=True)]
-    return float(np.median(logs) / NORMAL_MEDIAN) if logs else None
+    logs = np.array([abs(log_ratio(p, m)) for p, m in zip(predicted_s, measured_s, strict=True)])
+    if not logs.size or freedom == 0:
+        return None
+    if freedom is not None:
+        return float(np.sqrt(logs @ logs / freedom))
+    return float(np.median(logs) / NORMAL_MEDIAN)

@@ -24,14 +24,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import numpy as np
-
 from countperf.display import ShortRepr
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
 from countperf.features import vector_of
 from countperf.models.correction import CORRECTION
 from countperf.models.cost_function import CostFunction
-from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict, largest_first
+from countperf.models.validity import LEAST_SCATTER
+from countperf.predictions import ParameterValue, Prediction, Verdict, largest_first
 from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
@@ -43,10 +42,6 @@ if TYPE_CHECKING:
     from countperf.models.validity import Level
     from countperf.properties.taxonomy import View
     from countperf.properties.vector import PropertyVector
-
-_LEAST_SCATTER = 0.01
-"""No kernel's times are taken to be known better than to one percent."""
-
 
 Run = tuple[Mapping[str, int], float]
 """Parameters of a run, and its measured time, s."""
@@ -120,8 +115,8 @@ class AnchoredWeights(ShortRepr):
             self._check(self.weights.counted(kernel))
         values = given_sizes(parameters, more)
         options = {**self.options, **({} if level is None else {"level": level})}
-        prediction = self.weights.predict_counts(self.vector, values, **options)
-        low_high = prediction.interval_s
+        prediction = self.weights.predict_counts(self.vector, values, shrink=self.shrink, **options)
+        ends = prediction.interval_s
         time_s = self.factor * prediction.time_s
         others_s = prediction.time_s - prediction.breakdown.get(CORRECTION, 0.0)
         parts = {**prediction.breakdown, CORRECTION: time_s - others_s}
@@ -136,12 +131,7 @@ class AnchoredWeights(ShortRepr):
             ),
             time_s=time_s,
             breakdown=largest_first(parts),
-            interval_s=None
-            if low_high is None
-            else (
-                self._end(prediction.time_s, low_high[0]),
-                self._end(prediction.time_s, low_high[1]),
-            ),
+            interval_s=None if ends is None else (self.factor * ends[0], self.factor * ends[1]),
             verdicts=(
                 *prediction.verdicts,
                 Verdict(
@@ -152,13 +142,6 @@ class AnchoredWeights(ShortRepr):
                 ),
             ),
         )
-
-    def _end(self, time_s: Quantity, end_s: Quantity) -> Quantity:
-        """Move one end of an interval towards the time, in logarithms, and correct it."""
-        with np.errstate(divide="ignore"):
-            reach = np.log(np.asarray(end_s) / time_s)
-        moved = self.factor * time_s * np.exp(self.shrink * reach)
-        return moved if isinstance(time_s, np.ndarray) else float(moved)
 
     def compile(self, kernel: object | None = None) -> CostFunction:
         """Return the corrected time as a fast function of the parameters."""
@@ -197,8 +180,8 @@ def anchor(
             parameter="runs",
         )
     logs = [_log_ratio(weights, vector, *_run(run), options) for run in runs]
-    between = max(calibration.between_kernels, _LEAST_SCATTER) ** 2
-    within = max(calibration.within_kernels, _LEAST_SCATTER) ** 2
+    between = max(calibration.between_kernels, LEAST_SCATTER) ** 2
+    within = max(calibration.within_kernels, LEAST_SCATTER) ** 2
     shared = between / (between + within / len(logs))
     left = 1.0 / (1.0 / between + len(logs) / within)
     return AnchoredWeights(

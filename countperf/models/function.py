@@ -220,7 +220,8 @@ class FitQuality(Part):
     held_out_error: float | None = Field(ge=0)
     # factor by which these predictions are off, each family counting the same
     held_out_factor: float | None = Field(default=None, ge=1)
-    # robust standard deviation of log(predicted / measured) of these predictions
+    # standard deviation of log(predicted / measured) of the fit, and of these predictions: robust,
+    # or by degrees of freedom where there is no calibration
     in_sample_scatter: float | None = Field(ge=0)
     held_out_scatter: float | None = Field(ge=0)
     calibration: Calibration | None = None  # what intervals are made of

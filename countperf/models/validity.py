@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from countperf.display import Drawable, ShortRepr, Table
 from countperf.errors import (
@@ -24,12 +26,20 @@ if TYPE_CHECKING:
 Level = float
 """In which share of cases an interval is to hold the time: 0.9 or 0.95."""
 
+Where = NDArray[np.bool_]
+"""Truth of something at each size of a prediction; of no dimension at a single one."""
+
 EXTRAPOLATION_WIDENING = 1.5
 """Growth of intervals, as logarithms of ratios, where a prediction lies far outside the
 measured range: a choice, for nothing was measured there."""
 
 WORST_LOG_RATIO = float(np.log(1000.0))
-"""Times that are off by more count as off by that factor, and no interval reaches farther."""
+"""Times that are off by more count as off by that factor; where that is expected, no interval is
+given, for it would say nothing."""
+
+LEAST_SCATTER = 0.01
+"""No kernel's times are taken to be known better than to one percent, as a standard deviation of
+logarithms."""
 
 RELATION_TOLERANCE = 1e-6
 """A relation of counts holds if what is left of its terms is below this share of them."""
@@ -43,6 +53,7 @@ NOTABLE_SHARE = 0.05
 
 
 _NAMED = 3
+_MOST_UNCALIBRATED = 2  # families that are predicted from the others where they do not calibrate
 
 
 def check_level(level: Level) -> None:
@@ -52,33 +63,45 @@ def check_level(level: Level) -> None:
         raise ParameterError(f"intervals are of {there}, not of {level}", parameter="level")
 
 
-def log_quantile(quality: FitQuality, level: Level) -> float | None:
+def log_quantile(
+    quality: FitQuality, level: Level, *, freedom: int, error: Quantity = 0.0
+) -> Quantity:
     """Return what ``|log(predicted / measured)|`` of new kernels stays below at a level.
 
-    It is the calibrated quantile over families left out, where the fit has one; else, with too few
-    families for that, the quantile of a normal distribution with the scatter of left-out families
-    or of the fit itself, whichever is larger; else None.
+    It is the calibrated quantile over families left out, where the fit has one. Else it is
+    Student's quantile of the fit's own scatter, with as many degrees of freedom as the cases leave
+    beyond the weights, and of the relative standard error of the time; or that of the scatter of
+    the one or two families left out, if it is larger. Infinite if the cases leave no freedom.
     """
     check_level(level)
     if (own := quality.calibration) is not None:
-        return own.log_errors_95 if level == 0.95 else own.log_errors_90
-    scatters = (quality.in_sample_scatter, quality.held_out_scatter)
-    known = [scatter for scatter in scatters if scatter is not None]
-    return NORMAL_QUANTILES[level] * max(known) if known else None
+        quantile = own.log_errors_95 if level == 0.95 else own.log_errors_90
+        return max(quantile, NORMAL_QUANTILES[level] * LEAST_SCATTER)
+    if freedom < 1 or quality.in_sample_scatter is None:
+        return np.inf
+    own_error = np.hypot(max(quality.in_sample_scatter, LEAST_SCATTER), error)
+    held_out = student_quantile(level, _MOST_UNCALIBRATED) * (quality.held_out_scatter or 0.0)
+    return np.maximum(student_quantile(level, freedom) * own_error, held_out)
 
 
-def interval(
-    time_s: Quantity, quantile: float | None, *, factor: float = 1.0
-) -> tuple[Quantity, Quantity] | None:
-    r"""Return where the time is expected, or None if that is not known.
+def student_quantile(level: Level, freedom: int) -> float:
+    """Return the quantile of Student's distribution for two-sided intervals of a level."""
+    from scipy.special import stdtrit
 
-    From :math:`T e^{-q}` to :math:`T e^q` for the quantile :math:`q`, times a factor where the
-    kernel lies outside of what was measured.
+    return float(stdtrit(freedom, (1.0 + level) / 2.0))
+
+
+def interval(time_s: Quantity, reach: Quantity) -> tuple[Quantity, Quantity] | None:
+    r"""Return where times are expected, from :math:`T e^{-r}` to :math:`T e^r`.
+
+    NaN where :math:`r` is a factor of 1000 or more, or the time is not positive; None if that is
+    everywhere.
     """
-    if quantile is None or np.any(np.asarray(time_s) <= 0):
+    reach = np.where((np.asarray(time_s) > 0) & (reach < WORST_LOG_RATIO), reach, np.nan)
+    if np.all(np.isnan(reach)):
         return None
-    reach = float(np.exp(min(factor * quantile, WORST_LOG_RATIO)))
-    return time_s / reach, time_s * reach
+    factor = np.exp(reach) if isinstance(time_s, np.ndarray) else float(np.exp(reach))
+    return time_s / factor, time_s * factor
 
 
 def unmeasured_error(
@@ -149,45 +172,71 @@ def broken_groups(
     groups: Sequence[IndistinguishableGroup], counts: Mapping[str, Quantity]
 ) -> list[IndistinguishableGroup]:
     """Return the groups of which a kernel breaks a relation that held in every measurement."""
-    return [
-        group
-        for group in groups
-        if any(not _holds(relation, counts) for relation in group.relations)
-    ]
+    return [group for group in groups if np.any(breaks(group, counts))]
 
 
-def _holds(relation: Mapping[str, float], counts: Mapping[str, Quantity]) -> bool:
+def breaks(group: IndistinguishableGroup, counts: Mapping[str, Quantity]) -> Where:
+    """Return at which sizes a kernel breaks a relation of a group."""
+    return anywhere(~_holds(relation, counts) for relation in group.relations)
+
+
+def _holds(relation: Mapping[str, float], counts: Mapping[str, Quantity]) -> Where:
     terms = [factor * np.asarray(counts.get(name, 0.0)) for name, factor in relation.items()]
     size = sum((np.abs(term) for term in terms), start=np.zeros(()))
     rest = np.abs(sum(terms, start=np.zeros(())))
-    return bool(np.all(rest <= RELATION_TOLERANCE * size))
+    return np.asarray(rest <= RELATION_TOLERANCE * size)
+
+
+def anywhere(places: Iterable[Where]) -> Where:
+    """Return the sizes that are among some of these."""
+    return reduce(np.logical_or, places, np.zeros((), np.bool_))
 
 
 def features_outside(
     weights: Sequence[Weight], counts: Mapping[str, Quantity], parts: Mapping[str, Quantity]
-) -> list[str]:
-    """Return the notable features that lie far above the range of the measurements."""
+) -> dict[str, Where]:
+    """Return the notable features that lie far above the range of the measurements, and where."""
     whole = sum((np.abs(part) for part in parts.values()), start=np.zeros(()))
-    outside: list[str] = []
+    outside: dict[str, Where] = {}
     for weight in weights:
         key = weight.feature if weight.feature in counts else f"{weight.term}:{weight.feature}"
         if key not in parts:
             continue
         count = np.asarray(counts[key])
         notable = np.abs(parts[key]) >= NOTABLE_SHARE * whole
-        if np.any(notable & (count > EXTRAPOLATION_FACTOR * weight.largest)):
-            outside.append(key)
+        places = notable & (count > EXTRAPOLATION_FACTOR * weight.largest)
+        if np.any(places):
+            outside[key] = places
     return outside
 
 
-def extrapolation_verdict(outside: Sequence[str], *, has_interval: bool = True) -> Verdict:
+def extrapolation_verdict(outside: Iterable[str], *, has_interval: bool = True) -> Verdict:
     """Say what lies far above the range of the measurements."""
-    problem = f"far above the largest value measured: {', '.join(outside)}" if outside else ""
+    names = ", ".join(outside)
+    problem = f"far above the largest value measured: {names}" if names else ""
     return checked(
         "extrapolation",
-        problem + ("; the interval is widened" if outside and has_interval else ""),
+        problem + ("; the interval is widened" if names and has_interval else ""),
         "not far above what was measured",
         "measure kernels of such sizes, and refit",
+    )
+
+
+def interval_verdict(reach: Quantity) -> Verdict:
+    """Say why there is no interval, where the fit does not know how far off its predictions are."""
+    problem = ""
+    if np.any(np.isinf(reach)):
+        problem = "none: the fit has no more measured cases than weights, so no error is known"
+    elif np.any(np.asarray(reach) >= WORST_LOG_RATIO):
+        problem = (
+            "none: families of kernels left out of the fit were predicted a factor of 1000 or more"
+            " off, or with times below zero"
+        )
+    return checked(
+        "interval",
+        problem,
+        "the fit knows how far off its predictions are",
+        "take another model of these weights, or measure more families of kernels, and refit",
     )
 
 

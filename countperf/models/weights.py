@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -43,6 +43,9 @@ from countperf.models.validity import (
     EXTRAPOLATION_WIDENING,
     Explanation,
     Level,
+    Where,
+    anywhere,
+    breaks,
     broken_groups,
     device_verdict,
     extrapolation_verdict,
@@ -50,6 +53,7 @@ from countperf.models.validity import (
     incomplete_verdict,
     indistinguishable_verdict,
     interval,
+    interval_verdict,
     log_quantile,
     sign_verdict,
     unmeasured_error,
@@ -216,10 +220,14 @@ class WeightSet(Table, Document):
         *,
         incomplete_ok: bool = False,
         level: Level = 0.95,
+        shrink: float = 1.0,
         device: DeviceIdentity | None = None,
         force: bool = False,
     ) -> Prediction:
-        """Predict the time of one launch of a kernel, or of a vector with all that is needed."""
+        """Predict the time of one launch of a kernel, or of a vector with all that is needed.
+
+        The logarithmic width of intervals is multiplied by `shrink`.
+        """
         self.check_counting_rules()
         self.check_device(device, force=force)
         vector = self.counted(kernel)
@@ -233,25 +241,23 @@ class WeightSet(Table, Document):
         charge = self.charge(inputs)
         time_s, parts, corrected = self.corrected(charge)
         outside = features_outside(self.weights, charge.values, parts)
-        outside += [
-            name
-            for name, value in inputs.variables.items()
-            if name in self.ranges
-            and np.any(np.asarray(value) > EXTRAPOLATION_FACTOR * self.ranges[name].largest)
-        ]
-        complete = incomplete_verdict(missing)
+        for name, value in inputs.variables.items():
+            limit = self.ranges[name].largest if name in self.ranges else np.inf
+            if np.any(beyond := np.asarray(value) > EXTRAPOLATION_FACTOR * limit):
+                outside[name] = beyond
         told_apart = indistinguishable_verdict(self.indistinguishable, charge.changes)
         if not told_apart.passed and not incomplete_ok:
             self._check_guessed(vector.kernel, charge, told_apart)
-        interval_s = None
-        if complete.passed and told_apart.passed:
-            quantile = None if self.quality is None else log_quantile(self.quality, level)
-            factor = EXTRAPOLATION_WIDENING if outside else 1.0
-            interval_s = interval(time_s, quantile, factor=factor)
+        unsure = (breaks(group, charge.changes) for group in self.indistinguishable)
+        reach = shrink * self._log_reach(charge, level)
+        widening = np.where(anywhere(outside.values()), EXTRAPOLATION_WIDENING, 1.0)
+        known = ~anywhere((*missing.values(), *unsure))
+        interval_s = interval(time_s, np.where(known, widening * reach, np.nan))
         verdicts = (
-            complete,
+            incomplete_verdict([*missing]),
             told_apart,
             extrapolation_verdict(outside, has_interval=interval_s is not None),
+            *(() if self.quality is None else (interval_verdict(reach),)),
             sign_verdict(time_s),
             device_verdict(self.device, device),
             *(() if corrected is None else (corrected,)),
@@ -266,7 +272,7 @@ class WeightSet(Table, Document):
             interval_s=interval_s,
             interval_level=level,
             breakdown=largest_first(parts),
-            missing=missing,
+            missing=tuple(missing),
             ignored=inputs.ignored,
             verdicts=verdicts,
             origin=WeightsAndKernel(
@@ -370,21 +376,27 @@ class WeightSet(Table, Document):
                 " (incomplete_ok=True)"
             )
 
-    def missing(self, inputs: ModelInputs) -> tuple[str, ...]:
-        """Return the features and names that the kernel has and the fit had not."""
+    def missing(self, inputs: ModelInputs) -> dict[str, Where]:
+        """Return the features and names that the kernel has and the fit had not, and where."""
         known = set(self.function.columns)
         names = self.definition.base_properties
-        return (
-            *dict.fromkeys(
-                feature for term, feature in inputs.values if (term, feature) not in known
-            ),
-            *(
-                names.get(name, name)
-                for name, value in inputs.variables.items()
-                if name not in self.ranges and np.any(np.asarray(value) != 0)
-            ),
-            *inputs.unknown,
-        )
+        amounts = {
+            **{column[1]: n for column, n in inputs.values.items() if column not in known},
+            **{names.get(n, n): v for n, v in inputs.variables.items() if n not in self.ranges},
+            **{name: inputs.issued[name] for name in inputs.unknown},
+        }
+        places = {name: np.asarray(amount) != 0 for name, amount in amounts.items()}
+        return {name: where for name, where in places.items() if np.any(where)}
+
+    def _log_reach(self, charge: Charge, level: Level) -> Quantity:
+        """Return what ``|log(predicted / measured)|`` stays below; NaN if nothing is known."""
+        if self.quality is None or self.source is None:
+            return np.nan if self.quality is None else log_quantile(self.quality, level, freedom=0)
+        rank = len(self.weights) - sum(len(group.relations) for group in self.indistinguishable)
+        errors = zip(self.weights, charge.changes.values(), strict=True)
+        squares = (((weight.standard_error_s or 0.0) * row) ** 2 for weight, row in errors)
+        error = np.sqrt(sum(squares)) / np.maximum(charge.time_s, np.finfo(np.float64).tiny)
+        return log_quantile(self.quality, level, freedom=self.source.cases - rank, error=error)
 
     def charge(self, inputs: ModelInputs) -> Charge:
         """Charge what the model sees of a kernel; what has no weight is left out."""
@@ -393,7 +405,8 @@ class WeightSet(Table, Document):
         full = [np.broadcast_to(row, shape) for row in rows] if shape else rows
         values = np.array(full, np.float64)
         scaled = self.function.scaled(values, inputs.variables)
-        times = np.tensordot(np.asarray(self.unknowns, np.float64), scaled, 1)
+        unknowns = np.asarray(self.unknowns, np.float64)
+        times = _at_each_size(lambda row: np.tensordot(unknowns, row, 1), scaled)
         if not np.all(np.isfinite(times)):
             raise ModelNotApplicableError(
                 f"the {self.model} model gives no finite time here: a derived feature divides by"
@@ -412,12 +425,17 @@ class WeightSet(Table, Document):
         if self.correction is None:
             return charge.time_s, charge.parts, None
         values, scaled = (np.array([*d.values()]) for d in (charge.values, charge.changes))
-        told = profile(self.function.columns, values, scaled, self.unknowns)
-        log_factor = self.correction.log_factor(*told)
+        correction, columns = self.correction, self.function.columns
+
+        def log_factor_at(row: NDArray[np.float64], changes: NDArray[np.float64]) -> Quantity:
+            return correction.log_factor(*profile(columns, row, changes, self.unknowns))
+
+        log_factor = _plain(_at_each_size(log_factor_at, values, scaled))
         time_s = charge.time_s * np.exp(log_factor)
         time_s = time_s if np.ndim(time_s) else float(time_s)
         parts = {**charge.parts, CORRECTION: time_s - charge.time_s}
-        return time_s, parts, self.correction.verdict(log_factor, told)
+        told = profile(columns, values, scaled, self.unknowns)
+        return time_s, parts, correction.verdict(log_factor, told)
 
     def counted(self, kernel: object) -> PropertyVector:
         """Return the vector of a kernel, counted under the view of the weights."""
@@ -492,6 +510,13 @@ class WeightSet(Table, Document):
 
 def _plain(row: NDArray[np.float64]) -> Quantity:
     return row if row.ndim else float(row)
+
+
+def _at_each_size(function: Callable[..., Any], *rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Call a function at each size by itself: BLAS rounds otherwise at several sizes at once."""
+    shape = rows[0].shape[1:]
+    columns = [np.ascontiguousarray(some.reshape(len(some), -1).T) for some in rows]
+    return np.array([function(*at) for at in zip(*columns, strict=True)], float).reshape(shape)
 
 
 def _with_sizes_of(

@@ -312,11 +312,11 @@ class Printed:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: objects for records, lists for arrays, texts for paths."""
+    """Return a value as JSON has it: objects for records, lists for arrays, None for their NaN."""
     if isinstance(value, np.ndarray):
         return [plain(entry) for entry in value] if value.ndim else plain(value.item())
     if isinstance(value, np.generic):
-        return value.item()
+        return None if value != value else value.item()
     if isinstance(value, Fraction):
         return float(value)
     if isinstance(value, BaseModel):

@@ -6,7 +6,13 @@ from typing import Any
 
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.definition import ModelDefinition
-from countperf.models.function import Calibration, FitQuality, IndistinguishableGroup, Weight
+from countperf.models.function import (
+    Calibration,
+    FitQuality,
+    IndistinguishableGroup,
+    MeasurementSource,
+    Weight,
+)
 from countperf.models.shipped import LINEAR
 from countperf.models.weights import WeightSet
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION, property_unit
@@ -30,7 +36,7 @@ def make_weight(feature: str, value_s: float, **changes: Any) -> Weight:
     fields: dict[str, Any] = {
         "feature": feature,
         "value_s": value_s,
-        "standard_error_s": abs(value_s) / 10,
+        "standard_error_s": abs(value_s) / 1e4,
         "unit": property_unit(feature),
         "largest": 1e6,
     }
@@ -38,7 +44,7 @@ def make_weight(feature: str, value_s: float, **changes: Any) -> Weight:
 
 
 def make_weights(values: dict[str, float], **changes: Any) -> WeightSet:
-    """Weights with independent errors of a tenth, and a factor that scatters by a tenth."""
+    """Weights of so many cases that these are exact, and a factor that scatters by a tenth."""
     weights = tuple(make_weight(name, value) for name, value in values.items())
     fields: dict[str, Any] = {
         "model": LINEAR.name,
@@ -49,8 +55,11 @@ def make_weights(values: dict[str, float], **changes: Any) -> WeightSet:
         "quality": FitQuality(
             in_sample_error=0.05,
             held_out_error=0.1,
-            in_sample_scatter=0.05,
-            held_out_scatter=0.1,
+            in_sample_scatter=0.1,
+            held_out_scatter=None,
+        ),
+        "source": MeasurementSource(
+            cases=10_000, unstable_cases=0, families=("one",), protocol="quick", recorded_at=""
         ),
     }
     return WeightSet(**(fields | changes))

@@ -13,6 +13,7 @@ from countperf.models.validity import (
     features_outside,
     indistinguishable_verdict,
     interval,
+    interval_verdict,
     log_quantile,
     sign_verdict,
 )
@@ -58,15 +59,41 @@ def test_relations_of_inseparable_features_must_hold(loads: Any, stores: Any, pa
 def test_a_time_of_zero_or_less_fails() -> None:
     times = (1.0, 0.0, np.array([1.0, -1.0]))
     assert [sign_verdict(time_s).passed for time_s in times] == [True, False, False]
-    assert [interval(time_s, 0.1) is None for time_s in times] == [False, True, True]
+    ends: list[Any] = [interval(time_s, 0.1) for time_s in times]
+    assert [None if end is None else np.isnan(end[0]).tolist() for end in ends] == [
+        False,
+        None,
+        [False, True],
+    ]
+
+
+@pytest.mark.parametrize("reach", [np.inf, np.nan, np.log(1000.0)])
+def test_no_interval_reaches_a_factor_of_a_thousand(reach: float) -> None:
+    assert interval(1.0, reach) is None
+    ends: Any = interval(np.array([1.0, 2.0]), np.array([reach, 1.0]))
+    assert np.array(ends) == pytest.approx(
+        np.array([[np.nan, 2 / np.e], [np.nan, 2 * np.e]]), nan_ok=True
+    )
+    assert interval_verdict(reach).passed is bool(np.isnan(reach))
 
 
 @pytest.mark.parametrize(
-    ("in_sample", "held_out", "scatter"),
-    [(0.14, 0.03, 0.14), (0.1, 0.4, 0.4), (0.2, None, 0.2), (None, None, None)],
+    ("in_sample", "held_out", "error", "freedom", "quantile"),
+    [
+        # Student's quantiles at .95 of 1, 2, 9 and 1000 degrees of freedom, from printed tables:
+        # 6.314, 2.920, 1.833, 1.646
+        (0.14, 0.03, 0.0, 1000, 1.646 * 0.14),
+        (0.14, 0.03, 0.0, 9, 1.833 * 0.14),
+        (0.14, 0.03, 0.0, 1, 6.314 * 0.14),
+        (0.03, None, 0.04, 9, 1.833 * 0.05),
+        (0.1, 0.4, 0.0, 1000, 2.920 * 0.4),  # of two families at most
+        (1e-6, None, 0.0, 1, 6.314 * 0.01),  # no time is known better than to a percent
+        (0.2, None, 0.0, 0, np.inf),
+        (None, None, 0.0, 9, np.inf),
+    ],
 )
-def test_without_calibration_the_larger_scatter_counts(
-    in_sample: float | None, held_out: float | None, scatter: float | None
+def test_without_calibration_intervals_are_those_of_few_cases(
+    in_sample: float | None, held_out: float | None, error: float, freedom: int, quantile: float
 ) -> None:
     """One family left out may fit by chance: the fit's own scatter is then the better guess."""
     quality = FitQuality(
@@ -75,5 +102,5 @@ def test_without_calibration_the_larger_scatter_counts(
         in_sample_scatter=in_sample,
         held_out_scatter=held_out,
     )
-    expected = None if scatter is None else pytest.approx(1.6449 * scatter, rel=1e-4)
-    assert log_quantile(quality, 0.9) == expected
+    found = log_quantile(quality, 0.9, freedom=freedom, error=error)
+    assert found == pytest.approx(quantile, rel=3e-4)
