@@ -116,13 +116,8 @@ class Correction(Part):
         axes = as_points(np.array(self.roots).T, np.array(self.logs).T, self.scale)
         return np.ascontiguousarray(axes)
 
-    def log_factor(self, roots: Array, logs: Array) -> Quantity:
-        """Return the logarithm by which times are corrected."""
-        there = np.flatnonzero((roots + logs).reshape(len(roots), -1).any(axis=1))
-        return self.of_columns(there)(roots[there], logs[there])
-
     def of_columns(self, columns: Sequence[int] | NDArray[np.intp]) -> _LogFactor:
-        """Return the same as a function of some columns, for kernels that have no other."""
+        """Return the logarithm of the correction as a function of what a kernel has in columns."""
         width = len(self._axes) // 2
         positions = [*columns, *(width + column for column in columns)]
         axes, alpha = self._axes[positions], np.array(self.coefficients)

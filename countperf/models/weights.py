@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -426,9 +426,12 @@ class WeightSet(Table, Document):
             return charge.time_s, charge.parts, None
         values, scaled = (np.array([*d.values()]) for d in (charge.values, charge.changes))
         correction, columns = self.correction, self.function.columns
+        known = cache(correction.of_columns)  # sizes have few sets of columns
 
         def log_factor_at(row: NDArray[np.float64], changes: NDArray[np.float64]) -> Quantity:
-            return correction.log_factor(*profile(columns, row, changes, self.unknowns))
+            roots, logs = profile(columns, row, changes, self.unknowns)
+            there = np.flatnonzero(roots + logs)
+            return known(tuple(there))(roots[there], logs[there])
 
         log_factor = _plain(_at_each_size(log_factor_at, values, scaled))
         time_s = charge.time_s * np.exp(log_factor)

@@ -244,7 +244,7 @@ def test_an_own_kernel_that_no_model_predicts_is_refused_before_others_are_profi
     monkeypatch.setattr("countperf.workflow.mechanistic.entry", None)  # no kernel of the catalogue
     device = load_device("pocl-epyc-zen3")  # its document has no latency
     kernel = entry(next(m for m in read_measurements(file) if m.purpose == "test").kernel).build()
-    with pytest.raises(FitError, match="latency_steps, which tmm needs.*countperf characterize"):
+    with pytest.raises(FitError, match=r"latency_steps, which tmm needs.*countperf characterize"):
         compare(file, device=device, kernel=kernel, timing=_timing(file), models=["tmm"])
 
 

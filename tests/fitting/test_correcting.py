@@ -106,7 +106,7 @@ def test_what_is_learnt_is_a_gaussian_process_over_means_of_kernels() -> None:
     expected = np.linalg.solve(covariance + NOISE * np.eye(len(points)), means)
     assert learnt.coefficients == pytest.approx(expected, rel=1e-6)
     assert np.max(np.abs(means)) < LARGEST_LOG
-    assert learnt.log_factor(roots, logs) == pytest.approx(
+    assert learnt.of_columns(range(len(roots)))(roots, logs) == pytest.approx(
         covariance @ expected, rel=1e-6, abs=1e-7
     )
 

@@ -44,9 +44,10 @@ def test_sizes_are_corrected_alike_in_arrays_and_one_by_one() -> None:
         np.exp(-np.sqrt(((axes - point[:, np.newaxis]) ** 2).sum(axis=0))) @ alpha
         for point in points.T
     ]
-    together = correction.log_factor(roots, logs)
+    log_factor = correction.of_columns(range(len(roots)))
+    together = log_factor(roots, logs)
     assert together == pytest.approx(np.array(expected), rel=1e-9, abs=1e-12)
-    single = [correction.log_factor(roots[:, i], logs[:, i]) for i in range(300)]
+    single = [log_factor(roots[:, i], logs[:, i]) for i in range(300)]
     assert single == pytest.approx(expected, rel=1e-9, abs=1e-12)
     assert isinstance(single[0], float)
 
