@@ -57,6 +57,8 @@ class Prediction(Table, Drawable):
         The share of cases whose time the interval is to hold, 0.9 or 0.95.
     model_choice : str
         Which model was chosen and why, where none was asked for; else empty.
+    given_as : str
+        Name of the kernel as the user gave it, where it was a text; else empty.
     origin : object or None
         Weights and kernel, for `anchored`; None where the model has no weights that scatter.
     """
@@ -73,6 +75,7 @@ class Prediction(Table, Drawable):
     verdicts: tuple[Verdict, ...] = ()
     interval_level: float = 0.95
     model_choice: str = ""
+    given_as: str = ""
     origin: Any = field(default=None, repr=False)
 
     __repr__ = printed

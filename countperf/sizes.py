@@ -6,6 +6,7 @@ do: ``n=256,512 m=16,32`` means two points and not four. All combinations are ne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ Sizes = Mapping[str, Any]
 """Values of the size parameters by name: an integer each, or a sequence or array of integers."""
 
 _DIGITS = 20  # of the largest integer of 64 bits
+_SHORT = re.compile(r"([0-9]+)(?:\*\*([0-9]{1,2})|e([0-9]{1,2})|(k|K(?=i)|[MGT])(i?))")
 _MOST_VALUES = 10_000
 
 
@@ -32,19 +34,40 @@ def parse_sizes(name: str, text: str) -> int | tuple[int, ...]:
     return tuple(values)
 
 
+def parse_size(name: str, text: str) -> int:
+    """Return the value of ``1024``, ``2**10``, ``1e6``, ``1M`` (a million) or ``1Mi`` (``2**20``).
+
+    Other texts raise a `ValueError`; too large values a `ParameterError`.
+    """
+    value = None
+    if len(text) <= _DIGITS:
+        match = _SHORT.fullmatch(text)
+        value = int(text) if match is None else _short(match)
+    if value is None or len(str(abs(value))) > _DIGITS:
+        shown = text if len(text) <= _DIGITS else f"{text[:_DIGITS]}..."
+        message = f"{name}={shown}: the size is too large (at most {_DIGITS} digits)"
+        raise ParameterError(message, parameter=name)
+    return value
+
+
+def _short(match: re.Match[str]) -> int:
+    """Return the value of a number with an exponent or a prefix."""
+    number, power, ten, prefix, binary = match.groups()
+    if power:
+        return int(number) ** int(power)
+    thousands = " kmgt".index(prefix.lower()) if prefix else 0
+    return int(number) * (1024**thousands if binary else 10 ** int(ten or 3 * thousands))
+
+
 def _part(name: str, text: str) -> list[int]:
     fields = text.split(":")
     logarithmic = len(fields) == 4 and fields[-1] == "log"
     numbers = fields[:-1] if logarithmic else fields
-    for number in numbers:
-        if len(number) > _DIGITS:
-            raise ParameterError(
-                f"{name}={number[:_DIGITS]}...: {len(number)} digits are more than any size has",
-                parameter=name,
-            )
     try:
-        integers = [int(number) for number in numbers]
-    except ValueError:
+        integers = [parse_size(name, number) for number in numbers]
+    except ValueError as error:
+        if isinstance(error, ParameterError):
+            raise
         integers = []
     match integers:
         case [value]:
@@ -55,7 +78,7 @@ def _part(name: str, text: str) -> list[int]:
             raise ParameterError(
                 f"{name}={text}: {text!r} is no integer and no range; write {name}=1024,"
                 f" {name}=256,512, {name}=256:4096:8 (8 integers from 256 to 4096) or"
-                f" {name}=256:4096:8:log",
+                f" {name}=256:4096:8:log; for long ones {name}=2**20, {name}=1M or {name}=1Mi",
                 parameter=name,
             )
 

@@ -175,6 +175,9 @@ def test_files_that_exit_or_fail_are_errors_that_name_them(
         (line,) = printed.err.splitlines()
         assert str(file) in line
         assert said in line
+        if "exit" not in statement:
+            number = 1 + template.split("{}")[0].count("\n")
+            assert f"({file}, line {number})" in line
     with pytest.raises(SearchSpaceError, match=re.escape(said)):
         load_space(f"{file}:kernel")
 

@@ -18,11 +18,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import takewhile
 from typing import Any
 
 from countperf.cli.commands import COMMANDS, configure
 from countperf.cli.common import PROGRESS, in_options, only_documents, shown
-from countperf.errors import CountperfError
+from countperf.errors import CountperfError, nearest
 from countperf.steps import listening, noted_interrupts
 from countperf.version import __version__
 
@@ -69,6 +70,14 @@ class _Parser(argparse.ArgumentParser):
         for name, action in ((None, _Once), ("store", _Once), ("append", _EachOnce)):
             self.register("action", name, action)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is no choice, and ask for the nearest one."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += nearest(str(value), map(str, action.choices or ()))
+            raise
+
 
 class _Command(_Parser):
     """Takes sizes after options, too."""
@@ -81,6 +90,11 @@ class _Command(_Parser):
         """Parse options first, then what is left as a kernel and its sizes."""
         if self._is_intermixed:
             return super().parse_known_args(args, namespace)
+        for text in takewhile(lambda text: text != "--", args or ()):
+            flag = text.partition("=")[0]
+            known = self._option_string_actions
+            if flag.startswith("--") and not any(name.startswith(flag) for name in known):
+                self.error(f"{self.prog} has no option {flag}{nearest(flag, known)}")
         self._is_intermixed = True  # it parses by this method
         try:
             return self.parse_known_intermixed_args(args, namespace)

@@ -33,7 +33,7 @@ def run_count(options: argparse.Namespace) -> None:
             instruction_counts=options.instruction_counts,
         )
         values = vector.evaluate(table) if sizes or not vector.parameters else None
-        shown.append(counts(vector, values, at if tables[1:] else ()))
+        shown.append(counts(vector, values, () if tables[1:] else at))
     show_all(options, shown) if shown[1:] else show(options, shown[0])
 
 

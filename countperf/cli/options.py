@@ -13,8 +13,6 @@ from typing import Any
 from countperf.errors import ParameterError
 from countperf.sizes import parse_sizes
 
-_DIGITS = 20  # of the largest integer of 64 bits
-
 
 def assignment(text: str) -> tuple[str, str]:
     """Split ``name=value``, for argparse."""
@@ -34,18 +32,12 @@ def named(text: str) -> str:
 def size(text: str) -> tuple[str, int]:
     """Parse ``n=1024``, for argparse."""
     name, value = assignment(text)
-    if len(value) > _DIGITS:
-        shown = f"{name}={value[:_DIGITS]}..."
-        raise argparse.ArgumentTypeError(f"{shown}: {len(value)} digits are more than any size has")
-    try:
-        return name, int(value)
-    except ValueError as error:
-        if "," in value or ":" in value:
-            raise argparse.ArgumentTypeError(
-                f"{text!r}: one value of {name} is taken here, as in {name}=1024; give the command"
-                " once for each value"
-            ) from error
-        raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is no integer") from error
+    if "," in value or ":" in value:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: one value of {name} is taken here, as in {name}=1024; give the command"
+            " once for each value"
+        )
+    return sizes(text)  # pyright: ignore[reportReturnType] - without commas one value
 
 
 def sizes(text: str) -> tuple[str, int | tuple[int, ...]]:
@@ -168,7 +160,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     },
     "parameters": value(
         "name=value",
-        "size parameters: n=1024; several values at once: n=256,512,1024, n=256:4096:8 (evenly"
+        "size parameters: n=1024, n=2**20, n=1M (a million) or n=1Mi; several values at once:"
+        " n=256,512,1024, n=256:4096:8 (evenly"
         " spaced, both ends) or n=256:4096:8:log; several parameters with the same number of"
         " values are combined value by value",
         nargs="*",

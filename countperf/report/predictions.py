@@ -246,10 +246,21 @@ class PredictionPair(display.Table):
     @property
     def names(self) -> tuple[str, str]:
         """Kernels, devices, models or sizes in which the two differ."""
-        for field in ("kernel", "device", "model"):
-            if getattr(self.first, field) != getattr(self.second, field):
-                return getattr(self.first, field), getattr(self.second, field)
-        return point_text(self.first.parameters), point_text(self.second.parameters)
+        for field in ("given_as", "kernel", "device", "model"):
+            first, second = getattr(self.first, field), getattr(self.second, field)
+            if first != second and first and second:
+                return first, second
+        points = point_text(self.first.parameters), point_text(self.second.parameters)
+        if points[0] != points[1] and self._is_of_one_kernel:
+            return points
+        return f"{self.first.kernel} (first)", f"{self.second.kernel} (second)"
+
+    @property
+    def _is_of_one_kernel(self) -> bool:
+        if self.first.given_as and self.second.given_as:
+            return True
+        counts = [getattr(one.origin, "kernel", None) for one in (self.first, self.second)]
+        return bool(counts[0] == counts[1])
 
     @property
     def rows(self) -> list[dict[str, Any]]:

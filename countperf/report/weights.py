@@ -301,7 +301,8 @@ def characterization(of: Characterization) -> Printed:
 
 
 _FIT_COLUMNS = {
-    **columns_of("name device models"),
+    "name": Column("name"),
+    **columns_of("device models"),
     "date": Column("measured"),
     "held_out_error": Column("held-out error", format_percent),
     "here": Column("this machine"),

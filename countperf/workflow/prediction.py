@@ -228,7 +228,9 @@ def predict(
 
     unreadable = "counts without a kernel have no code to compile" if is_counted else ""
     made, choice = target.by_choice(predicted, unreadable)
-    return replace(made, model_choice=choice)
+    is_text = isinstance(kernel, str) and not kernel.endswith(".json")
+    given_as = kernel.rpartition(":")[2] if is_text else ""
+    return replace(made, model_choice=choice, given_as=given_as)
 
 
 def explain(

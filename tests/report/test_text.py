@@ -286,3 +286,15 @@ def test_sizes_are_printed_as_sizes_whatever_they_are_called(name: str) -> None:
     assert '<td data-head="' + shown + '" class="number">200000</td>' in made._repr_html_()
     one = text_of(WEIGHTS.predict(counts, {name: 100000}))
     assert f"{name} = 100000" in one
+
+
+def test_kernels_of_one_name_are_compared_as_first_and_second() -> None:
+    other = PropertyVector.from_mapping(dict.fromkeys(VECTOR, 5), kernel="axpy")
+    first, second = WEIGHTS.predict(VECTOR, n=130), WEIGHTS.predict(other, {})
+    named = replace(second, given_as="axpy_b")
+
+    assert first.against(second).names == ("axpy (first)", "axpy (second)")
+    assert replace(first, given_as="axpy_a").against(named).names == ("axpy_a", "axpy_b")
+    assert first.against(WEIGHTS.predict(VECTOR, n=131)).names == ("n = 130", "n = 131")
+    again = replace(first, given_as="axpy_a", parameters={"n": 131})
+    assert replace(first, given_as="axpy_a").against(again).names == ("n = 130", "n = 131")
