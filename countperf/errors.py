@@ -148,6 +148,7 @@ class TuningError(CountperfError):
     """A search cannot be made, or has nothing to answer."""
 
     refusals: tuple[str, ...] = ()
+    statistics: Mapping[str, float | str] | None = None
 
 
 class FitError(CountperfError):

@@ -36,7 +36,7 @@ _ANALYSIS = {
         action="store",
     )
 }
-_SPACE = ("space", "parameters", "--weights", "--force", "--model", "--longest")
+_SPACE = ("space", "parameters", "--statistics", "--weights", "--force", "--model", "--longest")
 _ONE_SIZE = {"type": size, "help": "size parameters: n=1024"}
 _OPTIONAL_PLACE = {"nargs": "?"}
 

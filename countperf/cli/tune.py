@@ -45,6 +45,7 @@ def run_tune(options: argparse.Namespace) -> None:
             seconds=seconds,
             weights=asked_weights(options),
             longest_s=options.longest,
+            statistics=as_dict(options.statistics) or None,
             progress=say,
             watch=lambda state: PROGRESS.show(state_text(state)),
             **given(options, "measurements", "device", "force", "store", "workers"),
@@ -58,11 +59,11 @@ def run_tune(options: argparse.Namespace) -> None:
 
 def _replay(options: argparse.Namespace) -> None:
     """Search recorded times."""
-    others = ("space", "store", "device", "budget", "figure")
+    others = ("space", "store", "device", "budget", "figure", "statistics")
     if any(getattr(options, name) for name in others):
         raise ParameterError(
-            "--replay FILE takes the place of the space, its sizes, --device and --store, and"
-            " --measurements that of --budget; leave these and --figure out",
+            "--replay FILE takes the place of the space, its sizes, --statistics, --device and"
+            " --store, and --measurements that of --budget; leave these and --figure out",
             parameter="space",
         )
     values = as_dict([read_value(text) for text in options.where])
@@ -122,6 +123,7 @@ def run_rank(options: argparse.Namespace) -> None:
         as_dict(options.parameters),
         weights=asked_weights(options),
         incomplete_ok=options.incomplete,
+        statistics=as_dict(options.statistics) or None,
         longest_s=options.longest,
         **given(options, "device", "force", "points", "workers"),
         on_point=None

@@ -42,7 +42,7 @@ from countperf.measurements import KernelCase
 from countperf.tuning.points import NOT_SENT
 from countperf.tuning.posterior import LogTimes
 from countperf.tuning.result import Plan
-from countperf.tuning.space import Choice, SearchSpace
+from countperf.tuning.space import Choice, SearchSpace, Statistics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -356,11 +356,13 @@ class Bench:
         runner: CaseRunner,
         plan: Plan,
         *,
+        statistics: Statistics | None = None,
         most_s: float | None = None,
         left_s: Callable[[], float] = lambda: float("inf"),
     ) -> None:
         self._space = space
         self._sizes = sizes
+        self._statistics = statistics
         self._runner = runner
         self._plan = plan
         self._most_s = plan.max_case_s if most_s is None else most_s
@@ -397,7 +399,7 @@ class Bench:
             self._built_s.append(self._runner.clock.now() - began_s)
 
     def _case(self, choice: Choice) -> KernelCase:
-        return self._space.case(choice, self._sizes)
+        return self._space.case(choice, self._sizes, self._statistics)
 
 
 def timed(

@@ -36,7 +36,7 @@ from countperf.harness.workers import WorkerLostError, process_pool
 from countperf.models.correction import CORRECTION
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import with_transactions
-from countperf.tuning.space import Choice, SearchSpace, Value
+from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 from countperf.user_code import find_in_user_code
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _SMALLEST_SHARE = 0.01
 _DIGITS = 4  # of shares
+_REASON = 1000  # characters of a reason
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
 ]
@@ -60,6 +61,8 @@ class Refused(ShortRepr):
     choice: dict[str, Value]  # which one
     stage: Stage  # where it fell out
     reason: str  # why
+    # those that counting asks for, which no search's file keeps
+    statistics: Mapping[str, float | str] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,7 @@ class PredictionTask:
     sizes: Mapping[str, int]  # sizes of the kernel
     limits: DeviceLimits | None = None  # of the device
     incomplete_ok: bool = False  # whether to leave out properties without a weight
+    statistics: Statistics | None = None  # in place of the space's, or of some of them
 
     def named_space(self) -> SearchSpace:
         """Return the space, found by its name if that is what is given."""
@@ -106,7 +110,12 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
     kept = dict(choice)
 
     def refused(stage: Stage, error: CountperfError | str) -> Refused:
-        return Refused(choice=kept, stage=stage, reason=cut(" ".join(str(error).split()), 400))
+        return Refused(
+            choice=kept,
+            stage=stage,
+            reason=cut(" ".join(str(error).split()), _REASON),
+            statistics=getattr(error, "statistics", None),
+        )
 
     try:
         unit = built(space, choice)
@@ -120,7 +129,13 @@ def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) 
     weights = question.weights
     sizes = {**space.sizes, **question.sizes}
     try:
-        vector = count_kernel(ready, view=weights.view, caches=weights.counted_caches, cache=False)
+        vector = count_kernel(
+            ready,
+            statistics=space.statistics_at(choice, question.statistics),
+            view=weights.view,
+            caches=weights.counted_caches,
+            cache=False,
+        )
         vector = with_transactions(vector, unit, weights.definition.named_transactions)
     except CountperfError as error:
         return refused("count", error)
@@ -287,5 +302,6 @@ def _known_sizes(space: SearchSpace) -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def _parameters_of(space: SearchSpace, choice: Choice) -> tuple[tuple[str, ...], frozenset[str]]:
-    vector = count_kernel(built(space, choice), cache=False)
+    statistics = space.statistics_at(choice)
+    vector = count_kernel(built(space, choice), statistics=statistics, cache=False)
     return tuple(vector.parameters), frozenset(vector.defaults)

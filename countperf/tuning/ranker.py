@@ -126,6 +126,7 @@ class Ranking(Table):
             f"no variant of '{self.space}' has a prediction: "
             f"{why if reasons else 'no choice satisfies the constraints'}",
             refusals=[reason.example.reason for reason, _ in reasons],
+            statistics=reasons[0][0].example.statistics if reasons else None,
         )
 
 

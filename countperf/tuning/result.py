@@ -39,7 +39,7 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.points import PredictionTask, Refused
 from countperf.tuning.ranker import RefusalCount
-from countperf.tuning.space import Choice, SearchSpace, Value
+from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
 """Why a search ended: nothing left can beat the best at the stated confidence; the budget is spent;
@@ -266,10 +266,15 @@ class SearchHeader(Part):
 _KINDS: Mapping[str, type[Trial | Refused | End]] = {"tried": Trial, "refused": Refused, "end": End}
 
 
+def _kept(kind: type[Trial | Refused | End]) -> list[str]:
+    """Return the fields of a result that its line has."""
+    return [field.name for field in fields(kind) if field.compare]
+
+
 def _line_of(kind: str) -> type[Part]:
     """Return what a line with all fields of a result is validated by."""
     hints = get_type_hints(_KINDS[kind], include_extras=True)
-    given: dict[str, Any] = {field.name: (hints[field.name], ...) for field in fields(_KINDS[kind])}
+    given: dict[str, Any] = {name: (hints[name], ...) for name in _kept(_KINDS[kind])}
     given |= {"kind": (Literal[kind], ...), "spent_s": (NonNegativeFloat, ...)}
     return create_model(kind, __base__=Part, **given)
 
@@ -286,7 +291,7 @@ def read_line(entry: Mapping[str, Any], number: int, *, path: Path) -> Entry:
         message = f"{path}: {field}: one of {', '.join(_KINDS)} is wanted, not {kind!r}"
         raise DocumentError(message, path=str(path), field=field)
     line: Any = validate(_LINES[kind], entry, path=path, root=root)
-    values = {field.name: getattr(line, field.name) for field in fields(_KINDS[kind])}
+    values = {name: getattr(line, name) for name in _kept(_KINDS[kind])}
     try:
         return Entry(number, line.spent_s, _KINDS[kind](**values))
     except ParameterError as error:
@@ -297,7 +302,8 @@ def read_line(entry: Mapping[str, Any], number: int, *, path: Path) -> Entry:
 def written(content: Trial | Refused | End) -> dict[str, Any]:
     """Return a result as a line, but for the time that was spent."""
     (kind,) = (name for name, of in _KINDS.items() if isinstance(content, of))
-    return {"kind": kind, **asdict(content)}
+    values = asdict(content)
+    return {"kind": kind, **{name: values[name] for name in _kept(type(content))}}
 
 
 FORMAT = "countperf-tuning"
@@ -399,12 +405,24 @@ def search_header(
             (listed + rules + _source(space.build)).encode()
         ).hexdigest()[:16],
         "sizes": {**space.sizes, **question.sizes},
+        **_statistics_header(space.statistics, question.statistics or {}),
         "device": runner.identity.to_object(),
         "timer": "event",
         "weights": f"{weights.model} for {weights.device.slug}",
         "weights_digest": hashlib.sha256(text.encode()).hexdigest()[:16],
         "plan": asdict(plan),
     }
+
+
+def _statistics_header(*given: Statistics) -> dict[str, dict[str, float | str]]:
+    """Say which statistics a search has; nothing if it has none."""
+    found: dict[str, float | str] = {}
+    for some in given:
+        if callable(some):
+            found["a function"] = hashlib.sha256(_source(some).encode()).hexdigest()[:16]
+        else:
+            found |= {name: v if isinstance(v, str) else float(v) for name, v in some.items()}
+    return {"statistics": found} if found else {}
 
 
 def _source(function: Callable[..., Any]) -> str:

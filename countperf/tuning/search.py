@@ -134,7 +134,15 @@ class _Search:
         self._ranking: Ranking
         most_s = min(plan.max_case_s, (budget.seconds or float("inf")) / 50)
         self._benches = [
-            Bench(space, question.sizes, runner, plan, most_s=most_s, left_s=self._left_s)
+            Bench(
+                space,
+                question.sizes,
+                runner,
+                plan,
+                statistics=question.statistics,
+                most_s=most_s,
+                left_s=self._left_s,
+            )
             for runner in runners
         ]
         self._built_by: dict[Key, Bench] = {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from countperf.measurements import KernelCase
+    from countperf.measurements import KernelCase, Statistic
 
     MakeArguments: TypeAlias = Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]
     Reference: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]]
@@ -132,6 +132,9 @@ Choice: TypeAlias = Mapping[str, Value]
 Constraint: TypeAlias = str | Callable[[Choice], bool]
 """Constraint on every choice: an expression of the parameters, or a function."""
 
+Statistics: TypeAlias = "Mapping[str, Statistic] | Callable[[Choice], Mapping[str, Statistic]]"
+"""Facts of the data, as for `count_kernel`: for all choices, or a function of the choice."""
+
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 _COUNTED = 20_000  # choices that are looked at to say how many there are, in a second or so
 
@@ -163,6 +166,9 @@ class SearchSpace(ShortRepr):
         reference numbers of variants are not checked, which results then say.
     element_type : str
         Type of the kernel's numbers.
+    statistics : Mapping from str to number or str, or callable
+        What counting has to know of the data, as for `count_kernel`; where that depends on the
+        choice, such as the probability of a condition that holds a tile width, a function of it.
 
     Examples
     --------
@@ -188,6 +194,7 @@ class SearchSpace(ShortRepr):
     reference: Reference | None = None
     tolerance: float = 1e-4
     element_type: str = "f32"
+    statistics: Statistics = field(default_factory=dict[str, "Statistic"])
 
     def __post_init__(self) -> None:
         if not self.parameters:
@@ -338,10 +345,29 @@ class SearchSpace(ShortRepr):
         """Write a choice as text: ``tile=8,unroll=2``."""
         return ",".join(f"{name}={choice[name]}" for name in self.parameters)
 
+    def statistics_at(
+        self, choice: Choice, others: Statistics | None = None
+    ) -> dict[str, Statistic]:
+        """Return the statistics of a choice; others take the place of the space's."""
+        found: dict[str, Statistic] = {}
+        for given in (self.statistics, others or {}):
+            if not callable(given):
+                found |= given
+                continue
+            try:
+                found |= given(dict(choice))
+            except Exception as error:  # of anybody's code
+                raise SearchSpaceError(
+                    f"space '{self.name}': the function of its statistics fails at"
+                    f" {self.label(choice)}: {type(error).__name__}: {error}"
+                ) from error
+        return found
+
     def case(
         self,
         choice: Choice,
         sizes: Mapping[str, int] | None = None,
+        statistics: Statistics | None = None,
     ) -> KernelCase:
         """Make the measurement case of a choice.
 
@@ -351,6 +377,8 @@ class SearchSpace(ShortRepr):
             The variant.
         sizes : Mapping from str to int, optional
             In place of the space's sizes, or of some of them.
+        statistics : Mapping or callable, optional
+            In place of the space's statistics, or of some of them.
         """
         wanted = {**self.sizes, **(sizes or {})}
         kernel = f"{self.name}/{self.label(choice)}"
@@ -376,5 +404,6 @@ class SearchSpace(ShortRepr):
             purpose="test",
             global_memory_bytes=0,
             check_parameters=wanted if self.check_sizes is None else self.check_sizes(choice),
+            statistics=self.statistics_at(choice, statistics),
             inputs="" if self.make_arguments is None else self.name,
         )

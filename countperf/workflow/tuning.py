@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countperf.errors import ParameterError, SearchSpaceError, nearest
 from countperf.harness.device import EventClock
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from countperf.tuning.points import Point
     from countperf.tuning.ranker import Ranking
     from countperf.tuning.result import TuningResult
-    from countperf.tuning.space import SearchSpace
+    from countperf.tuning.space import SearchSpace, Statistics
     from countperf.tuning.trials import Watch
 
 
@@ -70,6 +70,7 @@ def rank(
     workers: int | None = None,
     on_point: Callable[[Point], None] | None = None,
     longest_s: float = 60.0,
+    statistics: Statistics | None = None,
     **more: int,
 ) -> Ranking:
     """Predict all variants of a kernel and keep those that should be fastest.
@@ -93,6 +94,9 @@ def rank(
         Is told of every point as it comes.
     longest_s : float
         What a variant may take, s; one that takes longer, or crashes, is refused.
+    statistics : Mapping from str to number or str, or callable, optional
+        What counting has to know of the data, in place of the space's `SearchSpace.statistics`, or
+        of some of them; also as a function of the choice.
 
     Returns
     -------
@@ -109,7 +113,9 @@ def rank(
     space = named_in_processes(space)
     checked_space(space, sizes)
     target = None if device is None else find_device(device)
-    question = _task(space, sizes, weights, target, force=force, incomplete_ok=incomplete_ok)
+    question = _task(
+        space, sizes, weights, target, force, incomplete_ok=incomplete_ok, statistics=statistics
+    )
     with pool_or(executor, workers) as pool:
         return rank_points(
             question,
@@ -140,6 +146,7 @@ def tune(
     progress: Callable[[str], None] | None = None,
     longest_s: float | None = None,
     watch: Watch | None = None,
+    statistics: Statistics | None = None,
     **more: int,
 ) -> TuningResult:
     """Find the fastest variant of a kernel on a device within a budget.
@@ -167,6 +174,8 @@ def tune(
         As for `rank`; by default half of the seconds, but 3 s at least and a minute at most.
     progress, watch : callable, optional
         Are told what happens, a line at a time, and the `SearchState` between variants.
+    statistics
+        As for `rank`.
 
     Returns
     -------
@@ -188,7 +197,9 @@ def tune(
     report("preparing the search", 0)
     checked_space(space, sizes)
     target = find_device(device)
-    question = _task(space, sizes, weights, target, force=force, incomplete_ok=incomplete_ok)
+    question = _task(
+        space, sizes, weights, target, force, incomplete_ok=incomplete_ok, statistics=statistics
+    )
     more_than_one = target.identity.device_type == "cpu"
     number = min(_BUILDERS, workers or available_cores()) if more_than_one else 1
     with pool_or(executor, workers) as pool, ExitStack() as stack:
@@ -229,9 +240,8 @@ def _task(
     sizes: Mapping[str, int],
     weights: WeightSet | Path | str | None,
     device: Device | None,
-    *,
     force: bool,
-    incomplete_ok: bool,
+    **more: Any,
 ) -> PredictionTask:
     """Return the task to predict variants, with weights that match the device, and its limits."""
     identity = None if device is None else device.identity
@@ -243,6 +253,4 @@ def _task(
             parameter="model",
         )
     limits = None if device is None else device.limits
-    return PredictionTask(
-        space=space, weights=weights, sizes=sizes, limits=limits, incomplete_ok=incomplete_ok
-    )
+    return PredictionTask(space=space, weights=weights, sizes=sizes, limits=limits, **more)

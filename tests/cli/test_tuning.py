@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,14 @@ def test_rank_as_json_and_every_point_as_a_line(weights: str, tmp_path: Path, ru
     assert sum("stage" in line for line in lines) == 3
     predicted = [line for line in lines if "stage" not in line]
     assert all(e["interval_s"][0] < e["predicted_s"] < e["interval_s"][1] for e in predicted)
+
+
+def test_rank_takes_the_statistics_that_it_asks_for(weights: str, run: Run) -> None:
+    command = f"rank tests.tuning.spaces:CHOOSY --weights {weights} --incomplete --points 1"
+    asked = run(command, status=1).err.strip().partition("; here: ")[2]
+
+    assert asked.startswith("--statistics 'a[i] > ")
+    assert run(command, *shlex.split(asked), "--json").json["predicted"] == 1
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,27 @@ DOUBLE = SearchSpace(
 )
 
 
+def build_choosy(tile: int) -> Any:
+    """Double the elements of a vector that exceed a width, on which the condition depends."""
+    return lp.make_kernel(
+        "{[i]: 0<=i<n}",
+        f"if a[i] > {tile}\n out[i] = 2*a[i]\nend",
+        [lp.GlobalArg("a,out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+        name="choosy",
+        assumptions="n >= 1",
+        lang_version=(2018, 2),
+    )
+
+
+def chances(choice: Choice) -> Mapping[str, float]:
+    return {f"a[i] > {choice['tile']}": 1 / int(choice["tile"])}
+
+
+CHOOSY = SearchSpace(
+    name="choosy", parameters={"tile": [16, 64]}, build=build_choosy, sizes={"n": N}
+)
+
+
 def make_space(**changes: Any) -> SearchSpace:
     fields: dict[str, Any] = {
         "name": "toy",

@@ -203,9 +203,10 @@ _BUILDER = "the values, constraints or builder of the space have changed"
         ),
         ({"space": replace(LARGE, constraints=("group > 16",))}, "", _BUILDER),
         ({"space": replace(LARGE, build=dict)}, "", _BUILDER),
+        ({"statistics": {"j": 3}}, "", "statistics is None there, {'j': 3.0} now"),
         ({}, "other", "name of device is Abacus there, other now"),
     ],
-    ids=["sizes", "weights", "space", "builder", "device"],
+    ids=["sizes", "weights", "space", "builder", "statistics", "device"],
 )
 def test_the_file_of_another_search_is_refused(
     store: Path, change: dict[str, Any], device: str, said: str

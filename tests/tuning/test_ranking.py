@@ -31,7 +31,7 @@ from countperf.workflow.tuning import load_space
 from tests.harness.fakes import LIMITS as FAKE_LIMITS
 from tests.harness.fakes import FakeRunner
 from tests.models.builders import make_weights
-from tests.tuning.spaces import DOUBLE, N, make_space
+from tests.tuning.spaces import CHOOSY, DOUBLE, N, chances, make_space
 
 WEIGHTS = make_weights(
     {
@@ -145,6 +145,40 @@ def test_variants_that_cannot_be_are_refused_with_stage_and_reason(
     assert ranking.refusals[stage].count == count
     assert all(reason in example.reason for example in ranking.refusals[stage].examples)
     assert ranking.predicted == 15 - count
+
+
+def _fail(choice: Choice) -> dict[str, float]:
+    return {"a": 1 / (int(choice["tile"]) - 16), "b": 1 / 0}
+
+
+@pytest.mark.parametrize(
+    ("of_space", "given"),
+    [(chances, None), ({}, chances), (_fail, {})],
+    ids=["of the space", "of the call", "that fail"],
+)
+def test_statistics_are_those_of_the_variant(of_space: Any, given: Any) -> None:
+    """An element in 16 or 64 is multiplied."""
+    space = replace(CHOOSY, statistics=of_space)
+    ranking = _ranking(space=space, statistics=given, incomplete_ok=True)
+
+    if of_space is _fail:
+        said = "space 'choosy': the function of its statistics fails at tile="
+        reason = ranking.refusals["count"].examples[0].reason
+        assert reason.startswith(said)
+        assert reason.endswith("ZeroDivisionError: division by zero")
+        return
+    times = {point.choice["tile"]: point.time_s for point in ranking.best}
+    assert times == {t: pytest.approx(1e-6 + 1e-7 + 1e-9 * N / t) for t in (16, 64)}
+    assert space.case({"tile": 16}, statistics=given).statistics == {"a[i] > 16": 1 / 16}
+
+
+def test_an_error_for_want_of_statistics_says_which() -> None:
+    ranking = _ranking(space=CHOOSY, incomplete_ok=True)
+
+    with pytest.raises(TuningError) as caught:
+        ranking.check_predicted()
+    example = ranking.refusals["count"].examples[0].choice["tile"]
+    assert caught.value.statistics == {f"a[i] > {example}": 0.5}
 
 
 def test_properties_without_a_weight_may_be_left_out() -> None:

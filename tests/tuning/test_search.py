@@ -26,7 +26,7 @@ from countperf.tuning.result import Budget, Plan, Trial, TuningResult, ties
 from countperf.tuning.search import tune_space
 from tests.harness.fakes import FakeRunner
 from tests.printing import object_of, text_of
-from tests.tuning.spaces import DOUBLE, build_double
+from tests.tuning.spaces import CHOOSY, DOUBLE, build_double, chances
 from tests.tuning.test_ranking import WEIGHTS, Inline
 
 LARGE = SearchSpace(
@@ -141,6 +141,16 @@ def test_runs_that_cost_nothing_beside_building_are_not_spared() -> None:
 
     assert result.winner.choice == BEST
     assert len(result.winner.samples_s) >= Plan().runs
+
+
+def test_cases_have_the_statistics_of_their_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, statistics = FakeRunner(lambda *_: 1e-3), dict[str, Any]()
+    monkeypatch.setattr(runner, "check", lambda case: statistics.update(case.statistics))
+    question = replace(QUESTION, space=CHOOSY, statistics=chances, incomplete_ok=True)
+
+    tune_space(question, runner, MANY, executor=Inline())
+
+    assert statistics == {"a[i] > 16": 1 / 16, "a[i] > 64": 1 / 64}
 
 
 def test_what_fails_is_recorded_with_the_reason_and_does_not_stop_the_search() -> None:
