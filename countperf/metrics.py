@@ -133,6 +133,8 @@ class Evaluation(Table, Drawable, Document):
     device: str  # slug of the device, and name of the model that predicted
     model: str
     cases: tuple[EvaluatedCase, ...] = Field(min_length=1)  # at least one
+    # how the model was chosen, and what it does not predict; not in the document
+    remarks: tuple[str, ...] = Field(default=(), exclude=True)
 
     def by_kernel(self) -> dict[str, MeanError]:
         """Return the mean error of each kernel over its sizes, in the order of the cases."""

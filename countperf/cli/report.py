@@ -29,7 +29,7 @@ from countperf.tuning.result import Trial, read_journal
 from countperf.version import __version__
 from countperf.workflow.fits import known_device
 from countperf.workflow.fitting import evaluate, evaluate_ranking
-from countperf.workflow.prediction import explain
+from countperf.workflow.prediction import Target, explain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,14 +117,20 @@ def _is_document(what: str, format_name: str) -> bool:
 
 
 def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
-    weights = load_weights(options.what, model=options.model)
+    target = Target(weights=options.what, model=options.model)
+    weights, choice = target.by_choice(lambda used, _: used)
     parts: list[Part] = []
     judgements: list[Evaluation | RankingEvaluation] = []
     if options.measurements is not None:
         measured = MeasurementSet.read_file(options.measurements)
-        judgements = [run(measured, weights=weights) for run in (evaluate, evaluate_ranking)]
+        evaluation = evaluate(measured, weights=options.what, model=options.model)
+        ranking = evaluate_ranking(measured, weights=options.what, model=options.model)
+        judgements, choice = [evaluation, ranking], ""
+        if evaluation.model != weights.model:
+            weights = load_weights(options.what, model=short_name(evaluation.model))
     elif fit is not None:
-        kind = "" if options.model is None else f"{short_name(weights.model)}-"
+        model = short_name(weights.model)
+        kind = "" if fit.path_of(model) == fit.default else f"{model}-"
         stored: dict[str, type[Evaluation | RankingEvaluation]] = {
             "evaluation": Evaluation,
             "ranking": RankingEvaluation,
@@ -137,7 +143,10 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
         parts.append(printed(judgement))
     return Page(
         title=f"Fit of {weights.device.slug}",
-        lead=(f"{short_name(weights.model)} model, fitted for {weights.device.name}",),
+        lead=(
+            f"{short_name(weights.model)} model, fitted for {weights.device.name}",
+            *filter(None, [choice]),
+        ),
         sections={
             "Accuracy": parts,
             "Weights as rates": [Printed(shown=weights_table(weights))],

@@ -111,8 +111,9 @@ class AvailableFit:
     name: str  # for ``load_weights`` and ``--weights``: the device's slug, or ``mine/NAME``
     device: str  # slug of the device
     models: tuple[str, ...]  # what ``model=`` and ``--model`` take
+    model: str  # which of them predicts here where none is named
     date: str  # when the device was measured, ISO 8601
-    held_out_error: float | None
+    held_out_error: float | None  # of that model
     is_here: bool  # whether a device of this machine matches that of the weights
     problem: str = ""  # why the default document cannot be read
 

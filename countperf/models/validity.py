@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -85,10 +86,23 @@ def log_quantile(
 
 
 def student_quantile(level: Level, freedom: int) -> float:
-    """Return the quantile of Student's distribution for two-sided intervals of a level."""
-    from scipy.special import stdtrit
+    """Return the quantile of Student's distribution for two-sided intervals of a level.
 
-    return float(stdtrit(freedom, (1.0 + level) / 2.0))
+    From three degrees of freedom on it is the series of Abramowitz and Stegun (1964), 26.7.5.
+    """
+    if freedom == 1:
+        return math.tan(0.5 * math.pi * level)
+    if freedom == 2:
+        return level * math.sqrt(2.0 / (1.0 - level**2))
+    z = NORMAL_QUANTILES[level]
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return sum(term / freedom**power for power, term in enumerate(terms))
 
 
 def interval(time_s: Quantity, reach: Quantity) -> tuple[Quantity, Quantity] | None:

@@ -49,8 +49,11 @@ def evaluation(of: Evaluation) -> Printed:
             for case in of.cases
         ],
         parts=[shown for purpose, part in parts.items() for shown in _of_purpose(purpose, part)],
+        notes=of.remarks,
         facts={
             "device": of.device,
+            "model": short_name(of.model),
+            "remarks": of.remarks,
             "geometric_mean": _means(of),
             "by_purpose": {purpose: _means(part) for purpose, part in parts.items()},
             "coverage": {

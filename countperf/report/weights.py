@@ -303,6 +303,7 @@ def characterization(of: Characterization) -> Printed:
 _FIT_COLUMNS = {
     "name": Column("name"),
     **columns_of("device models"),
+    "model": Column("predicts here"),
     "date": Column("measured"),
     "held_out_error": Column("held-out error", format_percent),
     "here": Column("this machine"),
@@ -310,8 +311,8 @@ _FIT_COLUMNS = {
 
 
 def available(fits: Sequence[AvailableFit]) -> Printed:
-    """Give a row for each fit: name, device, models, date, held-out error, this machine."""
-    what = ("name", "device", "models", "date", "held_out_error", "is_here", "problem")
+    """Give a row for each fit; the error is that of the model that predicts here."""
+    what = ("name", "device", "models", "model", "date", "held_out_error", "is_here", "problem")
     rows = [picked(fit, *what) for fit in fits]
     return Printed(
         head=[] if rows else ["no fitted weights: measure a device and fit it first"],

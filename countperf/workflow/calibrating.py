@@ -39,16 +39,12 @@ from countperf.fitting.prior import (
 from countperf.fitting.rescale import rescale_weights
 from countperf.hardware.identity import counted_caches_of, memory_hierarchy_of
 from countperf.harness.campaign import Rewriting, measure
-from countperf.harness.compile.compiled_kernel import GROUP_STATES
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.harness.environment import available_cores
 from countperf.harness.runner import CALIBRATION, KernelRunner
 from countperf.harness.sizes import calibrate as choose_sizes
 from countperf.harness.sizes import measure_limits
-from countperf.machine_code import object_file, throughput
-from countperf.machine_code.object_file import find_objdump
-from countperf.machine_code.throughput import find_analyzer
 from countperf.measurements import KernelCase, Measurement, MeasurementSet
 from countperf.models.library import (
     OWN,
@@ -63,6 +59,7 @@ from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.properties.count_properties import count_kernel
 from countperf.steps import report
+from countperf.workflow.fits import why_no_code
 from countperf.workflow.measuring import read_code
 from measurement_kernels.catalog import entry
 from measurement_kernels.entry import CatalogEntry
@@ -131,7 +128,7 @@ def calibrate(
     plain = checked_own_name(name or chosen.identity.slug)
     check_writable(user_fits_folder() / "weights.json")
     devices = known or shipped_devices()
-    without_code = _why_no_code(chosen)
+    without_code = why_no_code(chosen)
     is_here = chosen.identity.device_type == "cpu"
     own = counted_caches_of(chosen.identity, is_here=is_here)
     task = CalibrationTask(
@@ -176,17 +173,6 @@ def calibrate(
         is_complete={case.name for case in cases}
         <= {e.case for e in (*measured.measurements, *measured.failures)},
     )
-
-
-def _why_no_code(device: Device) -> str:
-    """Return why compiled code cannot be read on a device; nothing if it can."""
-    if device.identity.platform not in GROUP_STATES:
-        return f"{device.identity.platform} does not keep its machine code"
-    if find_objdump() is None:
-        return f"no objdump found: {object_file.INSTALL_ADVICE}"
-    if find_analyzer() is None:
-        return f"no llvm-mca found that is new enough: {throughput.INSTALL_ADVICE}"
-    return ""
 
 
 def _measure(task: CalibrationTask, cases: Sequence[KernelCase], *, busy: bool) -> MeasurementSet:

@@ -1,4 +1,4 @@
-"""The weights that there are on this machine."""
+"""The weights that there are on this machine, and which of a fit's models predicts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,19 @@ from countperf.documents.base import parse_json
 from countperf.errors import DocumentError
 from countperf.hardware.identity import DeviceIdentity
 from countperf.hardware.parameters import DeviceParameters, available_devices, load_device
-from countperf.harness.devices import discover
-from countperf.models.library import AvailableFit, NamedFit, find_fit, named_fits
+from countperf.harness.devices import discover, matching_devices
+from countperf.machine_code import object_file, throughput
+from countperf.machine_code.object_file import find_objdump
+from countperf.machine_code.throughput import find_analyzer
+from countperf.models.library import (
+    AvailableFit,
+    NamedFit,
+    find_fit,
+    model_in,
+    named_fits,
+    short_name,
+)
+from countperf.models.shipped import COMPILED
 
 if TYPE_CHECKING:
     from countperf.harness.device import Device
@@ -24,6 +35,38 @@ class AvailableWeights(tuple[AvailableFit, ...], Table):
 
     __slots__ = ()
     __repr__ = printed
+
+
+def why_no_code(device: Device) -> str:
+    """Return why compiled code cannot be read on a device; nothing if it can."""
+    from countperf.harness.compile.compiled_kernel import GROUP_STATES
+
+    if device.identity.platform not in GROUP_STATES:
+        return f"{device.identity.platform} does not keep its machine code"
+    if find_objdump() is None:
+        return f"no objdump found: {object_file.INSTALL_ADVICE}"
+    if find_analyzer() is None:
+        return f"no llvm-mca found that is new enough: {throughput.INSTALL_ADVICE}"
+    return ""
+
+
+def why_not_compiled(
+    fit: NamedFit, device: DeviceIdentity | None = None, *, has_code: bool = False
+) -> str:
+    """Return why a fit does not predict by the model that reads compiled code; nothing if it does.
+
+    A device that is asked for has to be that of the fit. Code that is known need not be read here.
+    """
+    if COMPILED not in fit.models:
+        return f"{fit.name} has no weights of the model {COMPILED}"
+    identity = fit.identity
+    if device is not None and not identity.matches(device):
+        return f"the device asked for, {device.slug}, is not that of the weights"
+    if has_code:
+        return ""
+    if not (here := matching_devices(identity)):
+        return f"the device of the weights, {identity.slug}, is not here to compile for"
+    return why_no_code(here[0])
 
 
 def available_weights() -> AvailableWeights:
@@ -40,11 +83,13 @@ def available_weights() -> AvailableWeights:
 
 
 def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | None:
-    """Describe a fit by few fields of its default document; None if it is gone."""
+    """Describe a fit by few fields of the document that predicts; None if it is gone."""
     device, date, error, is_here, problem = fit.folder.name, "", None, False, ""
     if (path := fit.default) is None:
         return None
     try:
+        if not why_not_compiled(fit):
+            path = fit.path_of(COMPILED)
         content: Any = parse_json(read_file_text(path), path=path)
         identity = DeviceIdentity.from_object(content["device"], path=path)
         device = identity.slug
@@ -61,6 +106,7 @@ def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | Non
         name=fit.name,
         device=device,
         models=tuple(fit.models),
+        model=short_name(model_in(path)),
         date=date,
         held_out_error=error,
         is_here=is_here,

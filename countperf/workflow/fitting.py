@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from countperf.display import some_of
 from countperf.documents import check_writable
 from countperf.errors import (
     CountingError,
+    CountperfError,
     DeviceError,
+    FitError,
     KernelSpecificationError,
     TableError,
 )
@@ -24,6 +27,7 @@ from countperf.fitting.judging import evaluate_ranking as evaluate_sets
 from countperf.hardware.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
 from countperf.hardware.parameters import load_device
 from countperf.harness.campaign import Rewriting
+from countperf.harness.devices import matching_devices
 from countperf.harness.environment import read_processor
 from countperf.measurements import PURPOSES, MeasurementSet
 from countperf.measurements.recorded import read_times
@@ -33,6 +37,7 @@ from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import TransactionCounts, caches_of, transaction_roots
 from countperf.steps import report, stepped
 from countperf.workflow.kernels import table_kernels
+from countperf.workflow.measuring import lacks_code, with_machine_code
 from countperf.workflow.prediction import Target
 from measurement_kernels.catalog import entry
 
@@ -43,6 +48,9 @@ if TYPE_CHECKING:
     from countperf.metrics import Evaluation
     from countperf.models.definition import ModelDefinition
     from countperf.models.weights import WeightSet
+
+
+_Judged = TypeVar("_Judged")
 
 
 def read_measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
@@ -245,7 +253,9 @@ def evaluate(
     weights : WeightSet, Path or str
         Weights, or their slug or path.
     model : str, optional
-        Which model's weights, where they are looked up; by default the one chosen for the device.
+        Which model's weights, where they are looked up. By default the one that predicts: that
+        which reads compiled code where the code is stored, or device and compiler are here to read
+        it; else the structural one.
     force : bool
         Evaluate weights of another device.
     purposes : sequence of {"test", "application", "variant"}, optional
@@ -254,19 +264,57 @@ def evaluate(
     Returns
     -------
     Evaluation
-        Cases ordered by purpose.
+        Cases ordered by purpose. Its `remarks` say how the model was chosen, and name the cases
+        that it does not predict.
 
     Raises
     ------
     DeviceMismatchError, FitError, DocumentError, PredictionError
         The measurements are of another device, or nothing can be evaluated.
     """
-    measured = read_measurements(measurements)
-    target = Target(weights=weights, model=model, device=measured.device, force=force)
-    weights = target.checked()
     judging = set(purposes or PURPOSES) - {"measurement"}
-    judged = measured.select(lambda m: m.purpose in judging)
-    return evaluate_cases(weights, with_known_transactions(judged, weights.definition))
+    judged = read_measurements(measurements).select(lambda m: m.purpose in judging)
+    evaluation, choice = _judge(evaluate_cases, judged, weights, model, force)
+    known = {(case.kernel, tuple(case.parameters.items())) for case in evaluation.cases}
+    left = [m.case for m in judged if (m.kernel, tuple(m.parameters.items())) not in known]
+    said = f"not counted, or without what the model reads, and left out: {some_of(left)}"
+    return evaluation.model_copy(
+        update={"remarks": tuple(filter(None, (choice, said if left else "")))}
+    )
+
+
+def _judge(
+    judge: Callable[[WeightSet, MeasurementSet], _Judged],
+    judged: MeasurementSet,
+    weights: WeightSet | Path | str,
+    model: str | None,
+    force: bool,
+) -> tuple[_Judged, str]:
+    """Judge the model that `countperf.predict` chooses for measured kernels; say how it did."""
+
+    def judge_by(used: WeightSet, _: bool) -> _Judged:
+        known = _with_code(judged) if used.definition.reads_code else judged
+        return judge(used, with_known_transactions(known, used.definition))
+
+    target = Target(weights=weights, model=model, device=judged.device, force=force)
+    return target.by_choice(judge_by, has_code=any(case.code for case in judged))
+
+
+def _with_code(judged: MeasurementSet) -> MeasurementSet:
+    """Read the machine code that is not stored, if the device is here; refuse if there is none."""
+    device = judged.device
+    reason = f"{device.slug}, {device.name}, is not here"
+    if matching_devices(device) and any(map(lacks_code, judged)):
+        try:
+            judged = with_machine_code(judged)
+        except CountperfError as error:
+            reason = str(error)
+    if len(judged) and not any(case.code for case in judged):
+        raise FitError(
+            "no machine code of these kernels is stored; run countperf compiled --store FILE on a"
+            f" machine with {device.name} and its compiler ({reason}), or name another model"
+        )
+    return judged
 
 
 def evaluate_ranking(
@@ -277,8 +325,5 @@ def evaluate_ranking(
     force: bool = False,
 ) -> RankingEvaluation:
     """Compare the predicted with the measured order of the sets of variants among measurements."""
-    measured = read_measurements(measurements)
-    target = Target(weights=weights, model=model, device=measured.device, force=force)
-    weights = target.checked()
-    variants = measured.select(lambda m: m.purpose == "variant")
-    return evaluate_sets(weights, with_known_transactions(variants, weights.definition))
+    variants = read_measurements(measurements).select(lambda m: m.purpose == "variant")
+    return _judge(evaluate_sets, variants, weights, model, force)[0]

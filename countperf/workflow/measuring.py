@@ -328,12 +328,26 @@ def read_code(
     where it was.
     """
     with Rewriting(measurements) as file:
-        return _read_code(file, device, progress or (lambda _: None))
+        say = progress or (lambda _: None)
+        return with_machine_code(file.read(), device=device, say=say, write=file.write)
 
 
-def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) -> MeasurementSet:
-    """Note what the code of measured kernels executes, in an open file."""
-    measured = file.read()
+def lacks_code(measurement: Measurement) -> bool:
+    """Return whether the instructions of a case, or its cycles that overlap, are not known."""
+    return measurement.code is None or OVERLAPPED not in measurement.code
+
+
+def with_machine_code(
+    measured: MeasurementSet,
+    *,
+    device: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    write: Callable[[MeasurementSet], None] = lambda _: None,
+) -> MeasurementSet:
+    """Return measurements with what the code of their kernels executes, where it can be read.
+
+    They are written now and then, and at the end.
+    """
     chosen = find_device(device or measured.device.slug)
     if not measured.device.matches(chosen.identity):
         raise DeviceMismatchError(
@@ -342,7 +356,7 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
         )
     waiting: dict[str, list[Measurement]] = {}
     for measurement in measured:
-        if measurement.code is None or OVERLAPPED not in measurement.code:
+        if lacks_code(measurement):
             waiting.setdefault(measurement.kernel, []).append(measurement)
     cases = [
         # with the first-level cache that the counts of a case say code is read for
@@ -371,10 +385,10 @@ def _read_code(file: Rewriting, device: str | None, say: Callable[[str], None]) 
             done += len(batch)
             say(f"{done} of {len(cases)} kernels")
             if time.monotonic() > written + _BETWEEN_FILES_S:
-                file.write(renewed())
+                write(renewed())
                 written = time.monotonic()
     noted = renewed()
-    file.write(noted)
+    write(noted)
     return noted
 
 

@@ -14,7 +14,7 @@ from countperf.display import ShortRepr
 from countperf.errors import CountperfError, DeviceMismatchError, KernelBuildError, ParameterError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.hardware.identity import DeviceIdentity, counted_caches_of
-from countperf.harness.devices import find_device, matching_devices
+from countperf.harness.devices import find_device
 from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
 from countperf.models.shipped import COMPILED
@@ -23,6 +23,7 @@ from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.properties.vector import with_transactions as added
 from countperf.sizes import given_sizes
+from countperf.workflow.fits import why_not_compiled
 from countperf.workflow.kernels import count_at_sizes, counted, kernel_itself, load_kernel
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ COMPILED_CHOICE = (
     f"model {COMPILED}: the device of the weights is here, and the compiled code can be followed"
 )
 """Line that says that the model that reads compiled code was chosen."""
+
+KNOWN_CODE_CHOICE = f"model {COMPILED}: the compiled code is known"
+"""The same where the code comes with the kernels."""
 
 
 _Found = TypeVar("_Found")
@@ -92,35 +96,40 @@ class Target(ShortRepr):
         return weights
 
     def by_choice(
-        self, predicted: Callable[[WeightSet, bool], _Found], unreadable: str = ""
+        self,
+        predicted: Callable[[WeightSet, bool], _Found],
+        unreadable: str = "",
+        *,
+        has_code: bool = False,
     ) -> tuple[_Found, str]:
-        """Predict by compiled code wherever device and compiler are at hand, else without it."""
+        """Predict by compiled code wherever it is known or can be read, else without it."""
         if not self.has_choice:
             return predicted(self.checked(), False), ""
-        reason = unreadable or reading_weights(self.weights, self.identity)
+        reason = unreadable or reading_weights(self.weights, self.identity, has_code)
         if not isinstance(reason, str):
             try:
-                return predicted(self._checked(reason), True), COMPILED_CHOICE
+                return predicted(self._checked(reason), True), (
+                    KNOWN_CODE_CHOICE if has_code else COMPILED_CHOICE
+                )
             except CountperfError as error:
                 reason = f"the one that reads compiled code fails: {error}"
         usual = self.checked()
         return predicted(usual, False), f"model {short_name(usual.model)}: {reason}"
 
 
-def reading_weights(weights: object, identity: DeviceIdentity | None) -> WeightSet | str:
-    """Return weights of the model that reads compiled code if its device is here, or why not."""
-    name = identity.slug if weights is None and identity is not None else str(weights)
-    fit = find_fit(name)
+def reading_weights(
+    weights: object, identity: DeviceIdentity | None, has_code: bool = False
+) -> WeightSet | str:
+    """Return weights of the model that reads compiled code if it can predict, or why not."""
     if weights is None and identity is not None:
         fit = next(iter(fits_for(identity)), None)
-        name = name if fit is None else fit.name
-    if fit is None or COMPILED not in fit.models:
+    else:
+        fit = find_fit(str(weights))
+    if fit is None:
+        name = identity.slug if weights is None and identity is not None else weights
         return f"{name} has no weights of the model {COMPILED}"
-    if not matching_devices(fit.identity):
-        return f"the device of the weights, {fit.identity.slug}, is not here to compile for"
-    if identity is not None and not fit.identity.matches(identity):
-        return f"the device asked for, {identity.slug}, is not that of the weights"
-    return load_weights(name, model=COMPILED)
+    reason = why_not_compiled(fit, identity, has_code=has_code)
+    return reason or load_weights(fit.name, model=COMPILED)
 
 
 def default_weights(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,13 @@ from countperf.fitting.judging import evaluate, evaluate_ranking
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.models.definition import OVERLAPPED, ModelDefinition, Term
 from countperf.models.function import model_inputs
+from countperf.models.library import short_name
 from countperf.models.shipped import ORDERS, Order, compiled, structural
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
+from countperf.report.accuracy import evaluation as evaluation_printed
+from countperf.workflow import fits, fitting
+from countperf.workflow.prediction import Target
 from tests.fitting.builders import MadeUpKernel, measure
 
 ADD = "site.free.flat.256x1.flop.add.f32"
@@ -271,3 +275,96 @@ def test_memory_hides_work_beyond_l2_and_shares_the_last_level(
     assert values["load_distinct"] == size
     assert values["load_beyond_l2"] == pytest.approx(3 * size * (1 - in_l2))
     assert values.get("load_beyond_llc", 0.0) == pytest.approx(size * beyond_llc)
+
+
+@cache
+def judged() -> MeasurementSet:
+    """Test kernels of two families, all with their code."""
+    some = changed(lambda _: True, purpose="test")
+    return some.select(lambda m: m.family in ("f1", "f2"))
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> str:
+    """A folder of fits whose default is the structural model, as of those that ship."""
+    plain = fit(measured(), model=structural(POLICY), correct=False).weights
+    plain.write_file(tmp_path / "weights.json")
+    weights().write_file(tmp_path / "compiled.json")
+    return str(tmp_path)
+
+
+def _without_code(family: str) -> MeasurementSet:
+    lines = [m.model_copy(update={"code": None}) if m.family < family else m for m in judged()]
+    return replace(judged(), measurements=tuple(lines))
+
+
+@pytest.mark.parametrize(
+    ("measurements", "model", "judge", "remark"),
+    [
+        (judged, None, "compiled", "model compiled: the compiled code is known"),
+        (judged, "structural", "structural", ""),
+        (partial(_without_code, "f2"), None, "compiled", "left out: k10/n=1024, k10/n=16384"),
+        (partial(_without_code, "f9"), None, "structural", "is not here to compile for"),
+    ],
+)
+def test_the_model_that_predicts_is_judged(
+    measurements: Callable[[], MeasurementSet],
+    model: str | None,
+    judge: str,
+    remark: str,
+    stored: str,
+) -> None:
+    evaluation = fitting.evaluate(measurements(), weights=stored, model=model)
+
+    assert short_name(evaluation.model) == judge
+    assert remark in " ".join(evaluation.remarks)
+    assert bool(remark) is bool(evaluation.remarks)
+    content = evaluation_printed(evaluation)
+    assert content.object()["model"] == judge
+    assert content.text().startswith(f"{judge} model on")
+    assert all(line in content.text() for line in evaluation.remarks)
+    variants = [m.model_copy(update={"purpose": "variant"}) for m in measurements()]
+    ranked = replace(judged(), measurements=tuple(variants))
+    ranking = fitting.evaluate_ranking(ranked, weights=stored, model=model)
+    assert ranking.model == evaluation.model
+
+
+@pytest.mark.parametrize("work", [fitting.evaluate, fitting.evaluate_ranking])
+def test_a_model_that_reads_code_is_not_judged_without_any(work: Any, stored: str) -> None:
+    lines = [m.model_copy(update={"purpose": "variant"}) for m in _without_code("f9")]
+    without = replace(judged(), measurements=tuple(lines))
+    message = (
+        "no machine code of these kernels is stored; run countperf compiled --store FILE on a"
+        " machine with pthread-testchip"
+    )
+    with pytest.raises(FitError, match=message):
+        work(without, weights=stored, model="compiled")
+
+
+@pytest.mark.parametrize("model", [None, "compiled"])
+def test_code_that_is_not_stored_is_read_where_the_device_is(
+    model: str | None, stored: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_: MeasurementSet) -> MeasurementSet:
+        return judged()
+
+    for module in (fits, fitting):
+        monkeypatch.setattr(module, "matching_devices", lambda identity: [identity])
+    monkeypatch.setattr(fits, "why_no_code", lambda _: "")
+    monkeypatch.setattr(fitting, "with_machine_code", read)
+
+    evaluation = fitting.evaluate(_without_code("f9"), weights=stored, model=model)
+
+    assert evaluation.cases == fitting.evaluate(judged(), weights=stored).cases
+    assert evaluation.model == weights().model
+
+
+def test_without_a_compiler_the_structural_model_predicts_and_says_why(
+    stored: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fits, "matching_devices", lambda identity: [identity])
+    monkeypatch.setattr(fits, "why_no_code", lambda _: "no objdump found")
+
+    _, choice = Target(weights=stored).by_choice(lambda used, _: used)
+
+    assert choice == "model structural: no objdump found"

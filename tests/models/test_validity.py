@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from countperf.models.function import FitQuality
 from countperf.models.validity import (
@@ -16,6 +17,7 @@ from countperf.models.validity import (
     interval_verdict,
     log_quantile,
     sign_verdict,
+    student_quantile,
 )
 from tests.models.builders import TWO_TO_ONE, make_weight
 
@@ -77,6 +79,13 @@ def test_no_interval_reaches_a_factor_of_a_thousand(reach: float) -> None:
     assert interval_verdict(reach).passed is bool(np.isnan(reach))
 
 
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_quantiles_of_few_degrees_of_freedom_are_students(level: float) -> None:
+    freedom = np.array([*range(1, 40), 1000])
+    found = [student_quantile(level, int(number)) for number in freedom]
+    assert found == pytest.approx(stdtrit(freedom, (1 + level) / 2), rel=2e-3)
+
+
 @pytest.mark.parametrize(
     ("in_sample", "held_out", "error", "freedom", "quantile"),
     [
@@ -103,4 +112,4 @@ def test_without_calibration_intervals_are_those_of_few_cases(
         held_out_scatter=held_out,
     )
     found = log_quantile(quality, 0.9, freedom=freedom, error=error)
-    assert found == pytest.approx(quantile, rel=3e-4)
+    assert found == pytest.approx(quantile, rel=1e-3)

@@ -77,7 +77,7 @@ def _stored(result: CalibrationResult) -> dict[str, WeightSet]:
 def test_a_device_gets_weights_that_predict(
     tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibrating, "_why_no_code", lambda _: "not read in this test")
+    monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
     calibrated = partial(
         calibrate,
         device=device,
@@ -143,7 +143,7 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
 def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
     own: Path, tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibrating, "_why_no_code", lambda _: "not read in this test")
+    monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
     monkeypatch.setattr(calibrating, "_FIRST_CASES", 3)
     store = tmp_path / "c.jsonl"
     calibrated = partial(
