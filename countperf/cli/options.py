@@ -368,7 +368,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--executed": flag("(default) what all groups execute at these sizes, by class"),
     "--every-group": flag(
-        "follow each group, where by default the one in the middle stands for all"
+        "follow each group, where by default one of each kind stands for all of that kind"
         " (with --ptx: for those that seem to execute as much)"
     ),
     "--ptx": value(

@@ -114,8 +114,7 @@ def _executed(options: argparse.Namespace) -> Printed:
         head=[
             "of all work groups, each followed"
             if options.every_group
-            else "of all work groups, if each executes what the one in the middle does;"
-            " --every-group follows them all"
+            else "of all work groups: one of each kind is followed; --every-group follows them all"
         ],
         rows=[{"instructions": name, "executed": number} for name, number in counts.items()],
         facts=counts,
@@ -131,7 +130,7 @@ def _executed_on_gpu(options: argparse.Namespace) -> Printed:
         every_group=options.every_group,
     )
     assumed = (
-        f"{counts.assumed_groups} work groups are taken to execute what the middle one does;"
+        f"{counts.assumed_groups} work groups are taken to execute what one of their kind does;"
         " --every-group follows them all"
     )
     rows: list[dict[str, Any]] = [

@@ -2,8 +2,9 @@
 
 Rules
 -----
-1. The sub-group is one of the middle group of the launch. Its loops run over all values for which
-   one of its work items is active, and it executes a statement where one of them is.
+1. The sub-group is one of a typical group of the launch, the middle one if it is. Its loops run
+   over all values for which one of its work items is active, and it executes a statement where one
+   of them is.
 2. A private variable carries what its value waited for to every later use, also in later
    iterations; an element of a private array does so by its index.
 3. A load waits for the last store of the first work item of the sub-group to the same address.
@@ -46,7 +47,7 @@ class Expansion:
 
 
 class SubGroup:
-    """One sub-group of the middle work group, at given sizes."""
+    """One sub-group of a typical work group, at given sizes."""
 
     def __init__(
         self,
@@ -62,21 +63,21 @@ class SubGroup:
         self.fixed: dict[str, int] = {**parameters, SUB_GROUP: number}
         domains = program.domains
         within = frozenset[str]().union(*(s.within for s in program.statements))
-        for name in sorted(within | program.launch_loops):
-            if name in domains.group_axes:
-                extent = program.grid.groups[domains.group_axes[name]].evaluate(parameters)
-                self.fixed[name] = self._middle(name, parameters, int(extent))
-            elif name in program.launch_loops:
-                self.fixed[name] = self._middle(name, parameters, None)
+        for name in sorted(program.launch_loops - domains.group_axes.keys()):
+            self.fixed[name] = self._value(name, parameters, None)
+        group = program.typical_group(self.fixed)
+        for name in sorted(within & domains.group_axes.keys()):
+            self.fixed[name] = self._value(name, parameters, group[domains.group_axes[name]])
         self._first_lane = self.lane(number * sub_group_size)
         self._members: dict[Iterations, Membership] = {}
 
-    def _middle(self, name: str, parameters: Mapping[str, int], extent: int | None) -> int:
+    def _value(self, name: str, parameters: Mapping[str, int], number: int | None) -> int:
+        """Return the value of a loop variable by its number, by default that in the middle."""
         line = Membership(at_values(self.program.domains.domain(frozenset([name])), parameters))
         if line.is_empty:
             return 0
         ((low, high),) = line.bounds
-        return min(low + (high - low + 1 if extent is None else extent) // 2, high)
+        return min(low + ((high - low + 1) // 2 if number is None else number), high)
 
     def lane(self, item: int) -> dict[int, int]:
         """Return the index along each local axis of a work item of the group."""

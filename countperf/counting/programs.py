@@ -26,6 +26,7 @@ from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.statements import Node, Statement, StatementReader
+from countperf.counting.work_groups import typical_group
 from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,
@@ -34,6 +35,7 @@ from countperf.errors import (
 )
 from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
+from countperf.symbolic.kinds import Point
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.points import executed_by_sub_groups
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -74,6 +76,17 @@ class KernelProgram(ShortRepr):
     def statements(self) -> tuple[Statement, ...]:
         """All statements, in order."""
         return tuple(statements_of(self.body))
+
+    def typical_group(self, values: Mapping[str, int]) -> Point:
+        """Return the number of a work group of the kind that executes the most, at given sizes."""
+        key = ("typical group", *sorted(values.items()))
+        if key not in self._sets:
+            extents = {axis: int(n.evaluate(values)) for axis, n in self.grid.groups.items()}
+            groups = [extents.get(axis, 1) for axis in range(max(extents, default=-1) + 1)]
+            executed = {(s.within, n.cases) for s in self.statements for n in s.nodes}
+            executed |= {(s.within, s.cases) for s in self.statements}
+            self._sets[key] = typical_group(self.domains, executed, groups, values)
+        return self._sets[key]
 
     def lanes(self, within: frozenset[str]) -> dict[int, str]:
         """Return the loop variable along each local axis that is among some."""

@@ -12,8 +12,8 @@ Rules
 Source of the instructions: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual",
 volume 2.
 
-Counts: the code that an OpenCL runtime compiled is read and followed (`interpreter`) for a group in
-the middle, at given sizes; nothing runs. Counts are those of all groups, if all were like that one.
+Counts: the code that an OpenCL runtime compiled is read and followed (`interpreter`) for a group of
+each kind, at given sizes; nothing runs. Counts are those of all groups.
 
 =======================  ==========================================================================
 property                 instructions
@@ -33,7 +33,10 @@ others                   ``insert``, ``extract``, ``broadcast``, ``convert``, ``
 ``code.cycles``          cycles of a processor of reference (`throughput`); ``cycles_loop``, those
                          of innermost loops; ``cycles_overlapped``, where short loops overlap
                          what follows; ``cycles_throughput``, if nothing waited for results;
-                         ``cycles_operations``, micro operations
+                         ``cycles_operations``, micro operations; where groups differ,
+                         ``cycles_largest``, of one of the largest, and ``cycles_busiest``, of
+                         the compute unit that has the most
+``code.groups_unknown``  groups of which data decides what they execute
 ``miss.conflict.load``   loads that come back too late for a first-level cache, since their lines
                          crowd a set; and ``miss.conflict.store``
 =======================  ==========================================================================

@@ -60,7 +60,9 @@ class Program(Code):
             self.follow_vectors()
             start.accessed = machine.accessed
             machine.accessed.clear()
-            return self._followed(entry, start, most_steps)
+            executed = self._followed(entry, start, most_steps)
+            machine.steps = start.steps
+            return executed
 
     def _followed(self, entry: str, machine: Machine, most_steps: int) -> Counter[int]:
         counts: Counter[int] = Counter()
@@ -105,6 +107,7 @@ class Program(Code):
             if taken and end.target is not None and end.target <= position:
                 counts.update(loops.back(position, end.target))
             position = end.target if taken else end.following
+        machine.steps += steps
         return self._lines_of(counts)
 
     def _entered(

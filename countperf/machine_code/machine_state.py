@@ -141,6 +141,7 @@ class Machine:
     journal: Journal = field(default_factory=Journal)  # what instructions did since it was begun
     # where instructions that were asked to note it accessed memory, by their number
     accessed: dict[int, int] = field(default_factory=dict[int, int])
+    steps: int = 0  # integer instructions that were followed
 
     def load(self, address: Value, bits: int) -> Value:
         """Return what is in memory."""
@@ -250,11 +251,12 @@ class KernelLaunch:
         """All groups."""
         return prod(self.groups)
 
-
-def middle_group(launch: KernelLaunch) -> tuple[int, int, int]:
-    """Return the number of a group in the middle, which no border cuts."""
-    first, second, third = (extent // 2 for extent in launch.groups)
-    return first, second, third
+    @property
+    def integers(self) -> tuple[int | None, ...]:
+        """The arguments, read as integers."""
+        return tuple(
+            None if a is None else int.from_bytes(a, "little", signed=True) for a in self.arguments
+        )
 
 
 def fill_arrays(machine: Machine, launch: KernelLaunch, contents: Mapping[str, ArrayData]) -> None:

@@ -194,7 +194,7 @@ class ProgramAtSizes:
         first = self._expanded(0)
         if not first.nodes and not differ:
             message = (
-                f"program '{self.program.name}': the middle work group executes nothing at "
+                f"program '{self.program.name}': a typical work group executes nothing at "
                 f"{dict(self.values)}, so that there is no graph"
             )
             raise ModelNotApplicableError(message, parameter="idg")

@@ -69,6 +69,9 @@ CODE = "code."
 OVERLAPPED = f"{CODE}cycles_overlapped"
 """Cycles of compiled code in which short loops overlap what follows them."""
 
+UNKNOWN_GROUPS = f"{CODE}groups_unknown"
+"""Work groups of launches in which data decides what each of them executes."""
+
 MISS, SPILL = "miss.", "spill."
 """Prefixes of the names of properties of accesses of compiled code that miss a cache."""
 

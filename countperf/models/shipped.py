@@ -120,7 +120,14 @@ _IN_L2 = {
 """Work that memory accesses hide where data is beyond the second level."""
 
 _BYTES = "max(1, bytes_kernel_load + bytes_kernel_store)"
-_PIECES = "max(1, segments_group_load + segments_group_store)/max(1, groups)"
+_ALL_PIECES = "max(1, segments_group_load + segments_group_store)"
+_PIECES = f"{_ALL_PIECES}/max(1, groups)"
+_UNEVEN = {
+    "uneven": "min(1, code_cycles_largest)",
+    "full_groups": "max(1, groups)*(1 - uneven) + uneven*code_cycles/max(1, code_cycles_largest)",
+}
+"""Whether work groups differ, and how many of the largest execute as much as all."""
+
 _COVERED = ("issue.*", "code.*", "miss.*", "spill.*", "bytes.*", "segments.*", "barrier.*")
 """Properties without a weight of their own: others stand for what they cost."""
 
@@ -144,6 +151,9 @@ def compiled(
         "traffic": ("segments.group.store", *traffic),
     }
     rounds = _rounds(units)
+    if rounds:
+        busiest = f"{units}*code_cycles_busiest/max(1, code_cycles)"
+        rounds = {"rounds": f"{rounds['rounds']}*(1 - uneven) + uneven*{busiest}"}
     return ModelDefinition(
         name=COMPILED,
         description=f"Cycles and instructions of the compiled code, cache lines of {order} in"
@@ -154,7 +164,7 @@ def compiled(
         loss="soft_l1",
         loss_scale=0.3,
         ignored=_COVERED,
-        derived=_shares(memory) | rounds | _sums(overlapped) | _IN_L2 | lines | traffic,
+        derived=_UNEVEN | _shares(memory) | rounds | _sums(overlapped) | _IN_L2 | lines | traffic,
         terms=_terms(charged, rounds),
     )
 
@@ -184,7 +194,7 @@ def _shares(memory: MemoryHierarchy) -> dict[str, str]:
     return {
         "beyond_l2": f"max(0, 1 - {second.size_bytes}/{_BYTES})",
         "beyond_llc": f"max(0, 1 - {round(LAST_LEVEL_SHARE * last.size_bytes)}/{_BYTES})",
-        "in_streams": f"max(0, 1 - {_MOST_STREAMS}/({_PIECES}))",
+        "in_streams": f"max(0, 1 - {_MOST_STREAMS}/({_ALL_PIECES}/full_groups))",
         "out_of_reach": f"max(0, 1 - {memory.translation_reach_bytes}/{_BYTES})",
     }
 

@@ -254,6 +254,18 @@ def interval_verdict(reach: Quantity) -> Verdict:
     )
 
 
+def groups_verdict(by_data: Quantity, *, has_interval: bool = True) -> Verdict:
+    """Say whether data decides what work groups execute, where compiled code was followed."""
+    problem = "data decides what work groups execute: each is taken to execute all that it can"
+    problem += "; the interval is widened" if has_interval else ""
+    return checked(
+        "groups",
+        problem if np.any(by_data) else "",
+        "sizes decide what work groups execute",
+        "correct predictions by runs: countperf time ... --save FILE, then predict --anchor FILE",
+    )
+
+
 def sign_verdict(time_s: Quantity) -> Verdict:
     """Say whether a time came out that cannot be."""
     problem = "the predicted time is not positive: negative weights outweigh the others"

@@ -26,7 +26,7 @@ from countperf.hardware.identity import DeviceIdentity
 from countperf.models.anchored import AnchoredWeights, WeightsAndKernel, anchor
 from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
-from countperf.models.definition import ModelDefinition, Unread
+from countperf.models.definition import UNKNOWN_GROUPS, ModelDefinition, Unread
 from countperf.models.function import (
     FitQuality,
     IndistinguishableGroup,
@@ -50,6 +50,7 @@ from countperf.models.validity import (
     device_verdict,
     extrapolation_verdict,
     features_outside,
+    groups_verdict,
     incomplete_verdict,
     indistinguishable_verdict,
     interval,
@@ -250,7 +251,8 @@ class WeightSet(Table, Document):
             self._check_guessed(vector.kernel, charge, told_apart)
         unsure = (breaks(group, charge.changes) for group in self.indistinguishable)
         reach = shrink * self._log_reach(charge, level)
-        widening = np.where(anywhere(outside.values()), EXTRAPOLATION_WIDENING, 1.0)
+        by_data = np.asarray(counts.get(UNKNOWN_GROUPS, 0) if self.definition.reads_code else 0) > 0
+        widening = np.where(anywhere((*outside.values(), by_data)), EXTRAPOLATION_WIDENING, 1.0)
         known = ~anywhere((*missing.values(), *unsure))
         interval_s = interval(time_s, np.where(known, widening * reach, np.nan))
         verdicts = (
@@ -258,6 +260,7 @@ class WeightSet(Table, Document):
             told_apart,
             extrapolation_verdict(outside, has_interval=interval_s is not None),
             *(() if self.quality is None else (interval_verdict(reach),)),
+            groups_verdict(by_data, has_interval=interval_s is not None),
             sign_verdict(time_s),
             device_verdict(self.device, device),
             *(() if corrected is None else (corrected,)),

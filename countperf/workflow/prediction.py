@@ -341,7 +341,7 @@ def with_compiled_code(
     statistics, instruction_counts
         As for `predict`.
     every_group : bool
-        Follow the code of every work group; by default the one in the middle stands for all.
+        Follow the code of every work group; by default that of one of each kind.
 
     Returns
     -------

@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
+import numpy as np
 import pytest
 
 from countperf.errors import CountingError, DeviceError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.harness.compile.compiled_kernel import (
-    GROUP_STATES,
+    BUSIEST,
+    LARGEST,
     CompiledKernel,
+    busiest_unit,
     counts_of_many,
     read_compiled,
 )
@@ -22,11 +26,26 @@ from countperf.harness.compile.objects import HostCode
 from countperf.harness.device import Device
 from countperf.harness.devices import find_device
 from countperf.machine_code.classify_x86 import classify, properties_of
-from countperf.machine_code.machine_state import KernelLaunch, middle_group
+from countperf.machine_code.machine_state import KernelLaunch
 from countperf.machine_code.object_file import entry_of, find_objdump
 from countperf.machine_code.throughput import find_analyzer
+from countperf.models.function import model_inputs
+from countperf.models.shipped import compiled as compiled_model
 from countperf.properties.count_properties import count_kernel
 from measurement_kernels import catalog
+from tests.counting.test_work_groups import (
+    BAND,
+    BLOCKS,
+    GUARD,
+    HALF,
+    HALO,
+    NAMED,
+    ROWS,
+    SECOND,
+    SIDES,
+    TILES,
+    TRIANGLE,
+)
 from tests.harness.fakes import make_device
 
 CASES = {
@@ -66,18 +85,39 @@ def compiled(device: Device) -> dict[str, CompiledKernel]:
 def operations(kernel: CompiledKernel, sizes: dict[str, int]) -> int:
     """Return operations on numbers that all groups execute, lane by lane."""
     found = 0
-    for launch in kernel.host.launches(sizes):
-        program = kernel.programs[launch.kernel]
-        machine = GROUP_STATES[kernel.platform](launch, middle_group(launch))
-        entry = entry_of(program, launch.kernel, launch.group_shape)
-        for place, count in program.executed(entry, machine).items():
-            line = program.lines[place]
+    for launch in kernel.follow(sizes):
+        (group,) = launch.groups
+        for place, count in group.executed.items():
+            line = launch.program.lines[place]
             for kind in classify(line.mnemonic, line.operands):
                 parts = kind.split(".")
                 if parts[0] == "flop" and parts[1] not in _NO_OPERATIONS:
                     each = int(parts[3]) * (2 if parts[1] == "fma" else 1)
-                    found += each * count * launch.number_of_groups
+                    found += each * count * int(group.times)
     return found
+
+
+UNEVEN: dict[str, tuple[Any, dict[str, int]]] = {
+    "no edge": (ROWS, {"n": 320, "m": 50}),
+    "edge": (ROWS, {"n": 257, "m": 50}),
+    "edge of two": (ROWS, {"n": 65, "m": 50}),
+    "edges": (TILES, {"n": 60, "m": 35}),
+    "three axes": (BLOCKS, {"n": 50, "m": 11, "l": 5}),
+    "triangle": (TRIANGLE, {"n": 100}),
+    "tiles of a triangle": (HALF, {"n": 70}),
+    "band": (BAND, {"n": 320}),
+    "guard": (GUARD, {"n": 322}),
+    "sides of an if": (SIDES, {"n": 320}),
+    "every second": (SECOND, {"n": 320}),
+    "idle groups": (NAMED, {"n": 320}),
+    "halo": (HALO, {"n": 321}),
+}
+
+
+@cache
+def uneven(device: Device) -> dict[str, CompiledKernel]:
+    found = zip(UNEVEN, read_compiled(list(UNEVEN.values()), device), strict=True)
+    return {name: kernel for name, kernel in found if isinstance(kernel, CompiledKernel)}
 
 
 @pytest.mark.device
@@ -108,6 +148,60 @@ def test_counts_are_of_all_groups(device: Device) -> None:
 
 
 @pytest.mark.device
+@pytest.mark.parametrize("name", UNEVEN)
+def test_kinds_of_groups_stand_for_all(device: Device, name: str) -> None:
+    sizes, kernel = UNEVEN[name][1], uneven(device)[name]
+    (launch,) = kernel.follow(sizes)
+    assert len(launch.groups) < launch.number_of_groups or launch.number_of_groups <= 4
+    each = kernel.counts(sizes, every_group=True)
+    if len(launch.groups) == 1:
+        assert each.pop(BUSIEST) * device.identity.compute_units >= each["code.cycles"]
+        assert each.pop(LARGEST) * launch.number_of_groups == each["code.cycles"]
+    assert kernel.counts(sizes) == each
+
+
+@pytest.mark.device
+def test_few_kinds_stand_for_many(device: Device) -> None:
+    kernel = uneven(device)["triangle"]
+    few, all_ = (kernel.counts({"n": 1000}, every_group=each) for each in (False, True))
+    assert len(kernel.follow({"n": 1000})[0].groups) == 3
+    for name in ("code.all", "code.cycles"):
+        assert few[name] == pytest.approx(all_[name], rel=0.02)
+
+
+@pytest.mark.device
+def test_more_rows_take_no_less_of_the_busiest_unit(device: Device) -> None:
+    kernel = uneven(device)["edge"]
+    units = device.identity.compute_units
+    rounds = compiled_model("lanes", units=units)
+    busiest: list[float] = []
+    for n in (64, 65, 128, 129, 192, 193):
+        counts = kernel.counts({"n": n, "m": 50}) | {"groups": -(-n // 64), "launches": 1}
+        share = model_inputs(rounds, counts).variables["rounds"]
+        busiest.append(float(share) * counts["code.cycles"])
+    assert busiest == sorted(busiest)
+
+
+@pytest.mark.parametrize(
+    ("work", "units", "in_chunks", "expected"),
+    [
+        ([2, 2, 2], 2, True, 4),
+        ([2, 2, 1], 2, True, 4),  # the first unit takes two at once
+        ([2, 2, 1], 2, False, 3),
+        ([2, 1], 2, True, 2),
+        ([1, 2, 3, 4], 2, True, 7),  # 1 + 2 beside 3, then 4
+        ([1, 2, 3, 4], 2, False, 6),  # 1 + 3 beside 2 + 4
+        ([1] * 1000, 2, True, 500),
+        ([4] * 5, 8, False, 4),
+    ],
+)
+def test_the_unit_with_the_most_work(
+    work: list[float], units: int, in_chunks: bool, expected: float
+) -> None:
+    assert busiest_unit(np.array(work, np.float64), units, in_chunks=in_chunks) == expected
+
+
+@pytest.mark.device
 def test_all_launches_are_counted(device: Device) -> None:
     kernel = compiled(device)["atax/128x1/f32"]
     assert len(kernel.programs) >= 2
@@ -127,8 +221,7 @@ def test_loops_over_data_take_their_mean_trip_counts(device: Device, mean: Fract
         kernel.counts(sizes, {"x": "stride1"})
     more, less = (kernel.counts(sizes, {"j": each}) for each in (mean, mean / 2))
     if device.label.startswith("pocl"):  # a product is fused with an addition, element by element
-        rows = 128 * -(-sizes["n"] // 128)  # all groups count as full ones
-        assert more["code.arithmetic_scalar"] == mean * rows
+        assert more["code.arithmetic_scalar"] == mean * sizes["n"]
     assert less["code.all"] < more["code.all"]
 
 
@@ -152,7 +245,6 @@ def test_launches_without_a_device() -> None:
     )
     assert {first.arrays[k] for k in range(3)} == {"a", "x", "t"}
     assert (second.kernel, second.number_of_groups) == ("atax_0", 1)
-    assert middle_group(first) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(

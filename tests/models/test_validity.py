@@ -12,6 +12,7 @@ from countperf.models.function import FitQuality
 from countperf.models.validity import (
     extrapolation_verdict,
     features_outside,
+    groups_verdict,
     indistinguishable_verdict,
     interval,
     interval_verdict,
@@ -32,6 +33,13 @@ def test_extrapolation_begins_at_a_factor_of_two(count: Any, passed: bool) -> No
     weight = make_weight(ADD, 1.0, largest=LARGEST)
     outside = features_outside([weight], {ADD: count}, {ADD: count})
     assert extrapolation_verdict(outside).passed is passed
+
+
+@pytest.mark.parametrize("by_data", [False, True, np.array([False, True])])
+def test_groups_that_data_decides_are_told(by_data: Any) -> None:
+    verdict = groups_verdict(by_data)
+    assert verdict.passed is not bool(np.any(by_data))
+    assert ("data decides what work groups execute" in verdict.message) is not verdict.passed
 
 
 def test_features_that_hardly_matter_do_not_extrapolate() -> None:

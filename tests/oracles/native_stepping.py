@@ -24,7 +24,7 @@ from countperf.errors import KernelBuildError
 from countperf.harness.compile.compiled_kernel import CompiledKernel, kernel_of
 from countperf.harness.compile.objects import objects_of, programs_of
 from countperf.harness.device import Device
-from countperf.machine_code.machine_state import KernelLaunch, middle_group, pocl_group
+from countperf.machine_code.machine_state import KernelLaunch, pocl_group
 from countperf.machine_code.object_file import entry_of
 
 _SOURCE = Path(__file__).with_suffix(".c")
@@ -125,9 +125,12 @@ class Steppable:
         """Return launches, each with a group in the middle and with the last one."""
         found: list[tuple[KernelLaunch, tuple[int, int, int]]] = []
         for launch in self.kernel.host.launches(sizes):
-            first, second, third = (extent - 1 for extent in launch.groups)
-            numbers = dict.fromkeys((middle_group(launch), (first, second, third)))
-            found += [(launch, number) for number in numbers]
+            middle, last = (
+                (number(x), number(y), number(z))
+                for number in (lambda extent: extent // 2, lambda extent: extent - 1)
+                for x, y, z in (launch.groups,)
+            )
+            found += [(launch, number) for number in dict.fromkeys((middle, last))]
         return found
 
     def compare(
@@ -172,6 +175,6 @@ def compiled_for_stepping(
         for path, (_, content) in zip(paths, objects, strict=True):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        kernel = kernel_of(unit, programs_of(objects), device.identity.platform)
+        kernel = kernel_of(unit, programs_of(objects), device.identity)
         found.append(Steppable(kernel, {path.stem: path for path in paths}))
     return found

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import heapq
+import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import product
 from typing import Any
 
+import numpy as np
 import pymbolic.primitives as p
 from loopy.symbolic import TypeCast, get_dependencies
+from numpy.typing import NDArray
 from pymbolic.mapper.distributor import distribute
 
+from countperf.counting.work_groups import GroupKinds, WorkGroups
 from countperf.errors import CountingError, KernelBuildError
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CacheSize
+from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.compile.objects import INTEL, POCL, HostCode, compile_many
 from countperf.harness.device import Device
 from countperf.machine_code.classify_x86 import ROOT, missed, properties_of
@@ -25,11 +30,11 @@ from countperf.machine_code.machine_state import (
     Machine,
     fill_arrays,
     intel_group,
-    middle_group,
     pocl_group,
 )
 from countperf.machine_code.object_file import entry_of
 from countperf.machine_code.throughput import Analyzed, Block, Cycles, analyze, blocks_of, cycles_of
+from countperf.models.definition import UNKNOWN_GROUPS
 from countperf.symbolic.isl_sets import names_of
 from countperf.symbolic.kernel_sets import as_expression, bounds_of, domain_of
 
@@ -39,14 +44,22 @@ GROUP_STATES: Mapping[str, Callable[[KernelLaunch, Sequence[int]], Machine]] = {
 }
 """Function from a launch and a group's number to its registers at entry, by platform."""
 
+BUSIEST, LARGEST = f"{ROOT}.cycles_busiest", f"{ROOT}.cycles_largest"
+"""Cycles of the compute unit that has the most, and of the largest group, where groups differ."""
+
+_MOST_STEPS = 300_000
+"""Steps that kinds of work groups may take together, some seconds, before fewer are followed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompiledKernel:
     """The compiled code of a translation unit, to be followed at any sizes."""
 
     platform: str  # of the OpenCL runtime
+    units: int  # compute units of the device
     programs: Mapping[str, Program]  # the code of each of the device's kernels
     host: HostCode  # what launches them
+    groups: WorkGroups  # sorts work groups by what they execute
     data_loops: tuple[DataLoop, ...] = ()  # loops whose trip counts are data
     # cycles of blocks that were analyzed already
     analyzed: Analyzed = field(default_factory=dict[Block, Cycles])
@@ -71,43 +84,119 @@ class CompiledKernel:
         *,
         every_group: bool = False,
     ) -> tuple[FollowedLaunch, ...]:
-        """Follow the middle group of each launch, which stands for all, or every group."""
+        """Follow a group of each kind of each launch, or every group."""
         contents = contents_for(self.data_loops, statistics or {})
         followed: list[FollowedLaunch] = []
         for launch in self.host.launches(parameters):
             program = self.programs.get(launch.kernel)
             if program is None:
                 raise CountingError(f"there is no code of kernel {launch.kernel!r}")
-            entry = entry_of(program, launch.kernel, launch.group_shape)
-            groups = product(*map(range, launch.groups)) if every_group else [middle_group(launch)]
-            alike = 1 if every_group else launch.number_of_groups
-            for group in groups:
-                machine = GROUP_STATES[self.platform](launch, group)
-                fill_arrays(machine, launch, contents)
-                try:
-                    executed = program.executed(entry, machine)
-                except CountingError as error:
-                    raise CountingError(
-                        f"the compiled code of {launch.kernel!r} cannot be followed: {error};"
-                        " predict with a model that does not read it"
-                    ) from error
-                followed.append(FollowedLaunch(alike, program, executed, machine.accessed))
+            if every_group or launch.number_of_groups == 1:
+                kinds = GroupKinds.of_each(launch.groups)
+                groups = self._follow_groups(program, launch, kinds, contents, math.inf)
+            else:
+                args = launch.kernel, launch.groups, parameters, launch.integers
+                kinds = self.groups.kinds(*args)
+                groups = self._follow_groups(program, launch, kinds, contents, _MOST_STEPS)
+                if len(groups) < len(kinds.kinds):
+                    kinds = self.groups.kinds(*args, most=0)
+                    groups = self._follow_groups(program, launch, kinds, contents, math.inf)
+            followed.append(
+                FollowedLaunch(
+                    program=program,
+                    groups=tuple(groups),
+                    kinds=kinds,
+                    number_of_groups=launch.number_of_groups,
+                    units=self.units,
+                    in_chunks=self.platform == POCL,
+                )
+            )
         return tuple(followed)
+
+    def _follow_groups(
+        self,
+        program: Program,
+        launch: KernelLaunch,
+        kinds: GroupKinds,
+        contents: Mapping[str, ArrayData],
+        most_steps: float,
+    ) -> list[FollowedGroup]:
+        """Follow a group of each kind, until all of them took too many steps."""
+        entry = entry_of(program, launch.kernel, launch.group_shape)
+        groups: list[FollowedGroup] = []
+        steps = 0
+        for kind in kinds.kinds:
+            machine = GROUP_STATES[self.platform](launch, kind.point)
+            fill_arrays(machine, launch, contents)
+            try:
+                executed = program.executed(entry, machine)
+            except CountingError as error:
+                raise CountingError(
+                    f"the compiled code of {launch.kernel!r} cannot be followed: {error};"
+                    " predict with a model that does not read it"
+                ) from error
+            groups.append(FollowedGroup(kind.times, executed, machine.accessed))
+            steps += machine.steps
+            if steps > most_steps:
+                break
+        return groups
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedLaunch:
+class FollowedGroup:
     """Instructions that a group of a launch executes."""
 
-    groups: int  # for so many it stands
-    program: Program  # its code
+    times: int | Fraction  # for so many groups it stands
     executed: Mapping[int, int]  # how often each line is executed, by number
     accessed: Mapping[int, int]  # where lines accessed memory when they were executed first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FollowedLaunch:
+    """Instructions that the groups of a launch execute."""
+
+    program: Program  # its code
+    groups: tuple[FollowedGroup, ...]  # one of each kind
+    kinds: GroupKinds  # which groups these stand for
+    number_of_groups: int
+    units: int  # compute units of the device
+    in_chunks: bool  # whether units take several groups at a time
 
     @property
     def blocks(self) -> list[Block]:
         """Blocks to be analyzed."""
-        return blocks_of(self.program, self.executed)
+        return [b for group in self.groups for b in blocks_of(self.program, group.executed)]
+
+    def total(self, cycles: Sequence[int]) -> float:
+        """Return the cycles of all groups, from those of each that was followed."""
+        return float(sum(g.times * c for g, c in zip(self.groups, cycles, strict=True)))
+
+    def busiest(self, cycles: Sequence[int]) -> float:
+        """Return the cycles of the compute unit with the most, from the same."""
+        order = self.kinds.order
+        if order is None:
+            return self.total(cycles) / self.units
+        of_kinds = [float(g.times) * c for g, c in zip(self.groups, cycles, strict=True)]
+        work = (np.array(of_kinds) / np.bincount(order))[order]
+        return busiest_unit(work, self.units, in_chunks=self.in_chunks)
+
+
+def busiest_unit(work: NDArray[np.float64], units: int, *, in_chunks: bool) -> float:
+    """Return the work of the unit with the most, if the one that is free takes what is next.
+
+    In chunks, it takes its share of what is left, but no more than 32 pieces times the units, as
+    PoCL's threads do.
+
+    Source: Polychronopoulos and Kuck, 1987, "Guided Self-Scheduling: A Practical Scheduling
+    Scheme for Parallel Supercomputers", IEEE Transactions on Computers C-36(12).
+    """
+    busy = [0.0] * units
+    first = 0
+    while first < len(work):
+        chunk = min(-(-(len(work) - first) // units), 32 * units) if in_chunks else 1
+        heapq.heapreplace(busy, busy[0] + float(work[first : first + chunk].sum()))
+        first += chunk
+    return max(busy)
 
 
 def counted(
@@ -117,18 +206,32 @@ def counted(
     cache: CacheSize = DEFAULT_CACHES.code,
 ) -> dict[str, int]:
     """Return what all groups of launches execute, by property name."""
-    counts: Counter[str] = Counter()
+    counts: defaultdict[str, float | Fraction] = defaultdict(int)
+    is_uneven = any(len(launch.groups) > 1 for launch in followed)
+    full_groups = 0.0  # of the largest ones, how many execute as much as all
     for launch in followed:
-        program, executed, groups = launch.program, launch.executed, launch.groups
-        for number_of_line, count in executed.items():
-            line = program.lines[number_of_line]
-            for name, number in properties_of(line.mnemonic, line.operands):
-                counts[name] += number * count * groups
-        for name, number in missed(program, executed, launch.accessed, cache).items():
-            counts[name] += number * groups
-        for name, number in cycles_of(program, executed, analyzed).items():
-            counts[f"{ROOT}.{name}"] += number * groups
-    return dict(sorted((name, number) for name, number in counts.items() if number))
+        program = launch.program
+        cycles_of_groups: list[int] = []
+        for group in launch.groups:
+            for number_of_line, count in group.executed.items():
+                line = program.lines[number_of_line]
+                for name, number in properties_of(line.mnemonic, line.operands):
+                    counts[name] += number * count * group.times
+            misses = missed(program, group.executed, group.accessed, cache)
+            for name, number in misses.items():
+                counts[name] += number * group.times
+            cycles = cycles_of(program, group.executed, analyzed)
+            for name, number in cycles.items():
+                counts[f"{ROOT}.{name}"] += number * group.times
+            cycles_of_groups.append(cycles["cycles"])
+        if is_uneven and any(cycles_of_groups):
+            counts[BUSIEST] += launch.busiest(cycles_of_groups)
+            full_groups += launch.total(cycles_of_groups) / max(cycles_of_groups)
+        if not launch.kinds.is_known:
+            counts[UNKNOWN_GROUPS] += launch.number_of_groups
+    if full_groups:
+        counts[LARGEST] = counts[f"{ROOT}.cycles"] / full_groups
+    return dict(sorted((name, round(number)) for name, number in counts.items() if number))
 
 
 def counts_of_many(
@@ -164,19 +267,21 @@ def read_compiled(
     units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
 ) -> tuple[CompiledKernel | KernelBuildError, ...]:
     """Compile kernels with an OpenCL runtime for CPUs, and read their code."""
-    platform = device.identity.platform
+    identity = device.identity
     return tuple(
-        compiled if isinstance(compiled, KernelBuildError) else kernel_of(unit, compiled, platform)
+        compiled if isinstance(compiled, KernelBuildError) else kernel_of(unit, compiled, identity)
         for (unit, _), compiled in zip(units, compile_many(units, device), strict=True)
     )
 
 
-def kernel_of(unit: Any, programs: Mapping[str, Program], platform: str) -> CompiledKernel:
+def kernel_of(unit: Any, programs: Mapping[str, Program], device: DeviceIdentity) -> CompiledKernel:
     """Join a translation unit and the code that a runtime made of it."""
     return CompiledKernel(
-        platform=platform,
+        platform=device.platform,
+        units=device.compute_units,
         programs=programs,
         host=HostCode.of(unit),
+        groups=WorkGroups(unit),
         data_loops=data_loops_of(unit.default_entrypoint),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from countperf.counting.work_groups import GroupKinds, WorkGroups
 from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,
@@ -23,7 +24,7 @@ from countperf.errors import (
     ParameterError,
 )
 from countperf.hardware.parameters import DeviceParameters, load_device
-from countperf.harness.cuda.target import Launches, generate_cuda, three
+from countperf.harness.cuda.target import Launches, generate_cuda
 from countperf.harness.description import describe_kernel
 from countperf.harness.nvcc import compile_for, compile_sass, find_nvcc
 from countperf.harness.ptx import compile_ptx, with_loops_kept
@@ -35,13 +36,13 @@ from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.mechanistic.ptx import GpuLaunch, PtxProgram, graph_of, parse_ptx
 from countperf.mechanistic.sass import SassAnalysis, analyze_sass, latencies_of, model_class
 from countperf.mechanistic.sass_listing import parse_sass
+from countperf.symbolic.kinds import Kind
 
 # --- Instructions that a kernel executes on an NVIDIA GPU at given sizes; no GPU is needed
 #
 # The kernel is compiled by nvcc and disassembled, and sub-groups are followed through its machine
-# code (`countperf.machine_code.warp`): all of the first, the middle and the last work group along
-# each axis. The middle one stands for those between if the second and the last but one along each
-# axis execute as much; else all groups are followed.
+# code (`countperf.machine_code.warp`): those of a work group of each kind, which stands for the
+# others of its kind; with too many kinds, all groups are followed.
 
 _BANKS = {
     **dict.fromkeys((5, 6), (0x140, 0x8, 0x14)),
@@ -65,22 +66,28 @@ class GpuCounts(ShortRepr):
     instructions: Mapping[str, int]
     lanes: Mapping[str, int]  # the same for each lane whose predicate is true
     sub_groups: int  # sub-groups
-    # work groups that were not followed: they are taken to execute what their middle one does
+    # work groups that were not followed: they are taken to execute what one of their kind does
     assumed_groups: int
 
 
-def gpu_launches(launches: Launches, parameters: Mapping[str, int]) -> list[GpuLaunch]:
-    """Return the launches of a kernel in CUDA at given sizes, to follow their middle groups."""
+def gpu_launches(
+    launches: Launches, groups: WorkGroups, parameters: Mapping[str, int]
+) -> list[GpuLaunch]:
+    """Return the launches of a kernel in CUDA at given sizes, to follow a typical group of each."""
     return [
         GpuLaunch(
             kernel=kernel,
-            groups=groups,
+            groups=extents,
             shape=shape,
-            group=three([extent // 2 for extent in groups]),
+            group=groups.typical(kernel, extents, parameters, _integers(arguments)),
             arguments=tuple(a if isinstance(a, np.generic) else None for a in arguments),
         )
-        for kernel, groups, shape, arguments in launches.noted(parameters)
+        for kernel, extents, shape, arguments in launches.noted(parameters)
     ]
+
+
+def _integers(arguments: Sequence[Any]) -> list[int | None]:
+    return [int(a) if isinstance(a, np.integer) else None for a in arguments]
 
 
 class GpuKernel:
@@ -104,6 +111,7 @@ class GpuKernel:
             )
         self._code = generate_cuda(t_unit)
         self.launches = Launches(self._code, describe_kernel(t_unit, lambda _: []))
+        self.groups = WorkGroups(t_unit)
         source = with_loops_kept(self._code.source) if keeps_loops else self._code.source
         self.listing = compile_sass(source, capability) if listing is None else listing
 
@@ -133,12 +141,16 @@ class GpuKernel:
         instructions: Counter[str] = Counter()
         lanes: Counter[str] = Counter()
         sub_groups = assumed = 0
-        for launch in gpu_launches(self.launches, parameters):
-            program = self.programs[launch.kernel]
-            sub_groups += prod(launch.groups) * -(-prod(launch.shape) // LANES)
-            axes = self._chosen(launch, program, every_group=every_group)
-            assumed += prod(launch.groups) - prod(map(len, axes))
-            for executed, times in self._followed(launch, program, axes):
+        for kernel, extents, shape, arguments in self.launches.noted(parameters):
+            program = self.programs[kernel]
+            constants = self._constants(extents, shape, arguments)
+            number = -(-prod(shape) // LANES)
+            sub_groups += prod(extents) * number
+            kinds = self._kinds(kernel, extents, parameters, arguments, every_group=every_group)
+            assumed += prod(extents) - len(kinds)
+            for kind, sub_group in product(kinds, range(number)):
+                state, active = launched(constants, kind.point, shape, sub_group)
+                executed, times = program.executed(state, active), int(kind.times)
                 for position, instruction in enumerate(program.instructions):
                     for counter, number in (
                         (instructions, executed.instructions[position]),
@@ -153,68 +165,47 @@ class GpuKernel:
             assumed_groups=assumed,
         )
 
-    def of_middle(self, launch: GpuLaunch) -> Executed:
-        """Return what the first sub-group of the middle work group executes."""
+    def of_typical(self, launch: GpuLaunch) -> Executed:
+        """Return what the first sub-group of a typical work group executes."""
         program = self.programs[launch.kernel]
-        state, lanes = launched(self._constants(launch), launch.group, launch.shape, 0)
+        constants = self._constants(launch.groups, launch.shape, launch.arguments)
+        state, lanes = launched(constants, launch.group, launch.shape, 0)
         return program.executed(state, lanes)
 
-    def _chosen(
-        self, launch: GpuLaunch, program: WarpProgram, *, every_group: bool
-    ) -> list[list[tuple[int, int]]]:
-        """Return the numbers of groups to follow along each axis, and for how many each stands."""
-        few = [_representatives(extent) for extent in launch.groups]
-        if not every_group and self._are_alike(launch, program):
-            return few
-        if not every_group and prod(launch.groups) > _MOST_GROUPS:
-            raise CountingError(
-                f"kernel '{launch.kernel}': work groups execute different numbers of instructions,"
-                f" and there are {prod(launch.groups)} of them; follow all with every_group=True,"
-                " which takes long, or take smaller sizes"
-            )
-        return [[(group, 1) for group in range(extent)] for extent in launch.groups]
+    def _kinds(
+        self,
+        kernel: str,
+        groups: Sequence[int],
+        parameters: Mapping[str, int],
+        arguments: Sequence[Any],
+        *,
+        every_group: bool,
+    ) -> Sequence[Kind]:
+        """Return a group of each kind, or all groups."""
+        if not every_group:
+            found = self.groups.kinds(kernel, groups, parameters, _integers(arguments))
+            if all(kind.is_exact for kind in found.kinds):
+                return found.kinds
+            if prod(groups) > _MOST_GROUPS:
+                raise CountingError(
+                    f"kernel '{kernel}': work groups execute different numbers of instructions,"
+                    f" and there are {prod(groups)} of them; follow all with every_group=True,"
+                    " which takes long, or take smaller sizes"
+                )
+        return GroupKinds.of_each(groups).kinds
 
-    def _are_alike(self, launch: GpuLaunch, program: WarpProgram) -> bool:
-        """Return whether groups between the first and the last execute as much, along each axis."""
-        middle = launch.group
-        others = [
-            [*middle[:axis], number, *middle[axis + 1 :]]
-            for axis, extent in enumerate(launch.groups)
-            for number in {1, extent - 2} - {middle[axis]}
-            if extent > 3
-        ]
-        followed = (
-            [
-                (followed.instructions, followed.lanes)
-                for followed, _ in self._followed(launch, program, [[(k, 1)] for k in group])
-            ]
-            for group in (middle, *others)
-        )
-        first = next(followed)
-        return all(other == first for other in followed)
-
-    def _followed(
-        self, launch: GpuLaunch, program: WarpProgram, axes: Sequence[Sequence[tuple[int, int]]]
-    ) -> Iterator[tuple[Executed, int]]:
-        """Yield what each sub-group of the chosen groups executes, and how many are like it."""
-        constants = self._constants(launch)
-        for chosen in product(*axes):
-            group = [number_along_axis for number_along_axis, _ in chosen]
-            times = prod(number for _, number in chosen)
-            for number in range(-(-prod(launch.shape) // LANES)):
-                state, lanes = launched(constants, group, launch.shape, number)
-                yield program.executed(state, lanes), times
-
-    def _constants(self, launch: GpuLaunch) -> dict[int, int | None]:
+    def _constants(
+        self, groups: Sequence[int], shape: Sequence[int], arguments: Sequence[Any]
+    ) -> dict[int, int | None]:
         """Return the words of constant bank 0; places of arrays and real numbers are data."""
-        offset, *shapes = _BANKS[self._major]
+        offset, *places = _BANKS[self._major]
         constants: dict[int, int | None] = {
             first + 4 * axis: extent
-            for first, extents in zip(shapes, (launch.shape, launch.groups), strict=True)
+            for first, extents in zip(places, (shape, groups), strict=True)
             for axis, extent in enumerate(extents)
         }
-        for argument in launch.arguments:
-            size = 8 if argument is None else argument.nbytes
+        for argument in arguments:
+            size = argument.nbytes if isinstance(argument, np.generic) else 8
             offset = -(-offset // size) * size
             is_whole = isinstance(argument, np.integer | np.bool_)
             for number, byte in enumerate(argument.tobytes() if is_whole else bytes(size)):
@@ -237,13 +228,6 @@ def _operands(instruction: SassInstruction, major: int) -> tuple[str, ...]:
         hex(int(operand, 16) - (1 << 20)) if _NEGATIVE.match(operand) else operand
         for operand in instruction.operands
     )
-
-
-def _representatives(extent: int) -> list[tuple[int, int]]:
-    """Return numbers of groups along an axis, and for how many each stands."""
-    if extent < 3:
-        return [(number, 1) for number in range(extent)]
-    return [(0, 1), (extent // 2, extent - 2), (extent - 1, 1)]
 
 
 _DECLARED = ("registers_per_work_item", "occupancy", "active_groups")
@@ -309,11 +293,12 @@ class MachineCodeProfiler(KernelProfiler):
     """A Loopy kernel with instructions from machine code: gives its profile at any sizes.
 
     The graph of instructions is that of the code; with SASS so are latency bound, core instructions
-    and issue slots, which MERPSYS takes. The first sub-group of the middle work group is followed.
+    and issue slots, which MERPSYS takes. The first sub-group of a typical work group is followed.
     Launch and lines of accesses come from Loopy.
     """
 
     cuda: Launches  # arguments of each launch
+    groups: WorkGroups  # which groups of a launch are typical
     gpu: GpuKernel | None = None  # machine code that is followed
     # segments of the machine code of each device program
     sass: Mapping[str, SassAnalysis] = field(default_factory=dict[str, SassAnalysis])
@@ -331,7 +316,8 @@ class MachineCodeProfiler(KernelProfiler):
         """Return profile and launch of each device program, and how often it is launched."""
         profiles = KernelProfiler.launches_at(self, parameters)
         launches = {
-            launch.kernel: launch for launch in reversed(gpu_launches(self.cuda, parameters))
+            launch.kernel: launch
+            for launch in reversed(gpu_launches(self.cuda, self.groups, parameters))
         }
         return tuple(
             (self._with_code(profiled, launches[profiled.profile.name]), times)
@@ -342,7 +328,7 @@ class MachineCodeProfiler(KernelProfiler):
         if self.gpu is None:
             graph = self.ptx[launch.kernel].graph(launch)
             return with_graph(profiled, graph, self.max_instructions)
-        executed = self.gpu.of_middle(launch)
+        executed = self.gpu.of_typical(launch)
         instructions = self.gpu.programs[launch.kernel].instructions
         graph = graph_of(launch.kernel, instructions, executed, model_class)
         code = self.sass[launch.kernel]
@@ -375,6 +361,7 @@ def with_machine_code(
     given = {field.name: getattr(profiler, field.name) for field in fields(profiler)}
     code = generate_cuda(kernel)
     given["cuda"] = Launches(code, describe_kernel(kernel, lambda _: []))
+    given["groups"] = WorkGroups(kernel)
     if analysis == "sass":
         gpu = GpuKernel(kernel, capability, keeps_loops=True, listing=listing)
         return MachineCodeProfiler(

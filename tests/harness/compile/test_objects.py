@@ -72,7 +72,8 @@ def test_each_launch_and_each_unit_has_code_of_its_own(pocl: Device) -> None:
     followed = kernels["triangle"]
     counts = followed.counts({"n": 1000}, every_group=True)
     assert counts["code.arithmetic_scalar"] == 1000 * 1001 // 2
-    assert followed.counts({"n": 1000})["code.arithmetic_scalar"] != 1000 * 1001 // 2
+    few = followed.counts({"n": 1000})
+    assert few["code.arithmetic_scalar"] == pytest.approx(1000 * 1001 / 2, rel=0.001)
 
 
 def _sparse_product(extent: str | None) -> Any:

@@ -1,0 +1,234 @@
+"""Kinds of work groups of a kernel at given sizes: what its domains say that each group executes.
+
+Edges, triangles and affine conditions make groups differ. A condition on data is left out, as if it
+held everywhere: which groups it holds in is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+from loopy import MultiAssignmentBase
+from loopy.schedule.tools import get_subkernel_arg_info
+from loopy.symbolic import SubstitutionMapper, WalkMapper
+from numpy.typing import NDArray
+from pymbolic.mapper.substitutor import make_subst_func
+
+from countperf.counting.domains import Domains
+from countperf.counting.keys import Case, FirstIteration
+from countperf.counting.preparation import PreparedKernel
+from countperf.errors import DataDependentControlFlowError, UncountableSetError
+from countperf.symbolic import isl_sets, sets
+from countperf.symbolic.affine import NotAffineError
+from countperf.symbolic.coverage import at_values
+from countperf.symbolic.kinds import (
+    MAX_KINDS,
+    Kind,
+    Point,
+    kinds_in_order,
+    kinds_of_points,
+    parts_by_place,
+    placed,
+    typical_point,
+)
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+_OPERATIONS = 2_000_000
+"""Of isl for the kinds of a launch, a few seconds; beyond, groups are sorted by place alone."""
+
+_MOST_IN_ORDER = 4096
+"""Groups up to which the kind of each is told."""
+
+Executed = tuple[frozenset[str], tuple[Case | FirstIteration, ...]]
+"""Loops around something, and conditions under which it is executed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupKinds:
+    """The work groups of a launch, sorted by what they execute."""
+
+    kinds: tuple[Kind, ...]
+    order: NDArray[np.intp] | None  # the kind of each group, first axis fastest, unless too many
+    is_known: bool = True  # whether sizes alone decide it
+
+    @classmethod
+    def of_each(cls, groups: Sequence[int]) -> GroupKinds:
+        """Take each group for a kind of its own."""
+        numbers = product(*map(range, reversed(groups)))
+        kinds = tuple(Kind(number[::-1], 1) for number in numbers)
+        return cls(kinds, np.arange(len(kinds)))
+
+
+class WorkGroups:
+    """Sorts the work groups of a kernel's launches.
+
+    Loops of the host have their values among the arguments of a launch.
+    """
+
+    def __init__(self, t_unit: Any) -> None:
+        self._t_unit = t_unit
+        self._executed: dict[str, tuple[tuple[Executed, ...], bool]] = {}
+
+    @cached_property
+    def _prepared(self) -> PreparedKernel:
+        return PreparedKernel(self._t_unit)
+
+    def kinds(
+        self,
+        program: str,
+        groups: Sequence[int],
+        sizes: Mapping[str, int],
+        arguments: Sequence[int | None] = (),
+        *,
+        most: int = MAX_KINDS,
+    ) -> GroupKinds:
+        """Sort the groups of a launch of a device program into so many kinds, or by place."""
+        executed, is_known = self._of_program(program)
+        values = self._values(program, sizes, arguments)
+        try:
+            with _limited(self._prepared.domains):
+                parts = _by_group(self._prepared.domains, executed, len(groups), values)
+                kinds = kinds_of_points(groups, parts, most)
+        except UncountableSetError:
+            kinds, parts = [*parts_by_place(groups)], []
+        is_known &= len(parts) == len(executed)
+        return GroupKinds(tuple(kinds), kinds_in_order(kinds, groups, _MOST_IN_ORDER), is_known)
+
+    def typical(
+        self,
+        program: str,
+        groups: Sequence[int],
+        sizes: Mapping[str, int],
+        arguments: Sequence[int | None] = (),
+    ) -> Point:
+        """Return the number of a group of the kind that executes the most, the middle if it may."""
+        executed, _ = self._of_program(program)
+        values = self._values(program, sizes, arguments)
+        return typical_group(self._prepared.domains, executed, groups, values)
+
+    def _values(
+        self, program: str, sizes: Mapping[str, int], arguments: Sequence[int | None]
+    ) -> dict[str, int]:
+        """Return the values of sizes, and of loops of the host."""
+        names = get_subkernel_arg_info(self._prepared.kernel, program).passed_names
+        loops = self._prepared.domains.inames
+        passed = zip(names, arguments, strict=False)
+        return {**sizes, **{n: v for n, v in passed if n in loops and v is not None}}
+
+    def _of_program(self, name: str) -> tuple[tuple[Executed, ...], bool]:
+        """Return what a device program executes, and whether no data decides it."""
+        if name not in self._executed:
+            domains = self._prepared.domains
+            (program,) = (p for p in self._prepared.schedule.programs if p.name == name)
+            executed: dict[Executed, None] = {}
+            is_known = True
+            for instruction_id in program.instruction_ids:
+                instruction = domains.kernel.id_to_insn[instruction_id]
+                within = instruction.within_inames
+                predicates = sorted(instruction.predicates, key=str)
+                known = [case for test in predicates if (case := self._case(test, True))]
+                is_known &= len(known) == len(predicates)
+                for cases in self._conditions(instruction):
+                    executed[within, (*known, *cases)] = None
+            self._executed[name] = tuple(executed), is_known
+        return self._executed[name]
+
+    def _conditions(self, instruction: Any) -> Iterator[tuple[Case, ...]]:
+        """Yield the conditions of the sides of an instruction's ``if`` expressions, and none."""
+        yield ()
+        if isinstance(instruction, MultiAssignmentBase):
+            sides = _Sides()
+            sides(instruction.expression)
+            for tests in sides.found:
+                cases = (self._case(test, holds) for test, holds in tests)
+                yield tuple(case for case in cases if case is not None)
+
+    def _case(self, condition: Any, holds: bool) -> Case | None:
+        """Return a condition on loop variables and sizes; None if it is another one."""
+        try:
+            return Case(
+                alternatives=self._prepared.domains.to_condition(self._spelled(condition)),
+                holds=holds,
+            )
+        except NotAffineError:
+            return None
+
+    @cached_property
+    def _spelled(self) -> SubstitutionMapper:
+        """Replaces private integers by what they stand for."""
+        expressions: dict[str, Any] = {}
+        for name, expression in self._prepared.domains.definitions.items():
+            expressions[name] = SubstitutionMapper(make_subst_func(expressions))(expression)
+        return SubstitutionMapper(make_subst_func(expressions))
+
+
+def typical_group(
+    domains: Domains,
+    executed: Collection[Executed],
+    groups: Sequence[int],
+    values: Mapping[str, int],
+) -> Point:
+    """Return the number of a group of the kind that executes the most, the middle if it may."""
+    try:
+        with _limited(domains):
+            return typical_point(groups, _by_group(domains, executed, len(groups), values))
+    except UncountableSetError:
+        return tuple(extent // 2 for extent in groups)
+
+
+def _limited(domains: Domains) -> AbstractContextManager[None]:
+    what = f"kernel '{domains.kernel.name}': which work groups execute the same"
+    return isl_sets.limited_operations(_OPERATIONS, what)
+
+
+def _by_group(
+    domains: Domains, executed: Collection[Executed], number: int, values: Mapping[str, int]
+) -> list[Any]:
+    """Return what is executed, by the numbers of groups; what data decides is left out."""
+    parts: list[Any] = []
+    for within, cases in executed:
+        try:
+            points = domains.executed_set(within.difference(domains.data_loops), cases)
+        except DataDependentControlFlowError:
+            continue
+        points, _ = at_values(sets.at_values(points, values), {})
+        names = isl_sets.names_of(points, parameters=False)
+        axes = {domains.group_axes[name]: name for name in names if name in domains.group_axes}
+        functions = [
+            QuasiPolynomial.name(axes[axis]) - _lowest(domains, axes[axis], values)
+            for axis in sorted(axes)
+        ]
+        functions += [QuasiPolynomial.name(name) for name in names if name not in axes.values()]
+        parts.append(placed(sets.image(points, functions), sorted(axes), number))
+    return parts
+
+
+def _lowest(domains: Domains, name: str, values: Mapping[str, int]) -> int:
+    """Return the value of a loop variable in the first group."""
+    line, _ = at_values(domains.domain(frozenset([name])), values)
+    return sets.constant_bounds(line)[name][0] or 0
+
+
+class _Sides(WalkMapper[[]]):
+    """Collects the conditions under which sides of ``if`` expressions are evaluated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[tuple[Any, bool], ...]] = []
+        self._tests: tuple[tuple[Any, bool], ...] = ()
+
+    def map_if(self, expr: Any) -> None:
+        """Go through both sides with the condition, or its opposite."""
+        self.rec(expr.condition)
+        outer = self._tests
+        for side, holds in ((expr.then, True), (expr.else_, False)):
+            self._tests = (*outer, (expr.condition, holds))
+            self.found.append(self._tests)
+            self.rec(side)
+        self._tests = outer
