@@ -130,7 +130,7 @@ def _executed_on_gpu(options: argparse.Namespace) -> Printed:
         every_group=options.every_group,
     )
     assumed = (
-        f"{counts.assumed_groups} work groups are taken to execute what one of their kind does;"
+        f"work groups taken to execute what one of their kind does: {counts.assumed_groups};"
         " --every-group follows them all"
     )
     rows: list[dict[str, Any]] = [
