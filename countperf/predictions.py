@@ -36,8 +36,9 @@ class Prediction(Table, Drawable):
 
     Attributes
     ----------
-    kernel, device, model : str
-        Name of the kernel, slug of the device, name of the model.
+    kernel, device, model, weights : str
+        Name of the kernel, slug of the device, name of the model, name of the weights (empty where
+        they have none).
     parameters : Mapping from str to int or ndarray
         Values of the size parameters.
     time_s : float or ndarray
@@ -70,6 +71,7 @@ class Prediction(Table, Drawable):
     time_s: Quantity
     interval_s: tuple[Quantity, Quantity] | None
     breakdown: dict[str, Quantity]
+    weights: str = ""
     missing: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
@@ -153,6 +155,7 @@ class DeviceAnswer:
 
     device: str  # its slug, or how it was named
     parameters: Mapping[str, int]  # values of the size parameters
+    weights: str = ""  # name of the weights; empty for mechanistic models
     model: str = ""  # empty where the device answers by none
     prediction: Prediction | None = None
     lacks: str = ""  # the input that is lacking, such as ``device.latency_steps``

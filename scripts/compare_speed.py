@@ -189,13 +189,8 @@ class Folder:
         words = ["-c", BEGIN + text] if is_program else ["-m", "countperf", *text.split()]
         began, cpu_s, peak_mb, status = time.monotonic(), 0.0, 0.0, 0
         with (self._path / "said").open("w") as said, (self._path / "log").open("w") as log:
-            process = subprocess.Popen(
-                [self._python, *words],
-                cwd=self._path,
-                env=self._environment,
-                stdout=said,
-                stderr=log,
-            )
+            place = {"cwd": self._path, "env": self._environment}
+            process = subprocess.Popen([self._python, *words], **place, stdout=said, stderr=log)
             with contextlib.suppress(ChildProcessError):  # until all that it began has ended
                 while True:
                     number, ended, used = os.wait3(os.WNOHANG)

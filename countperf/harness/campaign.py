@@ -26,7 +26,7 @@ from countperf.measurements import (
     Protocol,
     Resumption,
 )
-from countperf.measurements.lines import BUSY, case_fields, format_line
+from countperf.measurements.lines import case_fields, format_line
 from countperf.properties.taxonomy import COUNTING_RULES_VERSION
 from countperf.steps import report
 
@@ -230,7 +230,7 @@ class _Campaign:
             levels = f"bimodal: two levels, a factor of {summary.level_ratio:.2f} apart"
         busy = ""
         if number := sum(turn.disturbed for turn in state.rounds):
-            busy = f"{BUSY} in {number} of {len(state.rounds)} rounds"
+            busy = f"other programs kept cores busy in {number} of {len(state.rounds)} rounds"
         measurement = Measurement.from_samples(
             state.case,
             state.samples_s(),

@@ -148,10 +148,6 @@ def two_levels(values: Sequence[float], *, fewest: int) -> float | None:
     return median(values[split:]) / median(values[:split])
 
 
-BUSY = "other programs kept cores busy"
-"""First words of the remark on times that others' work may have lengthened."""
-
-
 class Environment(Part):
     """Environment of a measurement besides the device's identity."""
 
@@ -295,11 +291,6 @@ class Measurement(_Line):
     properties: dict[str, Any] | None = None
     code: dict[str, NonNegativeInt] | None = None
     transactions: dict[str, NonNegativeInt] | None = None
-
-    @property
-    def is_disturbed(self) -> bool:
-        """True if other programs kept cores busy while it was measured."""
-        return any(remark.startswith(BUSY) for remark in self.remarks)
 
     @property
     def known_at_sizes(self) -> dict[str, int]:

@@ -292,9 +292,8 @@ class TimedSize(Part):
 
         ``inside``: the interval holds the measured time. ``noise``: it does not, but the
         measurement's noise (`NOISE_DEVIATIONS` standard deviations) exceeds the distance, so that
-        nothing is said; or it is longer, and other programs kept cores busy or the rounds disagree:
-        on a quiet machine it takes less. ``outside``: the time is outside by more than that. ``no
-        interval``: the model tells none, and the difference from the prediction exceeds the noise.
+        nothing is said. ``outside``: the time is outside by more than that. ``no interval``: the
+        model tells none, and the difference from the prediction exceeds the noise.
         """
         if self.predicted_s is None:
             return "no prediction"
@@ -303,8 +302,7 @@ class TimedSize(Part):
         if self.interval_s is not None and low <= time_s <= high:
             return "inside"
         factor = math.exp(NOISE_DEVIATIONS * self.measurement.noise)
-        is_bound = self.measurement.is_disturbed or self.measurement.settling == "unsettled"
-        if low <= time_s * factor and (is_bound or time_s / factor <= high):
+        if low <= time_s * factor and time_s / factor <= high:
             return "noise"
         return "no interval" if self.interval_s is None else "outside"
 
@@ -322,7 +320,7 @@ class TimingDocument(Table, Drawable, Document):
     cold: Literal[False] = False  # times with flushed caches, as version 0.2.0 took, are refused
     # version of the counting rules that the digests of counts follow
     counting_rules: CountingRules = COUNTING_RULES_VERSION
-    weights: str = ""  # slug of the device of the weights that predicted, and name of their model
+    weights: str = ""  # name of the weights that predicted, and of their model
     model: str = ""
     model_choice: str = ""  # which model was chosen and why, where none was asked for
     # in which share of cases intervals are to hold the time

@@ -264,7 +264,7 @@ def load_weights(name: Path | str, *, model: str | None = None) -> WeightSet:
             " leave the model out, or name another file",
             parameter="model",
         )
-    return weights
+    return weights.model_copy(update={"name": str(name) if fit is None else fit.name})
 
 
 def _looks_like_a_path(path: Path) -> bool:

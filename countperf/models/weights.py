@@ -104,6 +104,7 @@ class WeightSet(Table, Document):
 
     format: Literal["countperf-weights"] = "countperf-weights"
     version: Literal[4] = 4
+    name: str = Field(default="", exclude=True)  # by which they were loaded
     remade_by = (
         "fit the measurements again, countperf fit STORE --name NAME, or countperf calibrate"
     )
@@ -270,6 +271,7 @@ class WeightSet(Table, Document):
             kernel=vector.kernel,
             device=self.device.slug if device is None else device.slug,
             model=self.model,
+            weights=self.name,
             parameters=dict(parameters),
             time_s=time_s,
             interval_s=interval_s,

@@ -205,7 +205,7 @@ def timing_figure(timing: TimingDocument) -> Figure:
     name, positions = _places(timing.sizes)
     sizes = list(zip(positions, timing.sizes, strict=True))
     is_foreign = timing.weights not in ("", timing.device.slug)
-    label = f"predicted for {timing.weights}" if is_foreign else "predicted"
+    label = f"predicted by {timing.weights}" if is_foreign else "predicted"
     return _over_size(
         name,
         f"{timing.kernel} on {timing.device.slug}\n{timing.device.name}",

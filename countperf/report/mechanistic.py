@@ -126,7 +126,7 @@ def on_devices(of: DeviceAnswers) -> Printed:
     same = {k: v for k, v in sizes[0].items() if all(at[k] == v for at in sizes)}
     rows: list[dict[str, Any]] = [
         {
-            **picked(one, "device", "parameters", "model", "lacks"),
+            **picked(one, "device", "weights", "parameters", "model", "lacks"),
             **_predicted(one.prediction),
             "reason": str(one.error or ""),
         }
@@ -135,7 +135,9 @@ def on_devices(of: DeviceAnswers) -> Printed:
     shown = [
         {
             "parameters": {n: size for n, size in row["parameters"].items() if n not in same},
-            **{name: row[name] for name in ("device", "model", "time_s")},
+            "device": row["device"],
+            "weights": None if row["weights"] in ("", row["device"]) else row["weights"],
+            **{name: row[name] for name in ("model", "time_s")},
             "bound": (row["bound"] or "").partition(" and ")[0],
             "missing": _short(row["lacks"], [*row["missing"], *row["ignored"]]),
         }

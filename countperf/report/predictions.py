@@ -36,6 +36,7 @@ from countperf.report.rows import (
     plain,
     point_text,
     table_of,
+    weights_text,
 )
 from countperf.report.weights import NAMED_OTHERS, verdict_lines, weight_rows, weight_texts
 
@@ -60,9 +61,9 @@ def prediction(of: Prediction) -> Printed:
 
     Weights are fitted to runs whose data the run before left in the caches.
     """
-    what = ("kernel", "device", "parameters", "time_s", "interval_s", "interval_level")
     facts = {
-        **picked(of, *what),
+        **picked(of, "kernel", "device", "weights", "model", "parameters"),
+        **picked(of, "time_s", "interval_s", "interval_level"),
         "breakdown_s": of.breakdown,
         "complete": of.complete,
         "caches": "warm",
@@ -84,7 +85,7 @@ def prediction(of: Prediction) -> Printed:
     level = f"to ({100 * of.interval_level:.0f} %)"
     return Printed(
         head=[
-            f"{of.kernel} on {of.device}; {short_name(of.model)} model, warm caches"
+            f"{of.kernel} on {of.device}; {_model(of)}, warm caches"
             f"{mark and f'; at least these times{mark}'}"
         ],
         rows=_times(of),
@@ -134,13 +135,17 @@ def prediction_head(of: Prediction) -> list[str]:
     )
     given = point_text(of.parameters)
     mark = _incomplete(of)
-    model, comma, more = of.model.partition(", ")
     return [
         f"{'at least ' if mark else ''}{format_quantity(float(of.time_s), 's')}{interval}{mark}",
         *filter(None, [bound_text(of)]),
-        f"{of.kernel} on {of.device}{', ' if given else ''}{given};"
-        f" {short_name(model)}{comma}{more} model, warm caches",
+        f"{of.kernel} on {of.device}{', ' if given else ''}{given}; {_model(of)}, warm caches",
     ]
+
+
+def _model(of: Prediction) -> str:
+    """Name model and weights."""
+    model, comma, more = of.model.partition(", ")
+    return f"{short_name(model)}{comma}{more} model{weights_text(of.weights, of.device)}"
 
 
 def _incomplete(of: Prediction) -> str:
@@ -245,8 +250,8 @@ class PredictionPair(display.Table):
 
     @property
     def names(self) -> tuple[str, str]:
-        """Kernels, devices, models or sizes in which the two differ."""
-        for field in ("given_as", "kernel", "device", "model"):
+        """Kernels, devices, models, weights or sizes in which the two differ."""
+        for field in ("given_as", "kernel", "device", "model", "weights"):
             first, second = getattr(self.first, field), getattr(self.second, field)
             if first != second and first and second:
                 return first, second

@@ -97,6 +97,11 @@ def point_text(point: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value_text(value)}" for name, value in point.items())
 
 
+def weights_text(weights: str, device: str) -> str:
+    """Name weights after their model; those that ship for the device have its name."""
+    return "" if weights in ("", device) else f", weights {weights}"
+
+
 def choice_text(choice: Mapping[str, Any]) -> str:
     """Write the parameters of a variant: ``tile=16 unroll=yes``."""
     return " ".join(f"{name}={value_text(value)}" for name, value in choice.items())

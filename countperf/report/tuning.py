@@ -22,6 +22,7 @@ from countperf.report.rows import (
     picked,
     point_text,
     table_of,
+    weights_text,
 )
 from countperf.steps import format_duration
 
@@ -77,7 +78,8 @@ def ranking(of: Ranking, *, written_to: str | None = None) -> Printed:
     some = "" if of.complete else ", not all of the space"
     notes = [
         f"{of.space} on {of.device}, {point_text(of.sizes)}: {of.predicted} "
-        f"variants predicted{some} in {format_quantity(of.seconds, 's')}",
+        f"variants predicted{some} in {format_quantity(of.seconds, 's')};"
+        f" {short_name(of.model)} model{weights_text(of.weights, of.device)}",
     ]
     missing = sorted({name for row in of.best for name in row.missing})
     if missing:
@@ -96,7 +98,7 @@ def ranking(of: Ranking, *, written_to: str | None = None) -> Printed:
         shown=table_of(shown, columns),
         notes=notes,
         facts={
-            **picked(of, "space", "device", "predicted", "complete", "seconds"),
+            **picked(of, "space", "device", "weights", "model", "predicted", "complete", "seconds"),
             "parameters": dict(of.sizes),
             "refused": _refusals(of.refusals),
             "best": best,
@@ -124,7 +126,8 @@ def search(of: TuningResult) -> Printed:
     lines = [
         f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)}, predicted "
         f"{format_quantity(winner.predicted_s, 's')}{interval})",
-        f"{of.space} on {of.device}, {point_text(of.sizes)}; {checked}",
+        f"{of.space} on {of.device}, {point_text(of.sizes)}; {checked}; predicted by the"
+        f" {short_name(of.model)} model{weights_text(of.weights, of.device)}",
         f"  {choice_text(winner.choice)}",
         *(
             f"  as fast within noise: {format_quantity(trial.time_s, 's')},"
@@ -136,7 +139,7 @@ def search(of: TuningResult) -> Printed:
         f" {format_quantity(of.spent_s, 's')} spent, "
         f"{format_quantity(of.ranking_s, 's')} of it on predictions; {_STOPS[of.stopped]}",
     ]
-    what = ("space", "device", "regret_bound", "bounded", "unbounded", "confidence", "stopped")
+    what = ("space", "device", "weights", "model", "regret_bound", "bounded", "unbounded")
     return Printed(
         head=lines,
         rows=[
@@ -160,7 +163,8 @@ def search(of: TuningResult) -> Printed:
         },
         parts=[Printed(notes=_refusal_lines(of.refusals))],
         facts={
-            **picked(of, *what, "spent_s", "ranking_s", "numbers_checked", "predicted"),
+            **picked(of, *what, "confidence", "stopped", "spent_s", "ranking_s"),
+            **picked(of, "numbers_checked", "predicted"),
             "parameters": dict(of.sizes),
             "winner": _tried(winner),
             "within_noise": [_tried(trial) for trial in of.within_noise],
@@ -315,7 +319,8 @@ def _how(of: TimingDocument) -> str:
         f" {number} round{'' if rounds == [1] else 's'}"
     )
     predicts = any(size.predicted_s is not None for size in of.sizes)
-    return f"{how}; predicted by the {short_name(of.model)} model" if predicts else how
+    by = f"{short_name(of.model)} model{weights_text(of.weights, of.device.slug)}"
+    return f"{how}; predicted by the {by}" if predicts else how
 
 
 def _notes(of: TimingDocument) -> list[str]:

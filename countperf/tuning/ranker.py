@@ -99,6 +99,8 @@ class Ranking(Table):
     space: str  # its name
     sizes: Mapping[str, int]  # sizes for which it holds
     device: str  # slug of the device of the weights
+    weights: str  # name of the weights, and of their model
+    model: str
     best: tuple[Predicted, ...]  # fastest first
     predicted: int  # how many points were predicted
     refusals: Mapping[str, RefusalCount]  # those that have no prediction, by stage
@@ -250,6 +252,8 @@ class Ranker:
             space=self._space.name,
             sizes={**self._space.sizes, **self._question.sizes},
             device=self._question.weights.device.slug,
+            weights=self._question.weights.name,
+            model=self._question.weights.model,
             # of equal ones those first that are visited first
             best=tuple(p for *_, p in sorted(self._best, key=lambda i: i[:2], reverse=True)),
             predicted=self._predicted,

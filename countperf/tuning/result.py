@@ -190,6 +190,8 @@ class TuningResult(Outlook, Table, Drawable):
 
     space: str  # name of the space, slug of the device
     device: str
+    weights: str  # name of the weights, and of their model
+    model: str
     sizes: Mapping[str, int]  # sizes of the kernel
     winner: Trial  # the fastest
     within_noise: tuple[Trial, ...]  # others that may be as fast, as far as the noise of both tells

@@ -412,6 +412,8 @@ class _Search:
         return TuningResult(
             space=self._space.name,
             device=self._device.slug,
+            weights=self._question.weights.name,
+            model=self._question.weights.model,
             sizes={**self._space.sizes, **self._question.sizes},
             winner=winner,
             within_noise=within,

@@ -18,7 +18,7 @@ from countperf.errors import (
 from countperf.hardware.parameters import DeviceParameters, available_devices, load_device
 from countperf.mechanistic.predict_all import ALL, lacking_input, model_names
 from countperf.mechanistic.profile import MechanisticPrediction as _Mechanistic
-from countperf.models.library import find_fit, model_in, short_name
+from countperf.models.library import find_fit, load_weights, model_in, short_name
 from countperf.models.validity import Level
 from countperf.predictions import DeviceAnswer, DeviceAnswers
 from countperf.sizes import combine_sizes, given_sizes
@@ -128,8 +128,9 @@ def _answers(
     is_file = name.endswith((".toml", ".json"))
     row = partial(DeviceAnswer, device=Path(name).name if is_file else name, parameters=point)
     try:
-        has_fit, described = (False, device) if is_described else _fit_and_description(name)
-        by_fit, by_model = _models_of(name, models, has_fit, described)
+        slug, described = ("", device) if is_described else _fit_and_description(name)
+        row = partial(row, device=slug, weights=name) if slug else row
+        by_fit, by_model = _models_of(name, models, bool(slug), described)
     except CountperfError as error:
         yield row(lacks="device", error=error)
         return
@@ -139,10 +140,11 @@ def _answers(
         except CountperfError as error:
             yield row(model=model or "", lacks="weights", error=error)
         else:
-            yield row(device=made.device, model=short_name(made.model), prediction=made)
+            by = short_name(made.model)
+            yield row(device=made.device, weights=made.weights, model=by, prediction=made)
     if not by_model or described is None:
         return
-    row = partial(row, device=described.slug)
+    row = partial(row, device=described.slug, weights="")
     try:
         unit = kernel_itself(kernel, "schedule, which mechanistic models need")
         profiler = profiler_of(unit, described, point, of_models)
@@ -174,14 +176,14 @@ def _models_of(
     return by_fit, by_model
 
 
-def _fit_and_description(name: str) -> tuple[bool, DeviceParameters | None]:
-    """Return whether a name is that of a fit, and the description of its device if there is one."""
+def _fit_and_description(name: str) -> tuple[str, DeviceParameters | None]:
+    """Return the device of a fit, empty if none has the name, and its description if known."""
     if (fit := find_fit(name)) is not None:
-        return True, known_device(fit.identity.slug, name)
+        return fit.identity.slug, known_device(fit.identity.slug, name)
     if model_in(Path(name)):
-        return True, None
+        return load_weights(name).device.slug, None
     if name.endswith((".json", ".toml")) or name in available_devices():
-        return False, load_device(name)
+        return "", load_device(name)
     raise DeviceError(
         f"no fit and no description of a device is called {name!r}; countperf weights lists fits",
         device=name,

@@ -84,7 +84,8 @@ def available_weights() -> AvailableWeights:
 
 def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | None:
     """Describe a fit by few fields of the document that predicts; None if it is gone."""
-    device, date, error, is_here, problem = fit.folder.name, "", None, False, ""
+    device, date = "" if fit.is_own else fit.folder.name, ""
+    error, is_here, problem = None, False, ""
     if (path := fit.default) is None:
         return None
     try:

@@ -109,7 +109,8 @@ class LaunchLog(Table):
         vector = vector_for(unit, self._statistics.get(name), weights, sizes)
         at = {n: sizes[n] for n in vector.parameters if n in sizes}
         made = weights.predict_counts(vector, at, incomplete_ok=self._incomplete_ok)
-        return {"parameters": at, "device": weights.device.slug, **predicted_fields(made)}
+        by = {"device": made.device, "weights": made.weights, "model": made.model}
+        return {"parameters": at, **by, **predicted_fields(made)}
 
 
 _active: list[LaunchLog] = []

@@ -222,7 +222,7 @@ def time_kernel(
         device=measured.header.device,
         protocol=used,
         environment=measured.header.environment,
-        weights="" if isinstance(result, str) else result.device.slug,
+        weights="" if isinstance(result, str) else result.name,
         model="" if isinstance(result, str) else result.model,
         model_choice=choice,
         interval_level=level,

@@ -46,7 +46,8 @@ def test_prediction() -> None:
     content = _object(WEIGHTS.predict(VECTOR, n=100))
 
     assert set(content) == {
-        *("kernel", "device", "parameters", "time_s", "interval_s", "interval_level"),
+        *("kernel", "device", "weights", "model", "parameters"),
+        *("time_s", "interval_s", "interval_level"),
         *("breakdown_s", "complete", "caches"),
     }
     assert content["parameters"] == {"n": 100}

@@ -332,6 +332,8 @@ def _known(*points: Predicted) -> Candidates:
             space="toy",
             sizes={},
             device="abacus",
+            weights="abacus",
+            model="linear",
             best=tuple(sorted(points, key=lambda point: point.time_s)),
             predicted=len(points),
             refusals={},

@@ -10,7 +10,7 @@ import pytest
 import countperf
 from countperf.errors import CountperfError, DeviceError, ParameterError, PredictionError
 from countperf.hardware.parameters import load_device
-from countperf.models.library import load_weights
+from countperf.models.library import load_weights, store_own_fit
 from countperf.predictions import DeviceAnswers
 from tests.printing import object_of, text_of
 
@@ -81,6 +81,27 @@ def test_devices_and_fits_are_named_by_files_too(tmp_path: Path) -> None:
         ("mine", "wfg-corrected"),
         ("pocl-epyc-zen5", "linear"),
     ]
+
+
+def test_weights_of_ones_own_are_named_beside_their_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    store_own_fit(load_weights("pocl-epyc-zen5", model="linear"), name="run")
+
+    table = on("mine/run", models=["linear", "structural", "roofline"])
+
+    assert [(one.device, one.weights, one.model, one.lacks) for one in table.answers] == [
+        ("pocl-epyc-zen5", "mine/run", "linear", ""),
+        ("pocl-epyc-zen5", "", "roofline", ""),
+        ("pocl-epyc-zen5", "mine/run", "structural", "weights"),
+    ]
+    assert object_of(table)["answers"][0]["weights"] == "mine/run"
+    assert text_of(table).splitlines()[1].split()[:3] == ["device", "weights", "model"]
+    prediction = table.answers[0].prediction
+    named = {"device": "pocl-epyc-zen5", "weights": "mine/run", "model": "linear"}
+    assert {name: object_of(prediction)[name] for name in named} == named
+    assert "pocl-epyc-zen5, n = 4194304; linear model, weights mine/run" in text_of(prediction)
 
 
 @pytest.mark.parametrize(
