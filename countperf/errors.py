@@ -10,6 +10,17 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal
 
+FLAGS: dict[str, str] = {}
+"""Options of the command that runs, by the parameters of functions; empty where none runs."""
+
+
+def option(parameter: str, value: str = "") -> str:
+    """Name a parameter that mends what a message says, as Python or the command line takes it."""
+    flag = FLAGS.get(parameter)
+    if flag is None:
+        return f"{parameter}={value}"
+    return flag if value in ("", "True") else f"{flag} {value.strip(chr(39))}"
+
 
 def nearest(name: str, known: Iterable[str], *, most: int = 1) -> str:
     """Ask in a message whether a similar name is meant; nothing where none is."""

@@ -123,6 +123,7 @@ def test_commands_take_several_sizes(capsys: pytest.CaptureFixture[str]) -> None
         ("tune matmul n=256:512:2", "one value of n is taken here", 2),
         (f"count {N_BODY} n=16 --json m=3", "has no parameter m; its sizes are: n", 1),
         (f"count {N_BODY} n=16 n=32", "n is given twice: n=16 and n=32; give it once", 1),
+        (f"predict {N_BODY} level=16 level=32", "level=16 and level=32; give it once", 1),
         (f"count {N_BODY} n={'9' * 400}", "the size is too large (at most 20 digits)", 2),
         (f"count {N_BODY} n={'9' * 5000}", "the size is too large (at most 20 digits)", 2),
         (f"count {N_BODY} n=8589934592", "n = 8589934592 is beyond 2147483647", 1),

@@ -16,14 +16,13 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from importlib import import_module
 from itertools import takewhile
 from typing import Any
 
 from countperf.cli.commands import COMMANDS, configure
-from countperf.cli.common import PROGRESS, in_options, only_documents, shown
-from countperf.errors import CountperfError, nearest
+from countperf.cli.common import PROGRESS, only_documents, options_of, shown
+from countperf.errors import FLAGS, CountperfError, nearest
 from countperf.steps import listening, noted_interrupts
 from countperf.version import __version__
 
@@ -140,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _discard_output()
             return 1
         finally:
+            FLAGS.clear()
             _flush()
 
 
@@ -149,6 +149,7 @@ def _run_interruptibly(options: argparse.Namespace) -> int:
     run: Callable[[argparse.Namespace], None] = getattr(
         import_module(f"countperf.cli.{module}"), f"run_{options.command}"
     )
+    FLAGS.update(options_of(options.command))  # messages name them
     with noted_interrupts() as interrupts:
         try:
             return _run(run, options, interrupts)
@@ -156,7 +157,7 @@ def _run_interruptibly(options: argparse.Namespace) -> int:
             is_interrupt = isinstance(error, KeyboardInterrupt)
             if not (is_interrupt or interrupts):
                 raise
-            said = in_options(str(error), options) if is_interrupt else ""
+            said = str(error) if is_interrupt else ""
             said = said or f"interrupted; {_kept(options)}"
             print(f"countperf: {said}", file=sys.stderr)
             return INTERRUPTED
@@ -173,14 +174,13 @@ def _run(
             listening(PROGRESS.step),
             warnings.catch_warnings(),
         ):
-            warnings.showwarning = partial(_show_warning, options)
+            warnings.showwarning = _show_warning
             run(options)
         sys.stdout.flush()
     except CountperfError as error:
         if options.debug or interrupts:
             raise
-        said = in_options(str(error), options)
-        print(f"countperf: {said}{_statistics(error, options)}", file=sys.stderr)
+        print(f"countperf: {error}{_statistics(error, options)}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         raise
@@ -193,8 +193,8 @@ def _run(
     return 0
 
 
-def _show_warning(options: argparse.Namespace, message: Warning | str, *_: object) -> None:
-    print(f"countperf: {in_options(str(message), options)}", file=sys.stderr)
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"countperf: {message}", file=sys.stderr)
 
 
 def _statistics(error: CountperfError, options: argparse.Namespace) -> str:

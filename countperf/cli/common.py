@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -119,37 +118,21 @@ _OPTIONS = {
     "registers_per_work_item": "--registers",
 }
 """Parameters that messages name whose options are called otherwise."""
-_AS_THEY_ARE = ("instruction_counts", "statistics")
-"""Parameters whose options take the text that a message prints, or are said apart."""
-_ADVICE = re.compile(r"\b([a-z]\w*)=(True|\{[^{}]*\}|'[^']*'|\"[^\"]*\"|[\w./-]*\w)?")
-_PAIR = re.compile(r"""['"]([^'"]*)['"]\s*:\s*['"]?([^'",}]+)""")
 
 
-def in_options(text: str, options: argparse.Namespace) -> str:
-    """Write the parameters of functions that a message names as options of a command.
-
-    What the command has no option for stays as it is.
-    """
-
-    def option(match: re.Match[str]) -> str:
-        name, value = match[1], match[2] or ""
-        flag = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
-        if name in _AS_THEY_ARE or flag not in COMMANDS[options.command].arguments:
-            return match[0]
-        if value.startswith("{"):
-            pairs = (shlex.quote(f"{key}={one}") for key, one in _PAIR.findall(value))
-            return " ".join(f"{flag} {pair}" for pair in pairs) or flag
-        return flag if value in ("True", "") else f"{flag} {value.strip(chr(39) + chr(34))}"
-
-    return _ADVICE.sub(option, text)
+def options_of(command: str) -> dict[str, str]:
+    """Return the options of a command by the parameters that messages name."""
+    taken = COMMANDS[command].arguments
+    own = {name[2:].replace("-", "_"): name for name in taken if name.startswith("--")}
+    return own | {name: flag for name, flag in _OPTIONS.items() if flag in taken}
 
 
 def show(options: argparse.Namespace, shown: Printed) -> None:
-    """Print a result, as one JSON document or as text with advice for the command line."""
+    """Print a result, as one JSON document or as text."""
     if options.json:
         print_json(shown.object())
     else:
-        print(in_options(shown.text(), options))
+        print(shown.text())
 
 
 def show_all(options: argparse.Namespace, shown: Sequence[Printed], name: str = "sizes") -> None:
@@ -157,7 +140,7 @@ def show_all(options: argparse.Namespace, shown: Sequence[Printed], name: str = 
     if options.json:
         print_json({name: [result.object() for result in shown]})
     else:
-        print(in_options("\n\n".join(result.text() for result in shown), options))
+        print("\n\n".join(result.text() for result in shown))
 
 
 def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:

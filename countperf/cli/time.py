@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from countperf.cli.common import as_dict, given, in_options, print_json, say, show
+from countperf.cli.common import as_dict, given, print_json, say, show
 from countperf.documents import check_writable
 from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
 from countperf.harness.characterization.suite import characterize
@@ -49,7 +49,7 @@ def run_time(options: argparse.Namespace) -> None:
     if options.json:
         print_json(shown.object())
     else:
-        print(in_options(shown.text(widest=200), options))
+        print(shown.text(widest=200))
 
 
 def _arguments(

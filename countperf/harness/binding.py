@@ -20,7 +20,7 @@ from countperf.counting.index_arrays import (
     size_arguments,
 )
 from countperf.counting.index_values import deciding_arrays, find_outside
-from countperf.errors import CountingError, KernelBuildError
+from countperf.errors import CountingError, KernelBuildError, option
 from countperf.harness.arrays import KernelArray, Placement, as_scalar, components_of
 from countperf.harness.description import Kernel
 
@@ -366,7 +366,7 @@ def _found(
             raise KernelBuildError(
                 f"kernel {kernel.name!r}: {name}={value} is stated of the data, and made-up inputs"
                 f" ({', '.join(deciding)}) would not be so: pass yours by a function,"
-                " make_arguments="
+                f" {option('make_arguments')}"
             )
     return known, scalars, bindings.shapes, indices
 
@@ -379,7 +379,7 @@ def _high_of(limit: Any, high: int, rows: int, mean: float, parameters: Mapping[
         raise KernelBuildError(
             f"{rows} rows of {mean:g} elements ({limit.rows}) need {wanted}, and the arrays hold"
             f" {high} at {sizes}: make sizes and statistics agree, or pass your data by a"
-            " function, make_arguments="
+            f" function, {option('make_arguments')}"
         )
     return wanted
 

@@ -27,6 +27,7 @@ from typing import IO, Any
 
 import cloudpickle
 
+from countperf.errors import FLAGS
 from countperf.harness.device import check_process
 from countperf.harness.environment import available_cores
 from countperf.user_code import path_of_children
@@ -170,7 +171,7 @@ class Pool(ThreadPoolExecutor):
         """Have a process do something, and end the process where that takes too long."""
         check_process(self._owner, "this pool of processes")
         try:
-            content = cloudpickle.dumps((fn, args), pickle.HIGHEST_PROTOCOL)
+            content = cloudpickle.dumps((fn, args, FLAGS), pickle.HIGHEST_PROTOCOL)
         except Exception as error:  # noqa: BLE001  objects may raise anything
             refused: Future[Any] = Future()
             refused.set_exception(error)
@@ -241,7 +242,7 @@ def run_apart(
     """Call a function in a process of its own, which is killed if that takes too long, s."""
     worker = Worker(environment)
     try:
-        return worker.do(threading.Event(), limit_s, cloudpickle.dumps((function, args)))
+        return worker.do(threading.Event(), limit_s, cloudpickle.dumps((function, args, FLAGS)))
     finally:
         worker.end()
 
@@ -301,7 +302,8 @@ def _do(content: bytes, answers: IO[bytes]) -> tuple[str, bytes]:
     """Do a task; return what kind of end it came to, and with what."""
     try:
         try:
-            function, args = pickle.loads(content)  # imports what it needs
+            function, args, flags = pickle.loads(content)  # imports what it needs
+            FLAGS.update(flags)
         finally:
             _send(answers, b"")
         return "done", cloudpickle.dumps(function(*args), pickle.HIGHEST_PROTOCOL)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countperf.counting.sizes import check_range, size_ranges
-from countperf.errors import CountingError, ParameterError, TableError
+from countperf.errors import CountingError, ParameterError, TableError, option
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.hardware.identity import DeviceIdentity
 from countperf.measurements.cases import PURPOSES, KernelCase, Purpose
@@ -132,7 +132,8 @@ class _Rows:
         times = [column for column in self.columns if column in SECONDS]
         if "kernel" not in self.columns:
             raise TableError(
-                "the table has no column 'kernel'; add one with the names that kernels= has"
+                "the table has no column 'kernel'; add one with the names that"
+                f" {option('kernels')} has"
                 f" (columns: {', '.join(self.columns)})",
                 column="kernel",
             )
@@ -146,7 +147,7 @@ class _Rows:
             name = row["kernel"]
             if name not in self.kernels:
                 there = ", ".join(map(repr, self.kernels)) or "none"
-                message = f"no kernel is called {name!r}; kernels= has {there}"
+                message = f"no kernel is called {name!r}; {option('kernels')} has {there}"
                 raise _bad_cell(number, "kernel", message)
 
     def refuse_idle_columns(self) -> None:
@@ -156,7 +157,7 @@ class _Rows:
             if column not in known:
                 raise TableError(
                     f"column {column!r} is no size of any of the kernels; drop it, or name it in "
-                    "ignore=",
+                    f"{option('ignore')}",
                     column=column,
                 )
 

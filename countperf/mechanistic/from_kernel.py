@@ -40,7 +40,7 @@ from countperf.counting.programs import (
 from countperf.counting.sizes import size_ranges
 from countperf.counting.statements import Node, Statement
 from countperf.display import ShortRepr
-from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.errors import ModelNotApplicableError, ParameterError, option
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.classes import BARRIER
 from countperf.mechanistic.profile import (
@@ -455,6 +455,6 @@ def missing_registers(name: str, device: DeviceParameters) -> ModelNotApplicable
     message = (
         f"kernel '{name}': its occupancy on {device.slug} depends on the registers of a work item,"
         f" which Loopy does not know{_where_nvcc_finds_them(device.compute_capability)}; state them"
-        " (registers_per_work_item=N)"
+        f" ({option('registers_per_work_item', 'N')})"
     )
     return ModelNotApplicableError(message, parameter="registers_per_work_item")

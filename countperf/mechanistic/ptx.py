@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from countperf.counting.expansion import Recorder
-from countperf.errors import CountperfError, ModelNotApplicableError, ParameterError
+from countperf.errors import CountperfError, ModelNotApplicableError, ParameterError, option
 from countperf.machine_code.ptx_unit import PtxInstruction, PtxState, execute_ptx
 from countperf.machine_code.sass_instruction import LANES, Bits
 from countperf.machine_code.warp import Executed, Instruction, WarpProgram
@@ -127,7 +127,7 @@ class _Followed(WarpProgram):
         why = f"{unfollowed}, which is not followed," if unfollowed else "data"
         message = (
             f"kernel {self.name!r}: {why} decides a branch of PTX at instruction {index}; leave"
-            " analysis= out"
+            f" {option('analysis')} out"
         )
         raise ParameterError(message, parameter="analysis")
 
@@ -223,7 +223,7 @@ def graph_of(
     if sum(after - first for first, after in executed.order) > max_instructions:
         message = (
             f"kernel {kernel!r} executes more than {max_instructions} instructions of its code;"
-            " take smaller sizes, or leave analysis= out"
+            f" take smaller sizes, or leave {option('analysis')} out"
         )
         raise ParameterError(message, parameter="max_instructions")
     classes = {place: class_of(instructions[place]) for place in executed.instructions}
@@ -270,8 +270,8 @@ def _class(kernel: str, head: str, suffixes: list[str]) -> str:
 def without_class(what: str) -> ModelNotApplicableError:
     """Return the error about an instruction of code that no class stands for."""
     message = (
-        f"{what} has no class; take what Loopy counts: leave analysis= out (predictions), or ask"
-        " countperf count (counts)"
+        f"{what} has no class; take what Loopy counts: leave {option('analysis')} out"
+        " (predictions), or ask countperf count (counts)"
     )
     return ModelNotApplicableError(message, parameter="idg")
 

@@ -16,6 +16,7 @@ from countperf.errors import (
     ModelNotApplicableError,
     ParameterError,
     UnmeasuredPropertyError,
+    option,
 )
 from countperf.models.function import NORMAL_QUANTILES
 from countperf.predictions import Prediction, Quantity, Verdict
@@ -134,7 +135,7 @@ def unmeasured_error(
     message = (
         f"kernel {kernel!r} needs {', '.join(exercising_kernels)}, for which the weights"
         f" of {device} have no value ({mends}); refit with such measurements, or ask for a"
-        " prediction without their cost (incomplete_ok=True)"
+        f" prediction without their cost ({option('incomplete_ok', 'True')})"
     )
     return UnmeasuredPropertyError(
         message,

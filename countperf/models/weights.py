@@ -19,6 +19,7 @@ from countperf.errors import (
     MismatchError,
     ModelNotApplicableError,
     PredictionError,
+    option,
 )
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.features import vector_of
@@ -378,7 +379,7 @@ class WeightSet(Table, Document):
         if np.any(guessed > MOST_GUESSED * whole):
             raise PredictionError(
                 f"kernel {kernel!r}: {verdict.message}; {verdict.remedy}, or ask for the guess"
-                " (incomplete_ok=True)"
+                f" ({option('incomplete_ok', 'True')})"
             )
 
     def missing(self, inputs: ModelInputs) -> dict[str, Where]:
@@ -512,7 +513,7 @@ class WeightSet(Table, Document):
         raise DeviceMismatchError(
             f"the weights are for {self.device.slug} ({self.device.name}), not for {device.slug}"
             f" ({device.name}), which differ in {self.device.differences_text(device)}: fit weights"
-            " for it, or force the use of these (force=True)"
+            f" for it, or force the use of these ({option('force', 'True')})"
         )
 
 

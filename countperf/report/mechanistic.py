@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from countperf.errors import option
 from countperf.mechanistic.predict_all import lacking_input, model_names
 from countperf.mechanistic.step_formulas import growth
 from countperf.report.breakdown import bound_text, plain_name
@@ -259,7 +260,8 @@ def occupancy(of: KernelOccupancy) -> Printed:
         | columns_of("occupancy", format_percent),
         notes=[
             f"{program.program}: at most {program.residency.active_groups} groups, since the"
-            " registers of a work item are not known; state them (registers_per_work_item=N)"
+            " registers of a work item are not known; state them"
+            f" ({option('registers_per_work_item', 'N')})"
             for program in of.programs
             if program.is_bound
         ],

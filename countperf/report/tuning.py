@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from countperf.errors import option
 from countperf.models.library import short_name
 from countperf.report.rows import (
     EACH,
@@ -305,7 +306,7 @@ def _made_up(of: TimingDocument) -> str:
     at = f" at {point_text(of.sizes[0].measurement.parameters)}" if of.sizes[1:] else ""
     return (
         f"index arrays are made up{at}, real ones take other times: {of.made_up} (pass yours by a"
-        " function, make_arguments=)"
+        f" function, {option('make_arguments')})"
     )
 
 

@@ -32,6 +32,7 @@ from countperf.errors import (
     KernelBuildError,
     MeasurementError,
     ParameterError,
+    option,
 )
 from countperf.harness import campaign
 from countperf.harness.device import Device, EventClock, Timing
@@ -158,7 +159,7 @@ class ApartRunner(CaseRunner):
 
 
 def _reason(lost: WorkerLostError) -> str:
-    advice = "; longest_s= gives it more" if lost.is_late else ""
+    advice = f"; {option('longest_s')} gives it more" if lost.is_late else ""
     return f"the process of its own was lost: {lost.reason}{advice}"
 
 

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Self
 
 from countperf.display import ShortRepr, Table, printed
-from countperf.errors import ParameterError, SearchSpaceError, TuningError
+from countperf.errors import ParameterError, SearchSpaceError, TuningError, option
 from countperf.harness.workers import Pool, WorkerLostError, capacity, pool_or
 from countperf.steps import end_if_interrupted, report
 from countperf.tuning.points import (
@@ -364,7 +364,7 @@ class Ranker:
                 return []
             reason = f"the process that built and counted it was lost: {error.reason}"
             if error.is_late:
-                reason += "; longest_s=SECONDS gives it more"
+                reason += f"; {option('longest_s', 'SECONDS')} gives it more"
             return [Refused(choice=chunk[0][1], stage="build", reason=reason)]
         except ImportError as error:  # of a module that the question refers to
             raise self._not_sent(f"{type(error).__name__}: {error}") from error

@@ -34,7 +34,7 @@ from countperf.documents import (
     validate,
 )
 from countperf.documents.lines import AppendedLines
-from countperf.errors import DocumentError, MeasurementError, ParameterError
+from countperf.errors import DocumentError, MeasurementError, ParameterError, option
 from countperf.hardware.identity import DeviceIdentity
 from countperf.harness.runner import CaseRunner
 from countperf.tuning.points import PredictionTask, Refused
@@ -212,7 +212,7 @@ class SearchInterrupt(KeyboardInterrupt):
     def __init__(self, result: TuningResult | None, store: str | None, counted: str) -> None:
         kept = f"kept in {store}: the same call goes on from there"
         if store is None:
-            kept = "nothing is kept; with store=FILE the same call would go on"
+            kept = f"nothing is kept; with {option('store', 'FILE')} the same call would go on"
         super().__init__(f"the search was interrupted: {counted}; {kept}")
         self.result = result
         self.store = store

@@ -19,6 +19,7 @@ from countperf.errors import (
     KernelSpecificationError,
     MeasurementError,
     ParameterError,
+    option,
 )
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches, MemoryHierarchy
 from countperf.fitting.fit import observations_of
@@ -216,13 +217,14 @@ def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> No
             f"{unsettled} of {len(measured)} times did not settle: other programs use the machine;"
             f" nothing is stored but the {len(measured) - unsettled} that settled ({store}). End"
             " those programs and calibrate again, which goes on from there; or pass"
-            " busy=True, which uses the others as well and makes intervals wider"
+            f" {option('busy', 'True')}, which uses the others as well and makes intervals wider"
         )
     kernels = {failure.kernel for failure in measured if busy or _is_settled(failure)}
     if len(kernels) < _FEWEST_KERNELS:
         first = next((failure.reason for failure in measured.failures), "the time was over")
         raise MeasurementError(
-            f"only {len(kernels)} kernels could be measured ({first}); give more (minutes=NUMBER);"
+            f"only {len(kernels)} kernels could be measured ({first}); give more"
+            f" ({option('minutes', 'NUMBER')});"
             f" what was measured is kept in {store}"
         )
 

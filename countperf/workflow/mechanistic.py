@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.documents import read_file_text
-from countperf.errors import DeviceError, ParameterError, nearest
+from countperf.errors import DeviceError, ParameterError, nearest, option
 from countperf.fitting.comparison import compare_models, linear_result
 from countperf.hardware.parameters import DeviceParameters, load_device
 from countperf.harness.compile.ptx import capability_of, profile_kernel, with_machine_code
@@ -271,7 +271,10 @@ def profiler_of(
     given = dict(options or {})
     analysis, listing = given.pop("analysis", "counts"), given.pop("sass", None)
     if listing is not None and analysis == "ptx":
-        message = "sass= gives machine code, and analysis= asks for PTX; leave one of them out"
+        message = (
+            f"{option('sass')} gives machine code, and {option('analysis')} asks for PTX; leave one"
+            " of them out"
+        )
         raise ParameterError(message, parameter="sass")
     statistics = kernel_statistics(kernel, given.pop("statistics", None), sizes)
     unit = kernel_itself(kernel, "schedule, which mechanistic models need")
@@ -290,16 +293,17 @@ def described_device(
     slug = weights if device is None else find_device(device).identity.slug
     if slug is None:
         message = (
-            "mechanistic models predict for a described device: name it (document=SLUG or FILE,"
-            " such as nvidia-gtx-970), or a device of this machine (device=DEVICE)"
+            "mechanistic models predict for a described device: name it"
+            f" ({option('document', 'SLUG')} or FILE, such as nvidia-gtx-970), or a device of this"
+            f" machine ({option('device', 'DEVICE')})"
         )
         raise DeviceError(message)
     parameters = known_device(slug, weights or slug)
     if parameters is None:
         message = (
             f"there is no description of {slug}; make one with: countperf characterize --store"
-            f" runs/{slug}.json --parameters runs/{slug}-parameters.json, and pass"
-            f" document=runs/{slug}-parameters.json"
+            f" runs/{slug}.json --parameters runs/{slug}-parameters.json, and pass that document,"
+            f" {option('document', f'runs/{slug}-parameters.json')}"
         )
         raise DeviceError(message, device=slug)
     return parameters
@@ -333,7 +337,8 @@ def compare(
     if (kernel is None) != (timing is None):
         message = (
             "a kernel of yours is compared with its measured times: pass both"
-            " (kernel=KERNEL, timing=FILE), where FILE comes from: countperf time KERNEL n=..."
+            f" ({option('kernel', 'KERNEL')}, {option('timing', 'FILE')}), where FILE comes from:"
+            " countperf time KERNEL n=..."
             " --device DEVICE --save FILE"
         )
         raise ParameterError(message, parameter="timing")

@@ -11,7 +11,13 @@ import numpy as np
 
 from countperf.counting.producers import translation_unit
 from countperf.display import ShortRepr
-from countperf.errors import CountperfError, DeviceMismatchError, KernelBuildError, ParameterError
+from countperf.errors import (
+    CountperfError,
+    DeviceMismatchError,
+    KernelBuildError,
+    ParameterError,
+    option,
+)
 from countperf.execution.memory_hierarchy import DEFAULT_CACHES
 from countperf.hardware.identity import DeviceIdentity, counted_caches_of
 from countperf.harness.devices import find_device
@@ -145,8 +151,9 @@ def default_weights(
         return weights
     there = ", ".join(named_fits()) or "none"
     raise DeviceMismatchError(
-        f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose "
-        "one with weights=NAME, or make one with 'countperf measure' and 'countperf fit'"
+        f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose"
+        f" one with {option('weights', 'NAME')}, or make one with 'countperf measure' and"
+        " 'countperf fit'"
     )
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.errors import ParameterError, SearchSpaceError, nearest
+from countperf.errors import ParameterError, SearchSpaceError, nearest, option
 from countperf.harness.device import EventClock
 from countperf.harness.devices import find_device
 from countperf.harness.environment import available_cores
@@ -249,7 +249,7 @@ def _task(
     if weights.definition.reads_code:
         raise ParameterError(
             "variants are ranked by a model that reads no compiled code: take weights of such a"
-            " model, model='structural'",
+            f" model, {option('model', repr('structural'))}",
             parameter="model",
         )
     limits = None if device is None else device.limits

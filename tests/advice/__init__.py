@@ -59,8 +59,8 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "measure and fit anew on this device",
         "measure more kernels",
         "measure test kernels or applications",
-        "pass busy=True, which uses the others as well and makes intervals wider",
-        "pass document=runs/…-parameters.json",
+        "pass …, which uses the others as well and makes intervals wider",
+        "pass that document, …",
         "read it first",
         "read it there",
         "time again when the machine is quiet",
@@ -68,7 +68,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     ),
     "is followed in tests/models/test_counted_caches.py": ("fit to either part",),
     "is followed in tests/harness/compile/test_gpu_counts.py": (
-        "follow all with every_group=True, which takes long",
+        "follow all with …, which takes long",
     ),
     "is followed in tests/workflow/test_workflow.py": ("read it again",),
     "is followed in tests/workflow/test_recording.py": (

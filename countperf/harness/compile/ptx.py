@@ -22,6 +22,7 @@ from countperf.errors import (
     KernelBuildError,
     ModelNotApplicableError,
     ParameterError,
+    option,
 )
 from countperf.hardware.parameters import DeviceParameters, load_device
 from countperf.harness.cuda.target import Launches, generate_cuda
@@ -189,8 +190,8 @@ class GpuKernel:
             if prod(groups) > _MOST_GROUPS:
                 raise CountingError(
                     f"kernel '{kernel}': work groups execute different numbers of instructions,"
-                    f" and there are {prod(groups)} of them; follow all with every_group=True,"
-                    " which takes long, or take smaller sizes"
+                    f" and there are {prod(groups)} of them; follow all with"
+                    f" {option('every_group', 'True')}, which takes long, or take smaller sizes"
                 )
         return GroupKinds.of_each(groups).kinds
 
@@ -341,7 +342,7 @@ def capability_of(device: DeviceParameters) -> str:
     if device.compute_capability is None:
         message = (
             f"device {device.slug!r} has no compute capability, and so no machine code that nvcc"
-            " makes; leave analysis= out, or take an NVIDIA device"
+            f" makes; leave {option('analysis')} out, or take an NVIDIA device"
         )
         raise ModelNotApplicableError(message, parameter="device")
     return device.compute_capability
