@@ -153,7 +153,7 @@ def on_devices(of: DeviceAnswers) -> Printed:
         shown=table_of(
             shown,
             {
-                **{"parameters": EACH, **columns_of("device model")},
+                **{"parameters": EACH, **columns_of("device weights model")},
                 **columns_of("time_s", format_seconds),
                 **columns_of("bound missing"),
             },
