@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,11 +17,21 @@ from countperf.mechanistic.occupancy import resident_groups
 from countperf.metrics import Evaluation
 from countperf.models.expressions import parse
 from countperf.models.library import load_weights
+from countperf.models.validity import LAUNCH, SHORTEST_LAUNCH_S
 from countperf.workflow.prediction import predict
 from fit_published_gpus import COMPUTE_UNITS, model_of
 from published_left_out import geometric_mean
+from tests.kernels import made
 
 ROOT = Path(__file__).parent.parent
+AXPY = made(
+    "i<n",
+    "y[i] = 2*x[i] + y[i]",
+    "x,y f32 n; n i32",
+    name="axpy",
+    split="i:256",
+    assumptions="n>=1",
+)
 
 
 PAGE = (ROOT / "docs" / "gpu-fits.md").read_text()
@@ -75,6 +86,24 @@ def test_kernels_that_the_paper_timed_are_predicted(
     assert found.interval_s is not None
     low, high = found.interval_s
     assert low <= 1e-3 * measured_ms <= high
+
+
+@pytest.mark.parametrize("slug", COMPUTE_UNITS)
+def test_no_time_is_below_the_shortest_launch_and_others_stay(slug: str) -> None:
+    weights, shortest_s = load_weights(slug), SHORTEST_LAUNCH_S["gpu"]
+    sizes = [1, 1000, 10**8]
+    times_s = np.asarray(weights.predict(AXPY, n=np.array(sizes)).time_s)
+    for n, time_s in zip(sizes, times_s.tolist(), strict=True):
+        one = weights.predict(AXPY, n=n)
+        assert one.time_s == time_s
+        assert one.time_s == pytest.approx(sum(one.breakdown.values()))
+        model_s = sum(part for name, part in one.breakdown.items() if name != LAUNCH)
+        assert one.time_s == pytest.approx(max(model_s, shortest_s))
+        caveats = {verdict.name for verdict in one.caveats}
+        assert ("launch" in caveats) is (model_s < shortest_s) is (LAUNCH in one.breakdown)
+        assert ("extrapolation" in caveats) is (n < 10**8)
+    tiny = weights.anchored(AXPY, ({"n": 10**7}, float(weights.predict(AXPY, n=10**7).time_s) / 4))
+    assert tiny.predict(None, n=1).time_s == shortest_s
 
 
 @pytest.mark.parametrize("slug", ["nvidia-k40c", "nvidia-titan-x"])

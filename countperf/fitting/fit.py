@@ -44,6 +44,7 @@ from countperf.models.correction import Correction
 from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
 from countperf.models.function import DERIVED, FitQuality, MeasurementSource, Range, Weight
 from countperf.models.shipped import fitted_model
+from countperf.models.validity import NOTABLE_SHARE, SHORTEST_LAUNCH_S
 from countperf.models.weights import WeightSet
 from countperf.predictions import Verdict
 from countperf.properties.counts import says_group_shape, transaction_roots
@@ -289,7 +290,7 @@ def weight_set(
         counting_rules=COUNTING_RULES_VERSION,
         view=view,
         counted_caches=caches,
-        weights=_weights(fitted),
+        weights=_weights(fitted, header.device.device_type),
         ranges={
             name: Range(largest=float(values.max()))
             for name, values in fitted.design.scales.items()
@@ -314,6 +315,11 @@ def measurement_source(observations: Sequence[Observation], header: Header) -> M
     )
 
 
+def _smallest_of(values: Vector) -> float | None:
+    above = values[values > 0]
+    return float(above.min()) if above.size else None
+
+
 def _standard_error(fitted: Estimate, column: int) -> float | None:
     """Return a standard error; None at a bound, among inseparable unknowns, and without effect."""
     covariance = fitted.solution.covariance
@@ -326,8 +332,11 @@ def _standard_error(fitted: Estimate, column: int) -> float | None:
     return max(float(covariance[column, column]), 0.0) ** 0.5
 
 
-def _weights(fitted: Estimate) -> tuple[Weight, ...]:
+def _weights(fitted: Estimate, device_type: str) -> tuple[Weight, ...]:
     design = fitted.design
+    # where a launch is a notable part of some case, there is nothing to extrapolate below
+    notable_s = NOTABLE_SHARE * float(design.times_s.min())
+    has_short = notable_s <= SHORTEST_LAUNCH_S.get(device_type, 0.0)
     weights: list[Weight] = []
     for i, (term, feature) in enumerate(fitted.function.columns):
         derived = feature in fitted.function.model.derived
@@ -338,6 +347,7 @@ def _weights(fitted: Estimate) -> tuple[Weight, ...]:
                 value_s=float(fitted.solution.coefficients[i]),
                 standard_error_s=_standard_error(fitted, i),
                 unit=DERIVED if derived else property_unit(feature),
+                smallest=None if has_short else _smallest_of(design.counts[:, i]),
                 largest=float(design.counts[:, i].max(initial=0.0)),
             )
         )

@@ -29,7 +29,7 @@ from countperf.errors import DeviceMismatchError, ParameterError, PredictionErro
 from countperf.features import vector_of
 from countperf.models.correction import CORRECTION
 from countperf.models.cost_function import CostFunction
-from countperf.models.validity import LEAST_SCATTER
+from countperf.models.validity import LEAST_SCATTER, raise_to_launch
 from countperf.predictions import ParameterValue, Prediction, Verdict, largest_first
 from countperf.sizes import given_sizes
 
@@ -59,6 +59,9 @@ class _Weights(Protocol):
     view: View
     counted_caches: CountedCaches
     quality: FitQuality | None
+
+    @property
+    def shortest_launch_s(self) -> float: ...
 
     def counted(self, kernel: object) -> PropertyVector: ...
 
@@ -117,7 +120,7 @@ class AnchoredWeights(ShortRepr):
         options = {**self.options, **({} if level is None else {"level": level})}
         prediction = self.weights.predict_counts(self.vector, values, shrink=self.shrink, **options)
         ends = prediction.interval_s
-        time_s = self.factor * prediction.time_s
+        time_s = raise_to_launch(self.factor * prediction.time_s, self.weights.shortest_launch_s)
         others_s = prediction.time_s - prediction.breakdown.get(CORRECTION, 0.0)
         parts = {**prediction.breakdown, CORRECTION: time_s - others_s}
         return replace(

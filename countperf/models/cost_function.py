@@ -22,7 +22,7 @@ from countperf.models.correction import Correction, profile
 from countperf.models.definition import ModelDefinition
 from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
 from countperf.models.function import Column, ModelFunction
-from countperf.models.validity import refuse_negative, unmeasured_error
+from countperf.models.validity import raise_to_launch, refuse_negative, unmeasured_error
 from countperf.predictions import ParameterValue, Quantity
 from countperf.symbolic.compiled import BLOCK, CountSource
 
@@ -48,6 +48,7 @@ class CostFunction(ShortRepr, FieldsAlone):
     supplied_by: Mapping[str, tuple[str, ...]] | None = None
     factor: float = 1.0  # what the time is multiplied by: that of an anchor
     correction: Correction | None = None
+    shortest_s: float = 0.0  # what no launch takes less than
 
     @cached_property
     def _at_one_size(self) -> Callable[..., list[Any]]:
@@ -68,10 +69,14 @@ class CostFunction(ShortRepr, FieldsAlone):
         columns = {
             position: [feature]
             if feature in model.derived
-            else [n for n in self.vector if model.term_features[term].feature_of(n) == feature]
+            else [n for n in self.vector if self._column(term, n) == (term, feature)]
             for position, (term, feature) in enumerate(self.function.columns)
         }
         return {position: names for position, names in columns.items() if names}
+
+    def _column(self, term: str, name: str) -> Column | None:
+        feature = self.function.model.term_features[term].feature_of(name)
+        return None if feature is None else self.function.charged_as((term, feature))
 
     def _written(self, *, arrays: bool) -> Callable[..., list[Any]]:
         """Write a function of the sizes.
@@ -141,6 +146,11 @@ class CostFunction(ShortRepr, FieldsAlone):
         return times.reshape(shape) if shape else float(times[0])
 
     def _time(self, rows: list[Any]) -> Any:
+        time_s = self._corrected(rows)
+        raised = raise_to_launch(time_s, self.shortest_s * self.factor)
+        return raise_to_launch(raised, self.shortest_s)
+
+    def _corrected(self, rows: list[Any]) -> Any:
         time_s = self.factor * rows[3]
         if self.correction is None:
             return time_s
@@ -179,7 +189,7 @@ def lacking_cost(
     lacking = [
         name
         for name in vector
-        if not _columns_of(model, name) <= known
+        if not {*map(function.charged_as, _columns_of(model, name))} <= known
         or not (_columns_of(model, name) or name in based or model.features.ignores(name))
     ]
     charged = {(term, name) for term, spec in model.terms.items() for name in spec.charged}

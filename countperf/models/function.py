@@ -6,6 +6,7 @@ With features :math:`x_c` of columns :math:`c`, each of a term :math:`t(c)` with
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,6 +77,15 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
     )
 
 
+_MASKED_LOCAL = re.compile(r"(issue\.\w+\.lmem\.\w+)\.masked")
+_UNMASKED = ("shifted", "next")
+"""As which a masked access of local memory without a weight is charged: the likeliest first.
+
+It is ``shifted`` that not all items execute (`countperf.execution.count`), and ``next`` where the
+fit has not seen that either. Of the fits that are shipped, none has weights of masked loads, and
+that of Intel's runtime on a Xeon none of masked stores."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelFunction(ShortRepr):
     """A model over fixed columns, for each of which there is one weight."""
@@ -87,6 +97,14 @@ class ModelFunction(ShortRepr):
     def keys(self) -> tuple[str, ...]:
         """A name for each column: the feature, if one term has it."""
         return column_keys(self.columns)
+
+    def charged_as(self, column: Column) -> Column:
+        """Return the column by whose weight a feature is charged: its own, or that of another."""
+        match = _MASKED_LOCAL.fullmatch(column[1])
+        if match is None or column in self.columns:
+            return column
+        others = ((column[0], f"{match[1]}.{kind}") for kind in _UNMASKED)
+        return next((other for other in others if other in self.columns), column)
 
     @cached_property
     def members(self) -> dict[str, NDArray[np.intp]]:
@@ -153,7 +171,8 @@ class Weight(Part):
     value_s: float  # seconds per unit of the feature
     standard_error_s: float | None  # standard error, s
     unit: str  # what one unit of the feature is, such as ``operation``
-    smallest: Unread = Field(default=(), exclude=True)
+    # of the values above zero over the measurements; None where launches are measured by themselves
+    smallest: float | None = None
     largest: float  # value of the feature over the measurements
     term: str = "cost"  # the term of the model that the weight is in
 

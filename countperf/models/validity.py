@@ -47,8 +47,16 @@ RELATION_TOLERANCE = 1e-6
 """A relation of counts holds if what is left of its terms is below this share of them."""
 
 EXTRAPOLATION_FACTOR = 2.0
-"""Factor by which a feature may exceed its largest measured value without a verdict. Below the
-smallest there is nothing to extrapolate, for the launch overhead is measured by itself."""
+"""Factor by which a feature may exceed its largest measured value without a verdict."""
+
+SHORTEST_LAUNCH_S = {"cpu": 0.2e-6, "gpu": 1.08e-6}
+"""Time of the shortest launch known of a kind of device, s: on processors the shortest measured
+one (``short-launches/copy/32x1/f32`` by PoCL on a Zen 4); on GPUs the smallest weight of launches
+in a shipped fit that is three times its standard error or more (GTX Titan Black). The shortest
+published kernel takes 3.2 us on a GPU, and adds matrices (Amaris et al., GTX 980)."""
+
+LAUNCH = "launch.shortest"
+"""Part by which a time is raised to that of the shortest launch."""
 
 NOTABLE_SHARE = 0.05
 """Features that take less of the time than this are not checked for their range."""
@@ -209,31 +217,76 @@ def anywhere(places: Iterable[Where]) -> Where:
 
 def features_outside(
     weights: Sequence[Weight], counts: Mapping[str, Quantity], parts: Mapping[str, Quantity]
-) -> dict[str, Where]:
-    """Return the notable features that lie far above the range of the measurements, and where."""
-    whole = sum((np.abs(part) for part in parts.values()), start=np.zeros(()))
-    outside: dict[str, Where] = {}
+) -> tuple[dict[str, Where], dict[str, Where]]:
+    """Return the notable features far above the range of the measurements, and those below it.
+
+    Those below are notable beside other work; launches hide them where there is little of it.
+    """
+    sizes = {name: np.abs(part) for name, part in parts.items() if name != LAUNCH}
+    whole = sum(sizes.values(), start=np.zeros(()))
+    work = whole - sizes.get("launches", 0.0)
+    above: dict[str, Where] = {}
+    below: dict[str, Where] = {}
     for weight in weights:
         key = weight.feature if weight.feature in counts else f"{weight.term}:{weight.feature}"
         if key not in parts:
             continue
         count = np.asarray(counts[key])
-        notable = np.abs(parts[key]) >= NOTABLE_SHARE * whole
-        places = notable & (count > EXTRAPOLATION_FACTOR * weight.largest)
-        if np.any(places):
-            outside[key] = places
-    return outside
+        is_far = count > EXTRAPOLATION_FACTOR * weight.largest
+        if np.any(places := is_far & (sizes[key] >= NOTABLE_SHARE * whole)):
+            above[key] = places
+        is_less = (count > 0) & (count < (weight.smallest or 0.0))
+        if np.any(places := is_less & (sizes[key] >= NOTABLE_SHARE * work)):
+            below[key] = places
+    return above, below
 
 
-def extrapolation_verdict(outside: Iterable[str], *, has_interval: bool = True) -> Verdict:
-    """Say what lies far above the range of the measurements."""
-    names = ", ".join(outside)
-    problem = f"far above the largest value measured: {names}" if names else ""
+def extrapolation_verdict(
+    above: Iterable[str], below: Iterable[str] = (), *, has_interval: bool = True
+) -> Verdict:
+    """Say what lies far above the range of the measurements, or below it."""
+    problems = [
+        f"{where} value measured: {', '.join(names)}"
+        for where, names in (("far above the largest", above), ("below the smallest", below))
+        if names
+    ]
     return checked(
         "extrapolation",
-        problem + ("; the interval is widened" if names and has_interval else ""),
-        "not far above what was measured",
+        "; ".join(problems + ["the interval is widened"] * (has_interval and bool(problems))),
+        "in the range of what was measured, or not far above",
         "measure kernels of such sizes, and refit",
+    )
+
+
+def raise_to_launch(time_s: Quantity, shortest_s: float) -> Quantity:
+    """Raise times above zero to that of the shortest launch."""
+    if isinstance(time_s, np.ndarray):
+        return np.where((time_s > 0) & (time_s < shortest_s), shortest_s, time_s)
+    return shortest_s if 0 < time_s < shortest_s else time_s
+
+
+def launch_verdict(device_type: str, shortest_s: float, raised: Quantity) -> Verdict:
+    """Say whether a time was raised to that of the shortest launch."""
+    problem = (
+        f"the model gives less than {shortest_s * 1e6:.3g} µs, the time of the shortest launch"
+        f" known of a {device_type.upper()}, which is predicted"
+    )
+    return checked(
+        "launch",
+        problem if np.any(np.asarray(raised) > 0) else "",
+        "no shorter than the shortest launch known",
+        "measure launches of little work there, and refit",
+    )
+
+
+def masked_verdict(charged_as: Mapping[str, str]) -> Verdict:
+    """Say which masked accesses are charged as others, because the fit has no weight of them."""
+    problem = ", ".join(f"{name} as {other}" for name, other in charged_as.items())
+    return checked(
+        "masked",
+        f"without weights of their own, charged are {problem}" if problem else "",
+        "no masked access is charged as another one",
+        "measure kernels that have them, and refit",
     )
 
 

@@ -29,6 +29,7 @@ from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import UNKNOWN_GROUPS, ModelDefinition, Unread
 from countperf.models.function import (
+    Column,
     FitQuality,
     IndistinguishableGroup,
     MeasurementSource,
@@ -42,6 +43,8 @@ from countperf.models.function import (
 from countperf.models.validity import (
     EXTRAPOLATION_FACTOR,
     EXTRAPOLATION_WIDENING,
+    LAUNCH,
+    SHORTEST_LAUNCH_S,
     Explanation,
     Level,
     Where,
@@ -56,7 +59,10 @@ from countperf.models.validity import (
     indistinguishable_verdict,
     interval,
     interval_verdict,
+    launch_verdict,
     log_quantile,
+    masked_verdict,
+    raise_to_launch,
     sign_verdict,
     unmeasured_error,
 )
@@ -69,6 +75,9 @@ if TYPE_CHECKING:
     from countperf.models.anchored import Anchor
     from countperf.properties.vector import PropertyVector
 
+
+_WELL_FITTED = 3.0
+"""Standard errors from zero of a weight of launches that is known."""
 
 MOST_GUESSED = 0.5
 """Share of a time that may rest on weights which the fit cannot tell apart; more is refused."""
@@ -174,6 +183,9 @@ class WeightSet(Table, Document):
             del content["counted_caches"]
         if self.correction is None:
             del content["correction"]
+        for weight in content["weights"]:
+            if weight["smallest"] is None:
+                del weight["smallest"]
         return content
 
     @cached_property
@@ -243,7 +255,7 @@ class WeightSet(Table, Document):
             raise unmeasured_error(vector.kernel, self.device.slug, known)
         charge = self.charge(inputs)
         time_s, parts, corrected = self.corrected(charge)
-        outside = features_outside(self.weights, charge.values, parts)
+        outside, below = features_outside(self.weights, charge.values, parts)
         for name, value in inputs.variables.items():
             limit = self.ranges[name].largest if name in self.ranges else np.inf
             if np.any(beyond := np.asarray(value) > EXTRAPOLATION_FACTOR * limit):
@@ -254,13 +266,16 @@ class WeightSet(Table, Document):
         unsure = (breaks(group, charge.changes) for group in self.indistinguishable)
         reach = shrink * self._log_reach(charge, level)
         by_data = np.asarray(counts.get(UNKNOWN_GROUPS, 0) if self.definition.reads_code else 0) > 0
-        widening = np.where(anywhere((*outside.values(), by_data)), EXTRAPOLATION_WIDENING, 1.0)
+        is_wide = anywhere((*outside.values(), *below.values(), by_data))
+        widening = np.where(is_wide, EXTRAPOLATION_WIDENING, 1.0)
         known = ~anywhere((*missing.values(), *unsure))
         interval_s = interval(time_s, np.where(known, widening * reach, np.nan))
         verdicts = (
             incomplete_verdict([*missing]),
             told_apart,
-            extrapolation_verdict(outside, has_interval=interval_s is not None),
+            extrapolation_verdict(outside, below, has_interval=interval_s is not None),
+            masked_verdict(self._charged_as(inputs)),
+            launch_verdict(self.device.device_type, self.shortest_launch_s, parts.get(LAUNCH, 0.0)),
             *(() if self.quality is None else (interval_verdict(reach),)),
             groups_verdict(by_data, has_interval=interval_s is not None),
             sign_verdict(time_s),
@@ -322,6 +337,7 @@ class WeightSet(Table, Document):
             lacking=lacking_cost(self.function, self.ranges, vector),
             supplied_by=None if incomplete_ok else self.exercising_kernels,
             correction=self.correction,
+            shortest_s=self.shortest_launch_s,
         )
 
     def explain(
@@ -384,15 +400,33 @@ class WeightSet(Table, Document):
 
     def missing(self, inputs: ModelInputs) -> dict[str, Where]:
         """Return the features and names that the kernel has and the fit had not, and where."""
-        known = set(self.function.columns)
+        known, charged_as = set(self.function.columns), self.function.charged_as
         names = self.definition.base_properties
         amounts = {
-            **{column[1]: n for column, n in inputs.values.items() if column not in known},
+            **{c[1]: n for c, n in inputs.values.items() if charged_as(c) not in known},
             **{names.get(n, n): v for n, v in inputs.variables.items() if n not in self.ranges},
             **{name: inputs.issued[name] for name in inputs.unknown},
         }
         places = {name: np.asarray(amount) != 0 for name, amount in amounts.items()}
         return {name: where for name, where in places.items() if np.any(where)}
+
+    def _charged_as(self, inputs: ModelInputs) -> dict[str, str]:
+        """Return features that are charged as others."""
+        columns = ((column, self.function.charged_as(column)) for column in inputs.values)
+        return {column[1]: other[1] for column, other in columns if other != column}
+
+    @property
+    def shortest_launch_s(self) -> float:
+        """What no launch takes less than, s: known of the kind of device, or well fitted here."""
+        known = SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0)
+        fitted = [
+            weight.value_s
+            for weight in self.weights
+            if weight.feature == "launches"
+            and weight.standard_error_s is not None
+            and weight.value_s > _WELL_FITTED * weight.standard_error_s
+        ]
+        return min(known, *fitted) if fitted else known
 
     def _log_reach(self, charge: Charge, level: Level) -> Quantity:
         """Return what ``|log(predicted / measured)|`` stays below; NaN if nothing is known."""
@@ -406,7 +440,11 @@ class WeightSet(Table, Document):
 
     def charge(self, inputs: ModelInputs) -> Charge:
         """Charge what the model sees of a kernel; what has no weight is left out."""
-        rows = [inputs.values.get(column, 0.0) for column in self.function.columns]
+        amounts: dict[Column, Quantity] = {}
+        for own, amount in inputs.values.items():
+            column = self.function.charged_as(own)
+            amounts[column] = amounts[column] + amount if column in amounts else amount
+        rows = [amounts.get(column, 0.0) for column in self.function.columns]
         shape = np.broadcast_shapes(*map(np.shape, (*rows, *inputs.variables.values())))
         full = [np.broadcast_to(row, shape) for row in rows] if shape else rows
         values = np.array(full, np.float64)
@@ -429,7 +467,7 @@ class WeightSet(Table, Document):
     def corrected(self, charge: Charge) -> tuple[Quantity, dict[str, Quantity], Verdict | None]:
         """Return the time that is predicted, s, its parts, s, and what it is corrected by."""
         if self.correction is None:
-            return charge.time_s, charge.parts, None
+            return *self._raised(charge.time_s, charge.parts), None
         values, scaled = (np.array([*d.values()]) for d in (charge.values, charge.changes))
         correction, columns = self.correction, self.function.columns
         known = cache(correction.of_columns)  # sizes have few sets of columns
@@ -444,7 +482,15 @@ class WeightSet(Table, Document):
         time_s = time_s if np.ndim(time_s) else float(time_s)
         parts = {**charge.parts, CORRECTION: time_s - charge.time_s}
         told = profile(columns, values, scaled, self.unknowns)
-        return time_s, parts, correction.verdict(log_factor, told)
+        return *self._raised(time_s, parts), correction.verdict(log_factor, told)
+
+    def _raised(
+        self, time_s: Quantity, parts: dict[str, Quantity]
+    ) -> tuple[Quantity, dict[str, Quantity]]:
+        """Raise a time, with its parts, to that of the shortest launch."""
+        raised = raise_to_launch(time_s, self.shortest_launch_s)
+        added = raised - time_s
+        return raised, {**parts, LAUNCH: added} if np.any(added) else parts
 
     def counted(self, kernel: object) -> PropertyVector:
         """Return the vector of a kernel, counted under the view of the weights."""

@@ -60,6 +60,7 @@ _WORDS: Mapping[str, str] = {
     },
     **{"minmax": "minima and maxima", "guarded": "masked", "idle": "slots without work"},
     **{"divide": "integer divisions", "divisions": "machine code: divisions", "l2": "L2"},
+    "shortest": "as long as the shortest known",
     "waiting_cycles": "stall cycles of dependent instructions",
     "same": "of one address by all items",
     "next": "of consecutive addresses",

@@ -67,6 +67,7 @@ def prediction(of: Prediction) -> Printed:
         "breakdown_s": of.breakdown,
         "complete": of.complete,
         "caches": "warm",
+        "caveats": [f"{verdict.name}: {verdict.message}" for verdict in of.caveats],
     }
     notes = uncharged_lines(of.ignored) if of.ignored else []
     notes += _caveats(of)

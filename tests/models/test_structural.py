@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
+import loopy as lp
 import numpy as np
 import pytest
 
 from countperf.execution.issue import ExecutionPolicy, IssuedEvents, Serving, Unit, apply_policy
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.library import load_weights, named_fits
-from countperf.models.shipped import POLICIES, policy_on, structural
+from countperf.models.shipped import LINEAR, POLICIES, policy_on, structural
+from tests.kernels import made
 from tests.models.builders import make_device
 
+CPU_FITS = [
+    f"{runtime}-{chip}"
+    for runtime in ("intel", "pocl")
+    for chip in ("epyc-zen3", "epyc-zen4", "epyc-zen5", "xeon-model167")
+]
 COUNTS = {
     "launches": 1,
     "groups": 2,
@@ -95,3 +102,42 @@ def test_options_of_a_policy_are_those_of_most_shipped_fits(runtime: str) -> Non
     for option in set(ExecutionPolicy.model_fields) - {"units"}:
         values = [getattr(policy, option) for policy in shipped]
         assert values.count(getattr(POLICIES[runtime], option)) >= 3, option
+
+
+def prefetched() -> Any:
+    """Sum three neighbors in tiles that groups fetch together, with the edges of the tile."""
+    unit = made("i<n, j<3", "y[i] = sum(j, x[i+j])", "x f32 n+2; y f32 n; n i32", split="i:64")
+    return lp.add_prefetch(unit, "x", ["i_inner", "j"], default_tag="l.auto")
+
+
+@pytest.mark.parametrize("slug", CPU_FITS)
+def test_masked_loads_of_local_memory_are_charged_as_others_and_said(slug: str) -> None:
+    weights, masked = load_weights(slug), "issue.vector.lmem.load.masked"
+    counts = model_inputs(weights.definition, weights.counted(prefetched()).evaluate({"n": 1000}))
+    column = next(column for column in counts.values if column[1] == masked)
+    plain = (column[0], "issue.vector.lmem.load.shifted")
+    both = counts.values[column] + counts.values.get(plain, 0.0)
+
+    found = weights.predict(prefetched(), n=1000)
+
+    assert masked not in weights.by_feature
+    assert found.complete
+    charged = found.breakdown[plain[1]]
+    scale = weights.definition.terms[plain[0]].scale
+    times = counts.variables[scale] if scale else 1.0
+    assert charged == pytest.approx(both * times * weights.by_feature[plain[1]].value_s)
+    (said,) = (verdict for verdict in found.caveats if verdict.name == "masked")
+    assert f"{masked} as {plain[1]}" in said.message
+    assert weights.compile(prefetched())(n=1000) == pytest.approx(found.time_s)
+
+
+def test_masked_accesses_are_charged_as_the_likeliest_others_that_have_a_weight() -> None:
+    names = [f"issue.vector.lmem.store.{kind}" for kind in ("next", "same", "shifted", "masked")]
+    columns = [("work", name) for name in names]
+    masked, expected = columns[3], (columns[3], columns[2], columns[0], columns[3])
+    for known, other in zip((4, 3, 1, 0), expected, strict=True):
+        function = ModelFunction(model=LINEAR, columns=tuple(columns[:known]))
+        assert function.charged_as(masked) == other
+    of_global = ("work", "issue.vector.gmem.load.masked")
+    function = ModelFunction(model=LINEAR, columns=(("work", "issue.vector.gmem.load.next"),))
+    assert function.charged_as(of_global) == of_global

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +13,9 @@ import pytest
 from scipy.special import stdtrit
 
 from countperf.models.function import FitQuality
+from countperf.models.library import load_weights
 from countperf.models.validity import (
+    SHORTEST_LAUNCH_S,
     extrapolation_verdict,
     features_outside,
     groups_verdict,
@@ -22,6 +28,7 @@ from countperf.models.validity import (
 )
 from tests.models.builders import TWO_TO_ONE, make_weight
 
+FITS = Path(__file__).parents[2] / "fits"
 ADD, LARGEST = "flop.add.f32", 1000.0
 
 
@@ -31,8 +38,8 @@ ADD, LARGEST = "flop.add.f32", 1000.0
 )
 def test_extrapolation_begins_at_a_factor_of_two(count: Any, passed: bool) -> None:
     weight = make_weight(ADD, 1.0, largest=LARGEST)
-    outside = features_outside([weight], {ADD: count}, {ADD: count})
-    assert extrapolation_verdict(outside).passed is passed
+    above, below = features_outside([weight], {ADD: count}, {ADD: count})
+    assert extrapolation_verdict(above, below).passed is passed
 
 
 @pytest.mark.parametrize("by_data", [False, True, np.array([False, True])])
@@ -46,8 +53,37 @@ def test_features_that_hardly_matter_do_not_extrapolate() -> None:
     weights = [make_weight("launches", 1.0), make_weight("groups", 1e-12, largest=10.0)]
     counts = {"launches": 1.0, "groups": 1e6}
 
-    outside = features_outside(weights, counts, {"launches": 1.0, "groups": 1e-6})
-    assert extrapolation_verdict(outside).passed
+    above, below = features_outside(weights, counts, {"launches": 1.0, "groups": 1e-6})
+    assert extrapolation_verdict(above, below).passed
+
+
+@pytest.mark.parametrize(
+    ("count", "smallest", "passed"),
+    [(9.0, 10.0, False), (10.0, 10.0, True), (0.0, 10.0, True), (9.0, None, True)],
+)
+def test_extrapolation_begins_below_the_smallest_work(
+    count: float, smallest: float | None, *, passed: bool
+) -> None:
+    weights = [make_weight("launches", 1.0), make_weight(ADD, 1.0, smallest=smallest)]
+    counts = {"launches": 1.0, ADD: count}
+    # launches take nearly all of the time, and do not hide it
+    verdict = extrapolation_verdict(*features_outside(weights, counts, {"launches": 1e9, ADD: 1.0}))
+    assert verdict.passed is passed
+    assert passed or verdict.message == f"below the smallest value measured: {ADD}; the " + (
+        "interval is widened"
+    )
+
+
+def test_the_shortest_launches_are_those_of_fits_and_measurements() -> None:
+    times: list[float] = []
+    for path in FITS.glob("*/measurements.jsonl.gz"):
+        times += map(
+            float, re.findall(rb'"time_s": ?([0-9.e-]+)', gzip.decompress(path.read_bytes()))
+        )
+    assert SHORTEST_LAUNCH_S["cpu"] == pytest.approx(min(times), rel=1e-12)
+    launches = [load_weights(p.name).by_feature["launches"] for p in FITS.glob("nvidia-*")]
+    known = [w.value_s for w in launches if w.value_s > 3 * (w.standard_error_s or math.inf)]
+    assert 0 <= min(known) - SHORTEST_LAUNCH_S["gpu"] < 0.01e-6
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_prediction() -> None:
     assert set(content) == {
         *("kernel", "device", "weights", "model", "parameters"),
         *("time_s", "interval_s", "interval_level"),
-        *("breakdown_s", "complete", "caches"),
+        *("breakdown_s", "complete", "caches", "caveats"),
     }
     assert content["parameters"] == {"n": 100}
     assert content["time_s"] == pytest.approx(1.1e-5)
