@@ -45,7 +45,7 @@ class Prediction(Table, Drawable):
         The time, s; of the shape that the parameters broadcast to.
     interval_s : pair of float or ndarray, or None
         Low and high end of where the time is expected in `interval_level` of cases, s; None where
-        the model cannot tell.
+        the model cannot tell, NaN at some of several sizes.
     breakdown : dict from str to float or ndarray
         Where the time goes: seconds per property, largest first. The parts sum to the time.
     missing : tuple of str

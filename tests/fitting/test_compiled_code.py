@@ -20,7 +20,7 @@ from countperf.fitting.judging import evaluate, evaluate_ranking
 from countperf.measurements import Measurement, MeasurementSet
 from countperf.models.definition import OVERLAPPED, ModelDefinition, Term
 from countperf.models.function import model_inputs
-from countperf.models.library import short_name
+from countperf.models.library import find_fit, load_weights, short_name
 from countperf.models.shipped import ORDERS, Order, compiled, structural
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
@@ -368,3 +368,19 @@ def test_without_a_compiler_the_structural_model_predicts_and_says_why(
     _, choice = Target(weights=stored).by_choice(lambda used, _: used)
 
     assert choice == "model structural: no objdump found"
+
+
+@pytest.mark.parametrize(("here", "model"), [(False, "structural"), (True, "compiled")])
+def test_fits_are_listed_with_the_error_of_the_model_that_predicts(
+    here: bool, model: str, stored: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = find_fit(stored)
+    monkeypatch.setattr(fits, "named_fits", lambda: {"one": found})
+    monkeypatch.setattr(fits, "matching_devices", lambda identity: [identity] if here else [])
+    monkeypatch.setattr(fits, "why_no_code", lambda _: "")
+
+    (row,) = fits.available_weights()
+
+    quality = load_weights(stored, model=model).quality
+    assert quality is not None
+    assert (row.model, row.held_out_error) == (model, quality.held_out_error)
