@@ -75,6 +75,10 @@ class ParameterError(CountperfError, ValueError):
     parameter: str | None = None
 
 
+class UnknownSizeError(ParameterError):
+    """A size is given that the kernel does not have."""
+
+
 class ModelNotApplicableError(ParameterError):
     """A model does not apply to the kernel or the parameters given."""
 

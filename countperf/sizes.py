@@ -7,15 +7,23 @@ do: ``n=256,512 m=16,32`` means two points and not four. All combinations are ne
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from inspect import signature
+from numbers import Real
+from operator import index
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from countperf.errors import ParameterError
+from countperf.errors import ParameterError, UnknownSizeError, nearest
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Sizes = Mapping[str, Any]
 """Values of the size parameters by name: an integer each, or a sequence or array of integers."""
@@ -128,7 +136,7 @@ def combine_sizes(sizes: Sizes) -> list[dict[str, int]]:
     points: list[dict[str, int]] = []
     for row in zip(*columns.values(), strict=True) if columns else [()]:
         several = dict(zip(columns, row, strict=True))
-        point = {name: _integer(name, several.get(name, value)) for name, value in sizes.items()}
+        point = {name: as_integer(name, several.get(name, value)) for name, value in sizes.items()}
         if point in points:
             listed = ", ".join(f"{name}={value}" for name, value in point.items())
             raise ParameterError(
@@ -161,7 +169,7 @@ def first_point(sizes: Sizes) -> dict[str, int]:
 
 
 def given_sizes(sizes: Sizes | None, more: Sizes) -> dict[str, Any]:
-    """Return the sizes that a mapping and keywords give together."""
+    """Return the sizes that a mapping and keywords give together, integers as Python's."""
     if sizes is not None and not isinstance(sizes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
         raise ParameterError(
             f"sizes are given by name, and {sizes!r} has none; pass n=1024, or a mapping such as"
@@ -174,18 +182,67 @@ def given_sizes(sizes: Sizes | None, more: Sizes) -> dict[str, Any]:
             " keyword; give it once",
             parameter=name,
         )
-    return {**(sizes or {}), **more}
+    return {
+        name: value if _is_several(value) else as_integer(name, value)
+        for name, value in {**(sizes or {}), **more}.items()
+    }
+
+
+def checks_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """Have a function refuse keywords that are neither options nor sizes, by the nearest option."""
+    parameters = signature(function).parameters.values()
+    options = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    has_sizes = any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+    @wraps(function)
+    def checked(*args: P.args, **given: P.kwargs) -> R:
+        others = [name for name in given if name not in options]
+        for name in others:
+            if not (has_sizes and _is_size(given[name])):
+                shown = _shown(given[name])
+                value = f", and a size is an integer, not {shown}" if has_sizes else ""
+                near = nearest(name, options) or f"; its options are {', '.join(options)}"
+                raise ParameterError(
+                    f"{function.__name__} has no option {name}{value}{near}", parameter=name
+                )
+        try:
+            return function(*args, **given)
+        except UnknownSizeError as error:
+            if error.parameter not in others or not (near := nearest(error.parameter, options)):
+                raise
+            raise UnknownSizeError(f"{error}{near}", parameter=error.parameter) from error
+
+    return checked
+
+
+def _is_size(value: Any) -> bool:
+    if _is_several(value):
+        return True
+    try:
+        as_integer("", value)
+    except ParameterError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r:.40}"
 
 
 def _is_several(value: Any) -> bool:
     """Return whether a value is a sequence or an array with an axis."""
-    return hasattr(value, "__len__") and getattr(value, "shape", None) != ()
+    is_sized = hasattr(value, "__len__") and getattr(value, "shape", None) != ()
+    return is_sized and not isinstance(value, str | bytes | Mapping)
 
 
-def _integer(name: str, value: Any) -> int:
-    try:
-        return int(value.__index__())
-    except (AttributeError, TypeError) as error:
-        raise ParameterError(
-            f"parameter {name} is {value!r}, which is no integer", parameter=name
-        ) from error
+def as_integer(name: str, value: Any) -> int:
+    """Return a whole number of any type as an integer of Python's; refuse everything else."""
+    if not isinstance(value, bool):
+        with suppress(TypeError):
+            return index(value)
+        if isinstance(value, Real) and value % 1 == 0:
+            return int(value)  # pyright: ignore[reportArgumentType] - real numbers have it
+    raise ParameterError(
+        f"parameter {name} is {_shown(value)}; pass an integer or an array of integers",
+        parameter=name,
+    )

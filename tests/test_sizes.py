@@ -17,11 +17,13 @@ from countperf.errors import KernelBuildError, ParameterError
 from countperf.harness.arrays import as_scalar
 from countperf.harness.campaign import measure
 from countperf.harness.description import describe_kernel
+from countperf.measurements import KernelCase
 from countperf.models.library import load_weights
 from countperf.properties.count_properties import count_kernel
 from countperf.sizes import combine_sizes, parse_sizes, size_arrays
 from countperf.tuning.measuring import ApartRunner
 from countperf.tuning.result import Budget
+from countperf.tuning.space import SearchSpace
 from countperf.workflow.measuring import measure_catalogue, measure_variants
 from tests.harness.fakes import PROTOCOL, FakeRunner, make_case, make_device
 
@@ -94,8 +96,8 @@ def test_lists_go_together_value_by_value() -> None:
         ({"n": (1, 2), "m": (3, 4, 5)}, r"n \(2\) and m \(3\) have different numbers of values"),
         ({"n": ()}, "n has no value"),
         ({"n": (1, 2, 1)}, "the point n=1 is there twice"),
-        ({"n": 1.5}, "n is 1.5, which is no integer"),
-        ({"n": "many"}, "no integer"),
+        ({"n": 1.5}, "n is 1.5; pass an integer"),
+        ({"n": "many"}, "n is 'many'; pass an integer"),
     ],
 )
 def test_what_is_no_list_of_points_is_refused(sizes: Any, said: str) -> None:
@@ -216,6 +218,19 @@ def test_a_negative_integer_scalar_is_timed(tmp_path: Path) -> None:
     assert entry.parameters == {"n": 16, "shift": -2}
 
 
+def test_integers_of_numpy_are_kept_as_those_of_python() -> None:
+    sizes: Any = {"n": np.int64(64), "m": np.uint8(3), "k": np.float32(5.0)}
+    values: Any = {"a": np.array([1, 2])}
+    space = SearchSpace(name="s", parameters=values, build=dict, sizes=sizes)
+    case = KernelCase(name="c", build=dict, parameters=sizes, check_parameters=sizes)
+    kept = [*case.parameters.values(), *case.check_parameters.values(), *space.sizes.values()]
+    assert [*kept, *space.parameters["a"]] == [64, 3, 5] * 3 + [1, 2]
+    assert {*map(type, kept)} == {int}
+    text: Any = {"n": "64"}
+    with pytest.raises(ParameterError, match="n is '64'"):
+        KernelCase(name="c", build=dict, parameters=text)
+
+
 # }}}
 
 # {{{ arguments of functions
@@ -229,6 +244,30 @@ SIZED: Mapping[str, Callable[[Any], object]] = {
     "occupancy": lambda sizes: countperf.occupancy(MATMUL, "nvidia-gtx-970", sizes),
     "rank": lambda sizes: countperf.rank("matmul", sizes, weights=SLUG),
 }
+# a function, a keyword that it does not have, and the one that is meant
+MISSPELT: list[tuple[Callable[..., object], str, str]] = [
+    (countperf.rank, "weight", "did you mean weights"),
+    (countperf.rank, "model", "a size is an integer, not 'x'; its options are weights, device"),
+    (countperf.tune, "budget", "its options are seconds, measurements"),
+    (countperf.predict, "incomplete", "did you mean incomplete_ok"),
+    (countperf.time_kernel, "wieghts", "did you mean weights"),
+    (countperf.sweep, "model", "did you mean models"),
+    (countperf.predict_all, "model", "did you mean models"),
+    (countperf.occupancy, "profile_option", "did you mean profile_options"),
+    (countperf.step_formulas, "models", "its options are profile_options"),
+    (countperf.predict_on, "weights", "its options are models"),
+    (countperf.predict_application, "models", "did you mean model"),
+    (countperf.with_compiled_code, "statistic", "did you mean statistics"),
+    (countperf.count_kernel, "statistic", "did you mean statistics"),
+    (countperf.analyze_kernel, "statistic", "did you mean statistics"),
+    (countperf.load_weights, "modle", "did you mean model"),
+    (countperf.measure, "stor", "did you mean store"),
+    (countperf.measure_catalogue, "stor", "did you mean store"),
+    (countperf.fit, "modle", "did you mean model"),
+    (countperf.evaluate, "weight", "did you mean weights"),
+    (countperf.recording, "weight", "did you mean weights"),
+    (countperf.doctor, "x", "its options are discovery"),
+]
 HAND = {"launches": 1, "groups": 64}
 WRONG: Any = 3
 DEVICE = make_device("fake:0", "Abacus")
@@ -241,6 +280,18 @@ DEVICE = make_device("fake:0", "Abacus")
             (lambda call=call: call(1024), "sizes are given by name, and 1024 has none")
             for call in SIZED.values()
         ),
+        *(
+            (lambda call=call: call({"n": "1024"}), "parameter n is '1024'; pass an integer")
+            for call in SIZED.values()
+        ),
+        *(
+            (
+                lambda call=call, name=name: call("matmul", **{name: "x"}),
+                f"no option {name}.*{said}",
+            )
+            for call, name, said in MISSPELT
+        ),
+        (lambda: countperf.rank("matmul", point=3, weights=SLUG), "no size point.*mean points"),
         *(
             (
                 lambda measure=measure: measure(store="m.jsonl", profile=WRONG),

@@ -25,7 +25,7 @@ from countperf.report.predictions import explanation, prediction_head
 from countperf.report.printing import printed
 from countperf.report.rows import Printed, format_quantity, picked, point_text
 from countperf.report.weights import weights_table
-from countperf.tuning.result import Trial, read_journal
+from countperf.tuning.result import fastest_of, read_journal, trials_in
 from countperf.version import __version__
 from countperf.workflow.fits import known_device
 from countperf.workflow.fitting import evaluate, evaluate_ranking
@@ -175,12 +175,13 @@ def _kernel_page(options: argparse.Namespace) -> Page:
 
 def _search_page(path: Path) -> Page:
     header, entries = read_journal(path)
-    tried = [entry.content for entry in entries if isinstance(entry.content, Trial)]
+    tried = trials_in(entries)
     if not tried:
         message = f"no variant of {header.space} has run: there is nothing to report yet"
         raise ParameterError(message, parameter="search")
     by_time = sorted(tried, key=lambda trial: trial.time_s)
-    slug = header.device.slug
+    slug, winner = header.device.slug, fastest_of(tried)
+    said = f", with statistics {point_text(header.statistics)}" if header.statistics else ""
     rows = [
         {"choice": point_text(trial.choice), **picked(trial, "time_s", "predicted_s", "cut_short")}
         for trial in by_time
@@ -188,8 +189,8 @@ def _search_page(path: Path) -> Page:
     return Page(
         title=f"Search for the fastest {header.space}, {point_text(header.sizes)}",
         lead=(
-            f"{format_quantity(by_time[0].time_s, 's')}: {point_text(by_time[0].choice)}",
-            f"{len(tried)} variants ran on {slug}",
+            f"{format_quantity(winner.time_s, 's')}: {point_text(winner.choice)}",
+            f"{len(tried)} variants ran on {slug}{said}",
         ),
         sections={
             "Progress": [

@@ -26,6 +26,7 @@ from countperf.counting.sizes import SizeParameters, require_sizes
 from countperf.counting.vectors import component_of
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
+from countperf.sizes import checks_keywords
 from countperf.symbolic import isl_sets
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -272,6 +273,7 @@ class KernelAnalysis(ShortRepr):
         )
 
 
+@checks_keywords
 def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) -> KernelAnalysis:
     """Analyze the structure of a Loopy kernel.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 
 from countperf.display import ShortRepr
-from countperf.errors import InternalError, ParameterError, nearest
+from countperf.errors import InternalError, ParameterError, UnknownSizeError, nearest
+from countperf.sizes import as_integer
 from countperf.symbolic.compiled import nothing_wraps
 from countperf.symbolic.isl_counts import guards_of
 from countperf.symbolic.isl_sets import assumptions_text
@@ -78,7 +78,7 @@ class SizeParameters(ShortRepr):
         for name in parameters:
             if name not in self.names:
                 listed = ", ".join(self.names) or "none"
-                raise ParameterError(
+                raise UnknownSizeError(
                     f"kernel '{self.kernel}' has no parameter {name}; its sizes are: {listed}"
                     f"{nearest(name, self.names)}",
                     parameter=name,
@@ -114,17 +114,11 @@ class SizeParameters(ShortRepr):
 
     def _integers(self, name: str, value: Any) -> Any:
         """Return the value of a size as a Python integer or an array of integers; refuse others."""
-        if isinstance(value, bool) or not isinstance(value, int | np.integer | np.ndarray | list):
-            is_whole = isinstance(value, Fraction) and value.denominator == 1
-            if is_whole or (isinstance(value, float | np.floating) and float(value).is_integer()):
-                return int(value)
-            raise ParameterError(
-                f"kernel '{self.kernel}': parameter {name} is {value!r}; pass an integer or an"
-                " array of integers",
-                parameter=name,
-            )
-        if isinstance(value, int | np.integer):
-            return int(value)
+        if not isinstance(value, np.ndarray | list | tuple):
+            try:
+                return as_integer(name, value)
+            except ParameterError as error:
+                raise ParameterError(f"kernel '{self.kernel}': {error}", parameter=name) from error
         array = np.asarray(value)
         if array.dtype.kind not in "iu":
             raise ParameterError(

@@ -24,6 +24,7 @@ from countperf.harness.device import (
 )
 from countperf.harness.environment import read_processor
 from countperf.harness.workers import WorkerLostError, run_apart
+from countperf.sizes import checks_keywords
 
 if TYPE_CHECKING:
     from countperf.hardware.identity import DeviceIdentity
@@ -258,6 +259,7 @@ class DoctorReport(ShortRepr):
         return asdict(self)
 
 
+@checks_keywords
 def examine(
     discovery: Discovery | None = None,
     *,

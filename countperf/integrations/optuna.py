@@ -1,15 +1,21 @@
-"""Sampler for Optuna, over an explicit list of configurations.
+"""Sampler for Optuna, over an explicit list of configurations, such as those of a search space.
 
 >>> import optuna  # doctest: +SKIP
 >>> from countperf.integrations.optuna import PosteriorSampler  # doctest: +SKIP
+>>> def objective(trial):  # doctest: +SKIP
+...     choice = {
+...         name: trial.suggest_categorical(name, list(values))
+...         for name, values in space.parameters.items()
+...     }
+...     return cost(space.build(**choice))
 >>> sampler = PosteriorSampler(list(space.choices()))  # doctest: +SKIP
 >>> study = optuna.create_study(sampler=sampler)  # doctest: +SKIP
 >>> study.optimize(objective, n_trials=50)  # doctest: +SKIP
 
-The objective calls ``trial.suggest_categorical(name, values)`` for each parameter, with all values
-that the list has in the order of their first occurrence, and returns seconds; parameters that the
-list does not have are drawn at random. A trial that fails, or is pruned, counts as a configuration
-that does not run. Enqueued trials are learned from if the list has their configuration.
+The objective suggests each parameter from all values that the list has, in any order, and returns
+seconds; parameters that the list does not have are drawn at random. A trial that fails, or is
+pruned, counts as a configuration that does not run. Enqueued trials are learned from if the list
+has their configuration.
 
 Source: Optuna's documentation, "User-defined sampler" (``optuna.samplers.BaseSampler``).
 """
@@ -26,7 +32,7 @@ from countperf.tuning.posterior import FIRST, Chooser
 from countperf.tuning.space import Choice
 
 try:
-    from optuna.distributions import BaseDistribution, CategoricalDistribution
+    from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler, RandomSampler
     from optuna.study import Study, StudyDirection
     from optuna.trial import FrozenTrial, TrialState
@@ -51,42 +57,42 @@ class PosteriorSampler(BaseSampler):
         predicted_s = None if cost is None else predicted_times(cost, self._configurations)
         self._chooser = Chooser(self._configurations, predicted_s, first=first, seed=seed)
         self._asked: dict[int, int] = {}
+        self._chosen: dict[int, Choice] = {}
         self._others = RandomSampler(seed)
 
-    def infer_relative_search_space(
-        self,
-        study: Study,
-        trial: FrozenTrial,  # noqa: ARG002
-    ) -> dict[str, BaseDistribution]:
-        """Return all parameters, each with the values that some configuration has."""
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Choose the configuration to try next; the study ends when all were tried."""
         if study.directions != [StudyDirection.MINIMIZE]:
             raise ParameterError(
                 "this sampler looks for the shortest time: create the study with"
                 ' direction="minimize" and no further objective',
                 parameter="direction",
             )
-        names = self._configurations[0]
-        return {
-            name: CategoricalDistribution(
-                list(dict.fromkeys(configuration[name] for configuration in self._configurations))
-            )
-            for name in names
-        }
-
-    def sample_relative(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        search_space: dict[str, BaseDistribution],  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """Return the configuration to try next; the study ends when all were tried."""
         index = self._chooser.ask()
         if index is None:
             with contextlib.suppress(RuntimeError):  # trials by ask and tell run in no loop
                 study.stop()
-            return dict(self._configurations[self._chooser.best])
-        self._asked[trial.number] = index
-        return dict(self._configurations[index])
+            index = self._chooser.best
+        else:
+            self._asked[trial.number] = index
+        self._chosen[trial.number] = self._configurations[index]
+
+    def infer_relative_search_space(
+        self,
+        study: Study,  # noqa: ARG002
+        trial: FrozenTrial,  # noqa: ARG002
+    ) -> dict[str, BaseDistribution]:
+        """Return nothing: the objective says in which order a parameter has its values."""
+        return {}
+
+    def sample_relative(
+        self,
+        study: Study,  # noqa: ARG002
+        trial: FrozenTrial,  # noqa: ARG002
+        search_space: dict[str, BaseDistribution],  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Return nothing, as there is no relative search space."""
+        return {}
 
     def sample_independent(
         self,
@@ -95,8 +101,19 @@ class PosteriorSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Draw a value at random for a parameter that the configurations do not have."""
-        return self._others.sample_independent(study, trial, param_name, param_distribution)
+        """Return the value of the chosen configuration; one at random for other parameters."""
+        chosen = self._chosen[trial.number]
+        if param_name not in chosen:
+            return self._others.sample_independent(study, trial, param_name, param_distribution)
+        value = chosen[param_name]
+        values = getattr(param_distribution, "choices", (value,))
+        if value not in values:
+            raise ParameterError(
+                f"the objective suggests {param_name} of {list(values)}, and a configuration has"
+                f" {value!r}: suggest all values of the configurations",
+                parameter=param_name,
+            )
+        return value
 
     def after_trial(
         self,
@@ -107,6 +124,7 @@ class PosteriorSampler(BaseSampler):
     ) -> None:
         """Learn from a trial that has ended."""
         index = self._asked.pop(trial.number, None)
+        self._chosen.pop(trial.number, None)
         given: dict[str, Any] = {name: trial.params.get(name) for name in self._configurations[0]}
         asked = {} if index is None else self._configurations[index]
         if any(asked.get(name) != value for name, value in trial.params.items() if name in given):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from countperf.display import ShortRepr
 from countperf.errors import KernelSpecificationError
+from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -145,13 +146,15 @@ class KernelCase(ShortRepr):
                 f"case {self.name!r} has no kernel; pass kernel= a loopy.TranslationUnit, or build="
                 " a function that returns one"
             )
+        parameters = given_sizes(self.parameters, {})
         changes = {
+            "parameters": parameters,
             "build": given,
             "kernel": kernel or self.name,
             "family": self.family or kernel or self.name,
-            "check_parameters": self.parameters
+            "check_parameters": parameters
             if self.check_parameters is _AS_TIMED
-            else self.check_parameters,
+            else given_sizes(self.check_parameters, {}),
             "bound_arguments": {**bound, **self.bound_arguments},
         }
         for name, value in changes.items():

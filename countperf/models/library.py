@@ -21,6 +21,7 @@ from countperf.errors import DocumentError, ParameterError, nearest
 from countperf.hardware.identity import DeviceIdentity
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
+from countperf.sizes import checks_keywords
 
 DEFAULT_STEMS = ("weights", STRUCTURAL, "linear")
 """Names of the documents that a device's folder gives where no model is asked for: that of the
@@ -234,6 +235,7 @@ def find_fit(name: str) -> NamedFit | None:
     return stored if folder.is_dir() and stored.default is not None else None
 
 
+@checks_keywords
 def load_weights(name: Path | str, *, model: str | None = None) -> WeightSet:
     """Load fitted weights by name or from a path.
 

@@ -32,6 +32,7 @@ from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.properties.counts import Count, granularity_of
 from countperf.properties.taxonomy import VIEWS, View, validate_name
 from countperf.properties.vector import PropertyVector
+from countperf.sizes import checks_keywords
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 _MAXIMUM_IN_MEMORY = 512
@@ -123,6 +124,7 @@ def _key_builder() -> Callable[[Any], str]:
     return KeyBuilder()
 
 
+@checks_keywords
 def count_kernel(
     t_unit: Any,
     *,

@@ -47,7 +47,7 @@ from countperf.report.curves import (
     timing_figure,
 )
 from countperf.report.rows import PURPOSES
-from countperf.tuning.result import Trial, TuningResult
+from countperf.tuning.result import Trial, TuningResult, fastest_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -124,7 +124,7 @@ def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None 
     for label, some, color, marker, size in (
         ("ran", [trial for trial in tried if not trial.cut_short], BLUE, "o", 4),
         ("stopped early", [trial for trial in tried if trial.cut_short], GRAY, "o", 4),
-        ("winner", [min(tried, key=lambda trial: trial.time_s)], RED, "*", 14),
+        ("winner", [fastest_of(tried)], RED, "*", 14),
     ):
         if some:
             x, y = ([getattr(e, name) / scale for e in some] for name in ("predicted_s", "time_s"))

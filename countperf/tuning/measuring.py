@@ -40,6 +40,7 @@ from countperf.harness.devices import discover, find_device, select_device
 from countperf.harness.runner import BROAD, CaseRunner, KernelRunner, Run
 from countperf.harness.workers import Remote, WorkerLostError
 from countperf.measurements import KernelCase
+from countperf.sizes import checks_keywords
 from countperf.tuning.points import NOT_SENT
 from countperf.tuning.posterior import LogTimes
 from countperf.tuning.result import Plan
@@ -225,6 +226,7 @@ class _Process:
         return printed.getvalue(), result, None
 
 
+@checks_keywords
 def measure(
     cases: Sequence[KernelCase],
     *,

@@ -29,6 +29,7 @@ from countperf.errors import (
     ParameterError,
     PredictionError,
     SearchSpaceError,
+    UnknownSizeError,
     nearest,
 )
 from countperf.harness.device import DeviceLimits
@@ -275,7 +276,7 @@ def checked_space(space: SearchSpace | str, sizes: Mapping[str, int]) -> SearchS
     there = {*space.sizes, *_known_sizes(space)[0]} if unknown else set[str]()
     for name in unknown:
         if there and name not in there:
-            raise ParameterError(
+            raise UnknownSizeError(
                 f"space '{space.name}' has no size {name}; there are {', '.join(sorted(there))}"
                 f"{nearest(name, there)}",
                 parameter=name,

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -218,9 +218,14 @@ class SearchInterrupt(KeyboardInterrupt):
         self.store = store
 
 
+def fastest_of(tried: Iterable[Trial]) -> Trial:
+    """Return the winner among variants, the first of equally fast ones."""
+    return min(tried, key=lambda trial: trial.time_s)
+
+
 def ties(tried: tuple[Trial, ...], floor: float) -> tuple[Trial, tuple[Trial, ...]]:
     """Return the fastest variant, and those that its noise, theirs, or a floor leaves as fast."""
-    winner = min(tried, key=lambda trial: trial.time_s)
+    winner = fastest_of(tried)
     as_fast = [
         trial
         for trial in tried
@@ -260,6 +265,7 @@ class SearchHeader(Part):
     space: str
     parameters: tuple[str, ...]
     sizes: dict[str, PositiveInt]
+    statistics: dict[str, float | str] = Field(default_factory=dict)
     device: DeviceIdentity
     weights: str
     plan: Plan
@@ -364,6 +370,13 @@ def read_journal(path: Path) -> tuple[SearchHeader, list[Entry]]:
     """Read a file without going on with it: its header, and the entries."""
     header, entries = _parsed(path, split_lines(read_content(path), path=path).lines)
     return validate(SearchHeader, header, path=path, root="line 1: $"), entries
+
+
+def trials_in(entries: Iterable[Entry]) -> tuple[Trial, ...]:
+    """Return the variants that ran, in order: of one that ran again the line with all its runs."""
+    ran = [entry.content for entry in entries if isinstance(entry.content, Trial)]
+    last = {as_key(trial.choice): trial for trial in ran}
+    return tuple(sorted(last.values(), key=lambda trial: trial.at_s))
 
 
 def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[Entry]]:

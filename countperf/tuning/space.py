@@ -18,6 +18,7 @@ from countperf.counting.producers import translation_unit
 from countperf.display import ShortRepr
 from countperf.errors import SearchSpaceError
 from countperf.measurements import KernelCase
+from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,6 +71,13 @@ def _values(hint: object, default: object) -> Sequence[Any] | None:
     if isinstance(default, list | tuple | range):
         return default
     return (False, True) if hint is bool else None
+
+
+def _without_numpy(values: Sequence[Any]) -> Sequence[Any]:
+    """Return values with numbers of NumPy as Python's, which survive JSON."""
+    if isinstance(values, range):
+        return values
+    return [value.item() if hasattr(value, "item") else value for value in values]
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
@@ -197,6 +205,9 @@ class SearchSpace(ShortRepr):
     statistics: Statistics = field(default_factory=dict[str, "Statistic"])
 
     def __post_init__(self) -> None:
+        plain = {name: _without_numpy(values) for name, values in self.parameters.items()}
+        object.__setattr__(self, "parameters", plain)
+        object.__setattr__(self, "sizes", given_sizes(self.sizes, {}))
         if not self.parameters:
             raise SearchSpaceError(f"space '{self.name}' has no parameters; pass at least one")
         for name, values in self.parameters.items():

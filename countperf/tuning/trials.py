@@ -21,7 +21,7 @@ from countperf.tuning.measuring import (
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.posterior import Array, Draw, LogTimes, Posterior
 from countperf.tuning.ranker import Ranking
-from countperf.tuning.result import Key, Plan, Trial, as_key, ties
+from countperf.tuning.result import Key, Plan, Trial, as_key, fastest_of, ties
 from countperf.tuning.space import SearchSpace, Value
 
 PRIOR_S = 0.3
@@ -213,7 +213,7 @@ class Candidates:
     @property
     def fastest(self) -> Trial:
         """The fastest of those that ran."""
-        return min(self.tried.values(), key=lambda tried: tried.time_s)
+        return fastest_of(self.ran)
 
     @property
     def ran(self) -> tuple[Trial, ...]:

@@ -44,7 +44,7 @@ from countperf.mechanistic.merpsys import (
 )
 from countperf.mechanistic.profile import MechanisticPrediction, check_whole
 from countperf.models import expressions
-from countperf.sizes import given_sizes
+from countperf.sizes import checks_keywords, given_sizes
 from countperf.workflow.mechanistic import predict_all
 
 _KINDS: tuple[StepKind, ...] = get_args(StepKind)
@@ -145,6 +145,7 @@ Application = str | Path | Sequence[Step]
 """Steps, a text, or the path of a file that has the text."""
 
 
+@checks_keywords
 def predict_application(
     application: Application,
     devices: DeviceParameters | str | Path | Sequence[DeviceParameters | str | Path],

@@ -21,7 +21,7 @@ from countperf.mechanistic.profile import MechanisticPrediction as _Mechanistic
 from countperf.models.library import find_fit, load_weights, model_in, short_name
 from countperf.models.validity import Level
 from countperf.predictions import DeviceAnswer, DeviceAnswers
-from countperf.sizes import combine_sizes, given_sizes
+from countperf.sizes import checks_keywords, combine_sizes, given_sizes
 from countperf.workflow.fits import known_device
 from countperf.workflow.kernels import kernel_itself, kernel_statistics, load_kernel
 from countperf.workflow.mechanistic import predict_all, profiler_of
@@ -33,6 +33,7 @@ least published error (`countperf.mechanistic.validity`) of those that need neit
 a cost of barriers, which nobody published of current GPUs."""
 
 
+@checks_keywords
 def predict_on(
     kernel: Any,
     devices: Sequence[DeviceParameters | Path | str],

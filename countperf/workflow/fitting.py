@@ -35,6 +35,7 @@ from countperf.measurements.tables import identity_elsewhere
 from countperf.models.shipped import fitted_model
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import TransactionCounts, caches_of, transaction_roots
+from countperf.sizes import checks_keywords
 from countperf.steps import report, stepped
 from countperf.workflow.kernels import table_kernels
 from countperf.workflow.measuring import lacks_code, with_machine_code
@@ -185,6 +186,7 @@ def measurements_of_table(
     )
 
 
+@checks_keywords
 def fit(
     measurements: MeasurementSet | Path | str,
     *,
@@ -236,6 +238,7 @@ def fit(
     return result
 
 
+@checks_keywords
 def evaluate(
     measurements: MeasurementSet | Path | str,
     *,

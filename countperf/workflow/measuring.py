@@ -31,6 +31,7 @@ from countperf.measurements import PURPOSES, Protocol
 from countperf.models.definition import OVERLAPPED
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.counts import caches_of
+from countperf.sizes import checks_keywords
 from countperf.steps import stepped
 from countperf.workflow.kernels import kernel_itself
 from measurement_kernels.catalog import APART, entries, entry
@@ -168,6 +169,7 @@ def evenly_spaced(kernels: Sequence[str], share: float) -> list[str]:
     return [kernels[i * len(kernels) // number] for i in range(number)]
 
 
+@checks_keywords
 def measure_catalogue(
     *,
     store: Path | str,

@@ -32,7 +32,7 @@ from countperf.mechanistic.step_formulas import step_formulas as _step_formulas
 from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Axis, Sweep
 from countperf.mechanistic.sweep import sweep as _sweep
 from countperf.models.library import fits_folders
-from countperf.sizes import given_sizes
+from countperf.sizes import checks_keywords, given_sizes
 from countperf.workflow.fits import known_device
 from countperf.workflow.fitting import read_measurements
 from countperf.workflow.kernels import kernel_itself, kernel_statistics
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from countperf.mechanistic.profile import ProfiledKernel
 
 
+@checks_keywords
 def predict_all(
     kernel: Any,
     device: DeviceParameters | str | Path,
@@ -95,6 +96,7 @@ def predict_all(
     return answers_of(profiler, values, models)
 
 
+@checks_keywords
 def occupancy(
     kernel: Any,
     device: DeviceParameters | str | Path,
@@ -137,6 +139,7 @@ def occupancy(
     )
 
 
+@checks_keywords
 def sweep(
     kernel: Any,
     device: DeviceParameters | str | Path,
@@ -204,6 +207,7 @@ def sweep(
     return replace(swept, note=profiler.note)
 
 
+@checks_keywords
 def step_formulas(
     kernel: Any,
     device: DeviceParameters | str | Path,

@@ -28,7 +28,7 @@ from countperf.models.validity import ExplainedPart, Explanation, Level, refuse_
 from countperf.models.weights import WeightSet
 from countperf.properties.vector import PropertyVector
 from countperf.properties.vector import with_transactions as added
-from countperf.sizes import given_sizes
+from countperf.sizes import checks_keywords, given_sizes
 from countperf.workflow.fits import why_not_compiled
 from countperf.workflow.kernels import count_at_sizes, counted, kernel_itself, load_kernel
 
@@ -157,6 +157,7 @@ def default_weights(
     )
 
 
+@checks_keywords
 def predict(
     kernel: Any,
     parameters: Mapping[str, Any] | None = None,
@@ -324,6 +325,7 @@ def vector_for(
     return added(vector, loaded, weights.definition.named_transactions, statistics)
 
 
+@checks_keywords
 def with_compiled_code(
     kernel: Any,
     parameters: Mapping[str, int] | None = None,

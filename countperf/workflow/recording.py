@@ -15,6 +15,7 @@ from countperf.counting.producers import launched_sizes, launched_unit
 from countperf.display import Table, printed
 from countperf.errors import ParameterError
 from countperf.harness.opencl import describe
+from countperf.sizes import checks_keywords
 from countperf.workflow.prediction import Target, vector_for
 from countperf.workflow.timing import predicted_fields
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
 
 
+@checks_keywords
 def recording(
     *,
     weights: WeightSet | Path | str | None = None,

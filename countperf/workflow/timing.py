@@ -22,6 +22,7 @@ from countperf.errors import (
     MeasurementError,
     ParameterError,
     PredictionError,
+    UnknownSizeError,
     WrongResultError,
     nearest,
 )
@@ -39,7 +40,7 @@ from countperf.measurements import (
     TimingDocument,
     counts_digest,
 )
-from countperf.sizes import Sizes, combine_sizes, given_sizes
+from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
 from countperf.steps import stepped
 from countperf.tuning.measuring import LONGEST_S, running
 from countperf.workflow.kernels import (
@@ -132,6 +133,7 @@ def _digests(case: KernelCase, counts: InstructionCounts | None) -> dict[str, st
 _FAILURES = (KernelBuildError, WrongResultError, MeasurementError)
 
 
+@checks_keywords
 def time_kernel(
     kernel: Any,
     sizes: Sizes | None = None,
@@ -349,7 +351,7 @@ def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
     for size in sizes:
         if size not in known:
             listed = ", ".join(known) or "none"
-            raise ParameterError(
+            raise UnknownSizeError(
                 f"kernel {name!r} has no parameter {size} (it has: {listed}){nearest(size, known)}",
                 parameter=size,
             )

@@ -14,7 +14,7 @@ from countperf.harness.devices import find_device
 from countperf.harness.environment import available_cores
 from countperf.harness.workers import pool_or
 from countperf.models.weights import WeightSet
-from countperf.sizes import given_sizes
+from countperf.sizes import checks_keywords, given_sizes
 from countperf.steps import report
 from countperf.tuning.measuring import ApartRunner
 from countperf.tuning.points import PredictionTask, checked_space, user_space
@@ -55,6 +55,7 @@ def named_in_processes(space: SearchSpace | str) -> SearchSpace | str:
     return load_space(space) if isinstance(space, str) and ":" not in space else space
 
 
+@checks_keywords
 def rank(
     space: SearchSpace | str,
     parameters: Mapping[str, int] | None = None,
@@ -127,6 +128,7 @@ def rank(
         )
 
 
+@checks_keywords
 def tune(
     space: SearchSpace | str,
     parameters: Mapping[str, int] | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from doctest import DocTestParser
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 optuna: Any = pytest.importorskip("optuna", reason="needs the extra 'tuners'")
 
 from countperf.errors import ParameterError  # noqa: E402
+from countperf.integrations import optuna as sampling  # noqa: E402
 from countperf.integrations.optuna import PosteriorSampler  # noqa: E402
+from countperf.tuning.space import SearchSpace  # noqa: E402
 
 CONFIGURATIONS = [
     {"tile": tile, "unroll": unroll, "layout": layout}
@@ -97,3 +100,22 @@ def test_a_cost_function_decides_the_first() -> None:
     study = study_of(sampler, 1)
 
     assert study.trials[0].params["tile"] * study.trials[0].params["unroll"] == 96
+
+
+def test_the_example_of_the_documentation_runs() -> None:
+    space = SearchSpace(
+        name="toy", parameters={"x": (4, 1, 2), "y": (2, 3, 1)}, build=dict, constraints=("x > 1",)
+    )
+    names: dict[str, Any] = {"space": space, "cost": lambda choice: choice["x"] + 1 / choice["y"]}
+    assert sampling.__doc__ is not None
+    for example in DocTestParser().get_examples(sampling.__doc__):
+        exec(example.source, names)
+
+    assert names["study"].best_params == {"x": 2, "y": 3}
+    assert len({str(trial.params) for trial in names["study"].trials}) == 6
+
+
+def test_values_that_the_objective_lacks_are_named() -> None:
+    study = optuna.create_study(sampler=PosteriorSampler([{"x": 1}, {"x": 2}]))
+    with pytest.raises(ParameterError, match=r"suggests x of \[3, 4\].* suggest all values"):
+        study.optimize(lambda trial: trial.suggest_categorical("x", [3, 4]), n_trials=1)

@@ -22,7 +22,16 @@ from countperf.errors import (
 from countperf.measurements import KernelCase
 from countperf.tuning import SearchSpace
 from countperf.tuning.points import PredictionTask, Refused
-from countperf.tuning.result import Budget, Plan, Trial, TuningResult, ties
+from countperf.tuning.result import (
+    Budget,
+    Plan,
+    Trial,
+    TuningResult,
+    fastest_of,
+    read_journal,
+    ties,
+    trials_in,
+)
 from countperf.tuning.search import tune_space
 from tests.harness.fakes import FakeRunner
 from tests.printing import object_of, text_of
@@ -265,7 +274,7 @@ def test_the_regret_is_of_a_median_run_of_the_winner_against_the_shortest_of_oth
     assert result.regret_bound == pytest.approx(1 - 1.28 / 1.6)
 
 
-def test_a_variant_that_was_lucky_in_its_first_round_does_not_win() -> None:
+def test_a_variant_that_was_lucky_in_its_first_round_does_not_win(tmp_path: Path) -> None:
     lucky = {"group": "64", "each": "4", "fetch": "False"}
 
     def duration(name: str, turn: int, run: int) -> float:
@@ -273,13 +282,16 @@ def test_a_variant_that_was_lucky_in_its_first_round_does_not_win() -> None:
         is_lucky = turn == 0 and _factors(name) == lucky
         return usual_time_s(name) * (0.3 if is_lucky else 1.0)
 
-    result = search(FakeRunner(duration))
+    store = tmp_path / "search.jsonl"
+    result = search(FakeRunner(duration), store=store)
 
     (loser,) = (t for t in result.tried if {n: str(v) for n, v in t.choice.items()} == lucky)
     assert loser.rounds_s[0] < BEST_S < loser.time_s
     assert loser.time_s == median(loser.rounds_s)
     assert result.winner.choice == BEST
     assert len(result.winner.rounds) == Plan().rounds
+    assert trials_in(read_journal(store)[1]) == result.tried
+    assert fastest_of(result.tried) == result.winner
 
 
 def test_there_is_time_to_run_the_best_again_when_the_seconds_are_spent() -> None:
