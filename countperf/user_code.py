@@ -126,7 +126,7 @@ def stdout_to_stderr() -> Generator[None]:
 
 
 def _executed(file: Path) -> ModuleType:
-    own = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
+    own = hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:12]
     spec = importlib.util.spec_from_file_location(f"_countperf_user_{file.stem}_{own}", file)
     assert spec is not None
     assert spec.loader is not None

@@ -1,11 +1,12 @@
-"""Kill searches at random moments, and count the processes that they leave behind.
+"""Kill commands that start processes at random moments, and count the processes that are left.
 
     python scripts/kill_searches.py --kills 50 --after 4
 
-Each search runs in a session of its own with a mark in its environment, by which its processes, and
-those that they began, are found whatever group they are in. Half are ended with SIGTERM, half with
-SIGKILL. What has not ended a few seconds later is left behind, as is a pipe of the caller that is
-still open then, and a file of a search that cannot be read. Linux only.
+Each command runs in a session of its own with a mark in its environment, by which its processes,
+and those that they began, are found whatever group they are in. They take turns: searches, reading
+code, measuring, ranking, timing; so do SIGTERM, SIGKILL and SIGINT. What has not ended a few
+seconds later is left behind, as is a pipe of the caller that is still open then, and a file that
+cannot be read. SIGINT has to end a command with status 130 and without a traceback. Linux only.
 """
 
 from __future__ import annotations
@@ -22,9 +23,20 @@ import time
 import uuid
 from pathlib import Path
 
+from countperf.documents import read_content
 from countperf.errors import DocumentError
+from countperf.measurements import MeasurementSet
 from countperf.tuning.result import read_journal
 
+_RANDOM = "matmul n=256 l=256 m=256"
+_COMMANDS = (
+    f"tune {_RANDOM} --budget 60 --store STORE",
+    "compiled --store STORE",
+    "measure --store STORE",
+    f"rank {_RANDOM}",
+    "time short-launches/axpy/512x1/f32 n=65536,131072",
+)
+_SIGNALS = (signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
 _MARK = "COUNTPERF_KILLED_SEARCH"
 
 
@@ -51,8 +63,10 @@ def told(process: int) -> str:
         return f"gone: {error}"
 
 
-def kill_one(command: list[str], number: signal.Signals, at_s: float, wait_s: float) -> list[int]:
-    """Kill a search after some seconds; return the processes that are left some seconds later."""
+def kill_one(
+    command: list[str], number: signal.Signals, at_s: float, wait_s: float
+) -> tuple[list[int], bool]:
+    """Kill a command after some seconds; return what is left later, and if it ended wrongly."""
     mark = uuid.uuid4().hex
     with subprocess.Popen(
         command,
@@ -66,8 +80,9 @@ def kill_one(command: list[str], number: signal.Signals, at_s: float, wait_s: fl
         there = len(marked(mark))
         search.send_signal(number)
         killed_s = time.monotonic()
+        printed = b""
         try:
-            search.communicate(timeout=wait_s)
+            printed, _ = search.communicate(timeout=wait_s)
             closed = f"pipe closed after {time.monotonic() - killed_s:.2f} s"
         except subprocess.TimeoutExpired:
             closed = "pipe still open"
@@ -83,40 +98,54 @@ def kill_one(command: list[str], number: signal.Signals, at_s: float, wait_s: fl
             print(f"  left: {process}: {told(process)}", flush=True)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-    return left
+        # before the first import of ours, Python itself shows a traceback
+        began = number == signal.SIGINT and b"countperf" in printed
+        wrong = began and (search.returncode not in (0, 130) or b"Traceback" in printed)
+        if wrong:
+            print(f"  status {search.returncode}: {printed[-800:].decode(errors='replace')}")
+    return left, wrong
 
 
 def main() -> int:
-    """Kill searches one after the other; the exit status tells whether any left something."""
+    """Kill commands one after the other; the exit status tells whether any left something."""
     command = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     command.add_argument("--kills", type=int, default=50)
     command.add_argument("--before", type=float, default=14.0, help="latest moment, s")
     command.add_argument("--after", type=float, default=4.0, help="when to look, s")
     command.add_argument("--seed", type=int, default=0)
-    command.add_argument("--budget", type=float, default=60.0, help="of each search, s")
-    command.add_argument("--device", help="of the searches; by default the best one")
-    command.add_argument("space", nargs="*", default=["matmul", "n=256", "l=256", "m=256"])
+    command.add_argument("--device", default="pocl:0", help="of all commands")
+    command.add_argument(
+        "--campaign", help="a file of measurements of that device, whose code is read"
+    )
     options = command.parse_args()
     chance = random.Random(options.seed)
     left: list[int] = []
-    unreadable = 0
+    unreadable = wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(options.kills):
-            search = [sys.executable, "-P", "-m", "countperf", "tune", *options.space]
-            search += ["--budget", str(options.budget), "--store", f"{folder}/{turn}.jsonl"]
-            search += ["--device", options.device] if options.device else []
-            number = (signal.SIGTERM, signal.SIGKILL)[turn % 2]
-            at_s = chance.uniform(0.3, options.before)
-            left += kill_one(search, number, at_s, options.after)
+            text = _COMMANDS[turn % len(_COMMANDS)]
             store = Path(folder) / f"{turn}.jsonl"
+            if text.startswith("compiled"):
+                if options.campaign is None:
+                    continue
+                store.write_bytes(read_content(options.campaign))
+            words = [str(store) if word == "STORE" else word for word in text.split()]
+            killed = [sys.executable, "-P", "-m", "countperf", *words, "--device", options.device]
+            number = _SIGNALS[turn % len(_SIGNALS)]
+            after, is_wrong = kill_one(
+                killed, number, chance.uniform(0.3, options.before), options.after
+            )
+            left += after
+            wrong += is_wrong
             if store.exists() and b"\n" in store.read_bytes():  # else it begins anew
                 try:
-                    read_journal(store)
+                    (read_journal if text.startswith("tune") else MeasurementSet.read_file)(store)
                 except DocumentError as error:
                     print(f"  {error}", flush=True)
                     unreadable += 1
-    print(f"{options.kills} kills, {len(left)} processes left, {unreadable} files unreadable")
-    return 1 if left or unreadable else 0
+    said = f"{len(left)} processes left, {unreadable} files unreadable, {wrong} ended wrongly"
+    print(f"{options.kills} kills, {said}")
+    return 1 if left or unreadable or wrong else 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,10 @@ def test_extra_p_of_two_parameters_says_that_time_is_in_seconds(tmp_path: Path) 
     [
         ("", "is empty; read are"),
         ("kernel,n,n,seconds\nscale,1,1,1\n", "two columns are called 'n'"),
+        (
+            "kernel,n,seconds\nscale,1,1\nscale,2,1\nscale,3,1\nscale,4,1\n",
+            "more than 3 rows; split",
+        ),
         ("kernel,n,seconds\nscale,1,1,9\n", "row 1 has 4 cells, but there are 3"),
         ('kernel,n,seconds\n"scale,1,1\n', "is no table: unexpected end of data; read are"),
         ("kernel n seconds\nscale 1 1\n", r"no column 'kernel'.*\(columns: kernel n seconds\)"),
@@ -181,7 +186,10 @@ def test_extra_p_of_two_parameters_says_that_time_is_in_seconds(tmp_path: Path) 
         ("PARAMETER n\nPOINTS 1\nCALLPATH a\n", "'CALLPATH'; read are PARAMETER"),
     ],
 )
-def test_tables_that_are_none_are_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_tables_that_are_none_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    monkeypatch.setattr("countperf.measurements.recorded._MAX_ROWS", 3)
     path = tmp_path / "table.csv"
     path.write_text(text)
     kernels = {"scale": scale(64), "built": scale, "nothing": lambda: None}
@@ -189,11 +197,19 @@ def test_tables_that_are_none_are_refused(tmp_path: Path, text: str, said: str) 
         MeasurementSet.from_table(read_times(path), kernels, device=DEVICE)
 
 
-def test_the_command_fits_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("folder", [b"tables", b"\xff tables"])
+def test_the_command_fits_a_table(
+    folder: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path /= os.fsdecode(folder)  # names of files need not be UTF-8
+    try:
+        tmp_path.mkdir()
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 alone")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     (tmp_path / "my.py").write_text(MY_KERNELS)
     lines = [f"scale,{items},{n},{4e-6 + 2e-9 * (n // items)}" for items, n in ROWS]
-    table = tmp_path / "table.csv"
+    table = tmp_path / os.fsdecode(folder + b".csv")
     table.write_text("\n".join(["kernel,items,n,seconds", *lines]))
     output = tmp_path / "weights.json"
     command = ["fit", str(table), "--kernels", str(tmp_path / "my.py"), "--output", str(output)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from dataclasses import replace
 from datetime import date
@@ -74,15 +75,17 @@ def run_fit(options: argparse.Namespace) -> None:
         said = "" if error is None else f", families left out {format_percent(error)}"
         notes.append(f"also fitted: {model}{said}; to use it: --model {model}")
     if output is not None:
-        notes.append(f"written to {output}; to use it: --weights {name}")
+        notes.append(f"written to {output}; to use it: --weights {shlex.quote(str(name))}")
     slug = result.weights.device.slug
     fit = find_fit(slug)
-    notes.append(
-        f"nothing ships for {slug}: the newest of your own fits for it is the default"
-        if fit is None or fit.is_own
-        else f"to compare: countperf evaluate {options.measurements} --weights {slug}; {slug},"
-        " which ships, stays the default"
-    )
+    if fit is None or fit.is_own:
+        notes.append(f"nothing ships for {slug}: the newest of your own fits for it is the default")
+    else:
+        compared = ""  # a table cannot be evaluated, nor kernels that fits have seen
+        if options.device is None and any(m.purpose != "measurement" for m in measurements):
+            file = shlex.quote(options.measurements)
+            compared = f"to compare: countperf evaluate {file} --weights {slug}; "
+        notes.append(f"{compared}{slug}, which ships, stays the default")
     models = [short_name(fitted.weights.model) for fitted in results]
     written = {"written": output, "name": name, "models": models}
     shown = fit_printed(result)

@@ -19,7 +19,7 @@ from countperf.fitting.judging import RankingEvaluation
 from countperf.measurements import MeasurementSet
 from countperf.metrics import Evaluation
 from countperf.models.library import find_fit, load_weights, short_name
-from countperf.report.curves import roofline_figure, svg_text
+from countperf.report.curves import check_figure_path, roofline_figure, svg_text
 from countperf.report.figures import evaluations_figure, prediction_figure, variants_figure
 from countperf.report.predictions import explanation, prediction_head
 from countperf.report.printing import printed
@@ -90,7 +90,8 @@ def _html(part: Part, prefix: str) -> str:
 
 def run_report(options: argparse.Namespace) -> None:
     """Write the page."""
-    check_writable(options.output)  # before the work, not after it
+    check_figure_path("page.svg")  # before the work, not after it: matplotlib may be missing
+    check_writable(options.output)
     what = str(options.what)
     fit = find_fit(what)
     if fit is not None or _is_document(what, "countperf-weights"):
@@ -107,7 +108,11 @@ def run_report(options: argparse.Namespace) -> None:
         page = _kernel_page(options)
     text = page.to_html()
     write_atomically(options.output, text)
-    facts = {"written": options.output, "title": page.title, "bytes": len(text.encode())}
+    facts = {
+        "written": options.output,
+        "title": page.title,
+        "bytes": len(text.encode(errors="backslashreplace")),
+    }
     show(options, Printed(head=[f"{page.title}: written to {options.output}"], facts=facts))
 
 

@@ -228,7 +228,8 @@ def write_atomically(path: Path | str, content: str | bytes) -> None:
     What a symbolic link leads to is replaced, and pipes and devices (``/dev/stdout``) are written
     to.
     """
-    data = content.encode() if isinstance(content, str) else content
+    # names of files need not be UTF-8
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     target = _real(path)
     try:
         if _is_special(target):

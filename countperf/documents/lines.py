@@ -26,7 +26,7 @@ COMPRESSED = ".gz"
 """Ending of the names of compressed files."""
 
 _GZIP = b"\x1f\x8b"
-_LARGEST = 2**28
+_LARGEST = 2**26
 """Most bytes that a compressed file may become."""
 
 _Header = TypeVar("_Header")
@@ -219,7 +219,7 @@ class AppendedLines:
 
     def write(self, line: str) -> None:
         """Write a line, with its line feed; it is on the disk when this returns."""
-        append_synced(self._file, self.path, line.encode())
+        append_synced(self._file, self.path, line.encode(errors="backslashreplace"))
 
     def __enter__(self) -> Self:
         return self

@@ -59,6 +59,13 @@ def find_nvcc() -> Path | None:
     return find_cuda_program("nvcc", "COUNTPERF_NVCC")
 
 
+def require_nvcc() -> Path:
+    """Return CUDA's compiler, or say how to get it."""
+    if (nvcc := find_nvcc()) is None:
+        raise DeviceError(f"no nvcc found: {INSTALL_ADVICE}")
+    return nvcc
+
+
 def find_cuda_program(name: str, variable: str) -> Path | None:
     """Find a program of CUDA's toolkit."""
     named = os.environ.get(variable)
@@ -117,9 +124,7 @@ def compile_cubin(source: str, capability: str = "9.0") -> bytes:
 
 def run_nvcc(source: str, capability: str, *flags: str) -> tuple[str, bytes]:
     """Return what nvcc says of a source, and what it makes; errors as of `compile_cubin`."""
-    nvcc = find_nvcc()
-    if nvcc is None:
-        raise DeviceError(f"no nvcc found: {INSTALL_ADVICE}")
+    nvcc = require_nvcc()
     architecture = f"sm_{capability.replace('.', '')}"
     with tempfile.TemporaryDirectory(prefix="countperf-nvcc-") as folder:
         path = Path(folder) / "kernels.cu"
@@ -160,6 +165,13 @@ def find_disassembler() -> Path | None:
     return find_cuda_program("nvdisasm", "COUNTPERF_NVDISASM")
 
 
+def require_disassembler() -> Path:
+    """Return CUDA's disassembler, or say how to get it."""
+    if (program := find_disassembler()) is None:
+        raise DeviceError(f"no nvdisasm found: {DISASSEMBLER_ADVICE}")
+    return program
+
+
 def compile_sass(source: str, capability: str = "9.0") -> str:
     """Compile CUDA C to machine code and return its listing."""
     return disassemble(compile_cubin(source, capability))
@@ -167,9 +179,7 @@ def compile_sass(source: str, capability: str = "9.0") -> str:
 
 def disassemble(cubin: bytes) -> str:
     """Return the listing of machine code."""
-    program = find_disassembler()
-    if program is None:
-        raise DeviceError(f"no nvdisasm found: {DISASSEMBLER_ADVICE}")
+    program = require_disassembler()
     with tempfile.TemporaryDirectory(prefix="countperf-sass-") as folder:
         path = Path(folder) / "kernels.cubin"
         path.write_bytes(cubin)

@@ -12,11 +12,13 @@ with it; the fields of KTT 2.1's JSON output; Extra-P 4, ``text_file_reader.py``
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -37,6 +39,7 @@ _UNITS_S = {
 }
 _FAILED = 1e19  # Kernel Tuner wrote times of at least that, ms, for what failed
 _LARGEST = 2.0**64
+_MAX_ROWS = 1_000_000  # of a table
 _NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)?(\.\d*)?([eE][-+]?\d+)?")
 _EXTRA_P = re.compile(r"(\s*#[^\n]*\n|\s*\n)*(PARAMETER|POINTS|REGION|METRIC|DATA)\s")
 
@@ -109,24 +112,38 @@ def _table(text: str, path: Path | str) -> pd.DataFrame:
     """Read a table whose columns are separated by commas, semicolons, tabs or bars."""
     import pandas as pd
 
-    lines = [
-        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
-    ]
-    separator = max(",;\t|", key=lines[0].count) if lines else ","
+    lines = (
+        line
+        for line in io.StringIO(text, newline=None)
+        if line.strip() and not line.lstrip().startswith("#")
+    )
+    first = next(lines, "")
+    separator = max(",;\t|", key=first.count)
+    reader = csv.reader(
+        chain([first], lines), delimiter=separator, strict=True, skipinitialspace=True
+    )
     try:
-        rows = list(csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True))
+        header = [name.strip() for name in next(reader)]
+        if len(set(header)) < len(header):
+            twice = next(name for name in header if header.count(name) > 1)
+            raise TableError(f"{path}: two columns are called {twice!r}; drop one", column=twice)
+        rows = list(_rows(reader, len(header), separator, path))
     except csv.Error as error:
         raise _bad("$", f"is no table: {error}; read are: {KINDS}", path) from error
-    header = [name.strip() for name in rows[0]] if rows else []
-    if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise TableError(f"{path}: two columns are called {twice!r}; drop one", column=twice)
-    for number, row in enumerate(rows[1:], 1):
-        if len(row) != len(header):
-            message = f"{path}: row {number} has {len(row)} cells, but there are {len(header)}"
+    return pd.DataFrame(rows, columns=pd.Index(header), dtype=object)
+
+
+def _rows(
+    reader: Iterable[list[str]], width: int, separator: str, path: Path | str
+) -> Iterator[list[Value | None]]:
+    """Yield the rows of a table, each of the same width."""
+    for number, row in enumerate(reader, 1):
+        if len(row) != width:
+            message = f"{path}: row {number} has {len(row)} cells, but there are {width}"
             raise TableError(f"{message} columns; write each of them", row=number)
-    cells = [[_cell(cell.strip(), separator) for cell in row] for row in rows[1:]]
-    return pd.DataFrame(cells, columns=pd.Index(header), dtype=object)
+        if number > _MAX_ROWS:
+            raise TableError(f"{path} has more than {_MAX_ROWS} rows; split it", row=number)
+        yield [_cell(cell.strip(), separator) for cell in row]
 
 
 def _cell(text: str, separator: str) -> Value | None:

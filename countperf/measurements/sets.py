@@ -237,7 +237,7 @@ class MeasurementSet(Table, ShortRepr):
 
         Names that end in ``.gz`` are compressed, equal sets to equal bytes.
         """
-        content = self.to_text().encode()
+        content = self.to_text().encode(errors="backslashreplace")
         if str(path).endswith(COMPRESSED):
             content = gzip.compress(content, mtime=0)
         write_atomically(path, content)

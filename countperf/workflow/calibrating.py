@@ -127,7 +127,8 @@ def calibrate(
         checked_own_name(name)
     chosen = device if isinstance(device, Device) else find_device(device)
     plain = checked_own_name(name or chosen.identity.slug)
-    check_writable(user_fits_folder() / "weights.json")
+    kept = Path(store or user_fits_folder().parent / "calibrations" / f"{plain}.jsonl")
+    check_writable(user_fits_folder() / "weights.json", kept)
     devices = known or shipped_devices()
     without_code = why_no_code(chosen)
     is_here = chosen.identity.device_type == "cpu"
@@ -137,12 +138,11 @@ def calibrate(
         runner=runner or KernelRunner.open(chosen),
         memory=memory_hierarchy_of(chosen.identity, is_here=is_here),
         caches=own if devices.own_caches else DEFAULT_CACHES,
-        store=Path(store or user_fits_folder().parent / "calibrations" / f"{plain}.jsonl"),
+        store=kept,
         reads_code=not without_code,
         deadline=began + 60.0 * minutes,
         minutes=minutes,
     )
-    task.store.parent.mkdir(parents=True, exist_ok=True)
     cases = cases_of(task, (choice or shipped_choice()).kernels)
     if not busy:
         forget_unsettled(task.store)

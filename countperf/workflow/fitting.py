@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -181,7 +182,7 @@ def measurements_of_table(
         frame,
         table_kernels(names, file or None),
         device=identity,
-        source=source or Path(table).name,
+        source=source or os.fsencode(Path(table).name).decode(errors="backslashreplace"),
         ignore=ignore,
     )
 

@@ -13,6 +13,7 @@ from countperf.fitting.comparison import compare_models, linear_result
 from countperf.hardware.parameters import DeviceParameters, load_device
 from countperf.harness.compile.ptx import capability_of, profile_kernel, with_machine_code
 from countperf.harness.devices import find_device
+from countperf.harness.nvcc import require_disassembler, require_nvcc
 from countperf.measurements import TimingDocument, measurements_in
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.occupancy import (
@@ -432,7 +433,13 @@ def _profiles(
     """Return profiles of measured kernels, of the catalogue, each counted once, or of one's own."""
     code = {name: options[name] for name in ("analysis", "sass") if name in options}
     if code.get("analysis", "counts") != "counts" or "sass" in code:
-        capability_of(device)  # refuses it before the work
+        capability_of(device)  # what is missing is said before the work
+        if "sass" in code:
+            read_file_text(Path(code["sass"]))
+        else:
+            require_nvcc()
+            if code["analysis"] == "sass":
+                require_disassembler()
     profilers: dict[object, KernelProfiler] = {}
 
     def profile(measurement: Measurement) -> ProfiledKernel:

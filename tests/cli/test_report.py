@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import asdict
 from html import unescape
 from pathlib import Path
@@ -45,6 +46,15 @@ def _search(folder: Path) -> Path:
     lines = [header, *({**written(each), "spent_s": each.at_s} for each in tried)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
+
+
+def test_a_page_is_refused_before_the_work_where_nothing_can_be_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    monkeypatch.setattr("countperf.cli.report.explain", None)  # the work
+    refused = run(f"report copy n=64 --output {tmp_path}/page.html", status=1)
+    assert "pip install 'countperf[plot]'" in refused.err
 
 
 @pytest.fixture(scope="module")
