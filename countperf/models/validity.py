@@ -308,7 +308,7 @@ def interval_verdict(reach: Quantity) -> Verdict:
     )
 
 
-def groups_verdict(by_data: Quantity, *, has_interval: bool = True) -> Verdict:
+def groups_verdict(by_data: Where, *, has_interval: bool = True) -> Verdict:
     """Say whether data decides what work groups execute, where compiled code was followed."""
     problem = "data decides what work groups execute: each is taken to execute all that it can"
     problem += "; the interval is widened" if has_interval else ""
