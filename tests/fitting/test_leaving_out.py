@@ -131,7 +131,8 @@ def test_coverage_is_judged_by_the_other_families() -> None:
     assert (coverage.share_90, coverage.share_95, coverage.families) == (1.0, 1.0, 4)
     # without the first: Student's quantile of three degrees of freedom, 2.3534, and so on
     rms = [((0.3 - 0.01 * k**2) / 3) ** 0.5 for k in range(1, 5)]
-    assert coverage.median_factor_90 == pytest.approx(np.exp(2.3534 * np.median(rms)), rel=1e-4)
+    median_log = np.log(coverage.median_factor_90)
+    assert median_log == pytest.approx(2.3534 * np.median(rms), rel=2e-3)  # the series' accuracy
     assert coverage_without_own_family(cases[:3]) is None
     assert coverage_without_own_family([]) is None
     assert interval_calibration([_held_out("a", 1.1), _held_out("b", 1.2)]) is None

@@ -195,9 +195,12 @@ def test_a_published_model_is_the_default_and_predicts_from_its_slug(
     linear = prediction.predict(counts, weights=slug, model="linear", level=0.9)
     evaluation = Evaluation.read_file(folder / "evaluation.json")
     assert (chosen.model, linear.model, evaluation.model) == ("logs", "linear", "logs")
-    assert chosen.interval_s is not None
+    for made in (chosen, linear):  # left-out families of the paper get times below zero
+        assert made.interval_s is None
+        assert "interval" in {verdict.name for verdict in made.caveats}
     assert (folder / "weights.json").stat().st_size < 200_000
-    assert evaluation.coverage()[1] == len(evaluation.cases) == judged > 8
+    assert len(evaluation.cases) == judged > 8
+    assert evaluation.coverage() == (0, 0)
     assert all(case.noise is not None for case in evaluation.cases)
 
 
