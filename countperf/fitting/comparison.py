@@ -167,7 +167,7 @@ def _reasons(
             if models and name not in models:
                 continue
             time_s = time_of(make(device), kernel)
-            if isinstance(time_s, float):
+            if not isinstance(time_s, str):
                 return None
             reasons[name] = time_s
     kinds = [*dict.fromkeys(reasons.values())]

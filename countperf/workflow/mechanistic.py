@@ -347,8 +347,7 @@ def compare(
             " --device DEVICE --save FILE"
         )
         raise ParameterError(message, parameter="timing")
-    if timing is not None and not isinstance(timing, TimingDocument):
-        timing = TimingDocument.read_file(timing)
+    timings = TimingDocument.read_file(timing) if isinstance(timing, Path | str) else timing
     known = measured_devices()
     source = (
         known.get(measurements, measurements) if isinstance(measurements, str) else measurements
@@ -356,15 +355,17 @@ def compare(
     measured = None
     if not isinstance(source, str) or Path(source).exists():
         measured = read_measurements(source)
-    elif timing is None or "scaled" in levels or source != timing.device.slug:
+        slug = measured.device.slug
+    elif timings is not None and "scaled" not in levels and source == timings.device.slug:
+        slug = source
+    else:
         there = f"they do of {', '.join(known)}" if known else "this installation has none"
-        others = ", or ask for the level 'published' alone, which needs none" if timing else ""
+        others = ", or ask for the level 'published' alone, which needs none" if timings else ""
         raise ParameterError(
             f"there is no file {source}, and no measurements of a device of this name ship;"
             f" {there}; name a campaign's file (.jsonl){others}",
             parameter="measurements",
         )
-    slug = timing.device.slug if measured is None else measured.device.slug
     device = device or _described(slug, source)
     there = (*model_makers(()), "linear")
     if unknown := [name for name in models if name not in there]:
@@ -374,8 +375,8 @@ def compare(
             parameter="model",
         )
     own, cases = None, tuple(measured or ())
-    if timing is not None:
-        timed = _own_cases(timing, slug)
+    if timings is not None:
+        timed = _own_cases(timings, slug)
         cases = (*(case for case in cases if case.purpose == "measurement"), *timed)
         given = {"max_instructions": COMPARED_INSTRUCTIONS, **(profile_options or {})}
         own = profiler_of(kernel, device, {}, given)
