@@ -75,7 +75,7 @@ def _values(hint: object, default: object) -> Sequence[Any] | None:
 
 def _without_numpy(values: Sequence[Any]) -> Sequence[Any]:
     """Return values with numbers of NumPy as Python's, which survive JSON."""
-    if isinstance(values, range):
+    if isinstance(values, range) or not any(hasattr(value, "item") for value in values):
         return values
     return [value.item() if hasattr(value, "item") else value for value in values]
 
