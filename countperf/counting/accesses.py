@@ -21,7 +21,7 @@ from loopy.kernel.array import (
 from countperf.counting.automatic import assumed_order
 from countperf.counting.keys import MemoryAccess
 from countperf.display import ShortRepr
-from countperf.errors import CountingError, UnsupportedExpressionError
+from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, ParametricFloor, exact_quotient
 from countperf.symbolic.cardinality import Counter
@@ -247,11 +247,6 @@ def address_of(
         index = tuple(to_polynomial(part) for part in access.index)
     except NotAffineError:
         return None
-    if len(index) != len(layout.strides):
-        raise CountingError(
-            f"{access.text} has {len(index)} subscripts, but the array has {len(layout.strides)} "
-            "axes; give one subscript for each"
-        )
     return Address(index=index, strides=layout.strides, is_flattened=False)
 
 

@@ -10,6 +10,7 @@ processes is not asked for.
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,13 +19,16 @@ import loopy as lp
 import loopy.preprocess
 import loopy.schedule
 import numpy as np
-from loopy.diagnostic import LoopyError
+from loopy.check import pre_schedule_checks
+from loopy.diagnostic import CannotBranchDomainTree
 from loopy.kernel.data import IlpBaseTag, VectorizeTag
 from loopy.kernel.function_interface import CallableKernel
 from loopy.types import NumpyType
 
+from countperf.counting.expression_types import text_of
 from countperf.counting.unattended import shared_by_threads, unattended, without_disk_caches
-from countperf.errors import CountingError
+from countperf.counting.unsigned import generate_without_wraps, has_unsigned
+from countperf.errors import CountingError, CountperfError, KernelBuildError
 
 _NOTHING = re.compile(r"(\s|;|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 """C code without an effect: spaces, semicolons and comments."""
@@ -35,14 +39,59 @@ _NO_NUMBERS = "OSUMm"
 """Kinds of NumPy's types that are Python objects, texts and dates."""
 
 
-def generated(t_unit: Any) -> Any:
+def generate_code(t_unit: Any, refusal: type[CountperfError] = KernelBuildError) -> Any:
     """Return the code that Loopy generates for a translation unit, without asking at a terminal."""
-    with unattended():
-        try:
-            return lp.generate_code_v2(with_half(in_fixed_order(without_empty_code(t_unit))))
-        except (AttributeError, AssertionError, KeyError, NotImplementedError, TypeError) as error:
-            said = f"{type(error).__name__}: {error}"
-            raise LoopyError(f"Loopy generates no code for this kernel: {said}") from error
+    with unattended(), loopy_reasons(t_unit, refusal):
+        unit = with_half(in_fixed_order(without_empty_code(t_unit)))
+        return generate_without_wraps(unit) if has_unsigned(unit) else lp.generate_code_v2(unit)
+
+
+@contextmanager
+def loopy_reasons(t_unit: Any, refusal: type[CountperfError] = CountingError) -> Generator[None]:
+    """Refuse a translation unit on which Loopy fails, which it does in many ways; say why."""
+    try:
+        yield
+    except refusal:
+        raise
+    except CountperfError as error:
+        raise refusal(str(error)) from error
+    except Exception as error:
+        (name,) = t_unit.entrypoints
+        reason = _reason_of(t_unit, error)
+        raise refusal(f"kernel '{name}': Loopy generates no code for it: {reason}") from error
+
+
+def _reason_of(t_unit: Any, error: Exception) -> str:
+    """Return why Loopy fails on a translation unit, with the way out where it is known."""
+    missing = error.args[0] if isinstance(error, KeyError) else None
+    for kernel in [callable_.subkernel for callable_ in _kernels(t_unit)]:
+        if missing == kernel.name:
+            return (
+                f"it takes the name {missing!r} for that of its function; give the kernel another:"
+                f" lp.rename_callable(kernel, {missing!r}, '{missing}_')"
+            )
+        for instruction in kernel.instructions:
+            for condition in map(text_of, instruction.predicates):
+                if f"{missing}(" in condition:
+                    return (
+                        f"the condition {condition} of instruction '{instruction.id}' calls a"
+                        f" function, which Loopy takes in no condition; assign what {missing}"
+                        " returns to a variable first, and test that"
+                    )
+    said = " ".join(str(error).split())
+    if isinstance(error, CannotBranchDomainTree):
+        said += (
+            "; have the domain of an inner loop name the loops around it, and what else it reads,"
+            " '[a, n] -> { [b] : ... }'"
+        )
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__name__}: {said or f'{at.line} (in its {at.name})'}"
+    if any(i.tags_of_type(VectorizeTag) for i in t_unit.default_entrypoint.inames.values()):
+        said += (
+            "; tag the loop 'unr' instead of 'vec', or leave the tag 'vec' out of the kernel's axes"
+            " and arrays"
+        )
+    return said
 
 
 def without_empty_code(t_unit: Any) -> Any:
@@ -93,14 +142,16 @@ def in_fixed_order(t_unit: Any) -> Any:
 
 def preprocessed(t_unit: Any) -> Any:
     """Return a translation unit, preprocessed by Loopy."""
-    with _ordering(t_unit.default_entrypoint):
+    with loopy_reasons(t_unit), _ordering(t_unit.default_entrypoint):
         return lp.preprocess_program(t_unit)
 
 
 def linearized(t_unit: Any) -> Any:
     """Return the only entry point of a preprocessed translation unit, scheduled by Loopy."""
     kernel = t_unit.default_entrypoint
-    with _ordering(kernel):
+    silent = kernel.copy(silenced_warnings=["*"])  # checks warn again where code is generated
+    with loopy_reasons(t_unit), _ordering(kernel):
+        pre_schedule_checks(t_unit.with_kernel(silent))
         return lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import loopy as lp
 from loopy import ValueArg
-from loopy.diagnostic import LoopyError
 from loopy.kernel.data import GroupInameTag, LocalInameTag
 from loopy.symbolic import get_dependencies
 from pytools import memoize_method
@@ -25,7 +24,6 @@ from countperf.counting.statistics import (
     refuse_loops_beside,
 )
 from countperf.errors import (
-    CountingError,
     DataDependentControlFlowError,
     UnsupportedExpressionError,
 )
@@ -148,23 +146,11 @@ class Domains:
         used = frozenset[str]().union(*(self.kernel.id_to_insn[i].within_inames for i in ids))
         groups = self._group_extents(used)
         if groups is None:
-            for name in sorted(used & self.group_axes.keys() & self.data_loops.keys()):
-                raise DataDependentControlFlowError(
-                    f"kernel '{self.kernel.name}': data decides how many groups there are along "
-                    f"'{name}', and not alone: other loops are mapped to group axis "
-                    f"{self.group_axes[name]} as well"
-                )
             extents = group_counts_of(self.kernel, ids, self.callables)
             groups = {
                 axis: self.counter.simplified(from_isl_count(s)) for axis, s in extents.items()
             }
         return Grid(groups=groups, items=self._group_shape(used))
-
-    def data_group_loops(self, instruction_ids: Iterable[str]) -> frozenset[str]:
-        """Return the loops around instructions that are groups, and whose values data decides."""
-        used = (self.kernel.id_to_insn[i].within_inames for i in instruction_ids)
-        loops = self.group_axes.keys() & self.data_loops.keys()
-        return frozenset[str]().union(*used) & loops if loops else frozenset()
 
     def _group_shape(self, used: frozenset[str]) -> dict[int, int]:
         """Return the largest extent of each local axis, which is the size of all groups."""
@@ -185,12 +171,9 @@ class Domains:
         """Return the extent of each group axis, if all inames along it agree on it."""
         extents: dict[int, PiecewiseQuasiPolynomial] = {}
         for name in sorted(used & set(self.group_axes)):
-            if name in self.data_loops:
-                extent = self.trip_statistics(frozenset([name]))[1]
-            else:
-                extent = self._count_factors(frozenset([name]))
-                if extent is None or extent.as_polynomial() is None:
-                    return None  # Loopy launches the largest of several extents, or more
+            extent = self._count_factors(frozenset([name]))
+            if extent is None or extent.as_polynomial() is None:
+                return None  # Loopy launches the largest of several extents, or more
             if extents.setdefault(self.group_axes[name], extent) != extent:
                 return None
         return extents
@@ -256,15 +239,7 @@ class Domains:
         """Return the set in which Loopy has the loops, with others that are together with them."""
         if len(self.kernel.domains) == 1 and within:
             return domains_of(self.kernel)[0]
-        try:
-            return domain_of(self.kernel, within)
-        except LoopyError as error:
-            raise CountingError(
-                f"kernel '{self.kernel.name}': Loopy has no domain for the loops "
-                f"{', '.join(sorted(within))} together, and generates no code for them: {error}; "
-                "have the domain of an inner loop name the loops around it, and what else it reads,"
-                " '[a, n] -> { [b] : ... }'"
-            ) from error
+        return domain_of(self.kernel, within)
 
     def trip_statistics(
         self, within: frozenset[str]

@@ -32,10 +32,6 @@ _OPERATIONS = 500_000
 """Of isl for one access, a second or so; beyond, its range is not known."""
 
 
-_FAILURES = (CountingError, LoopyError, NotImplementedError, RuntimeError, ValueError, TypeError)
-"""Of preprocessing; what a kernel addresses is not known then."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRange:
     """Smallest and largest value of a combination of subscripts."""
@@ -95,7 +91,7 @@ class AddressedElements:
                 kernel = unit.default_entrypoint
                 if kernel.state < lp.KernelState.PREPROCESSED:
                     kernel = preprocessed(unit).default_entrypoint
-        except _FAILURES:
+        except CountingError:
             return None
         return kernel
 

@@ -101,12 +101,12 @@ def _count_launches(launch: Launch, prepared: PreparedKernel, totals: _Totals) -
     """Count launches, work groups and barriers of a device program."""
     program, given, domains = launch.program, prepared.statistics, prepared.domains
     given.used.clear()
-    totals.note("launches", given.reasons(program.launch_loops))
-    spread = program.launch_loops | domains.data_group_loops(program.instruction_ids)
-    totals.note("groups", given.reasons(spread))
+    reasons = given.reasons(program.launch_loops)
+    totals.note("launches", reasons)
+    totals.note("groups", reasons)
     totals.local_barriers += launch.barriers
     for barrier in program.barriers:
-        totals.note("barrier.local", given.reasons(barrier.within | spread))
+        totals.note("barrier.local", given.reasons(barrier.within | program.launch_loops))
     totals.launches += launch.number
     totals.work_groups += launch.groups
     if program is prepared.schedule.programs[-1]:
@@ -114,7 +114,7 @@ def _count_launches(launch: Launch, prepared: PreparedKernel, totals: _Totals) -
         for within_loops in prepared.schedule.global_barriers:
             passes = domains.executions(within_loops, (), NOWHERE)
             totals.global_barriers += passes * items
-            totals.note("barrier.global", given.reasons(within_loops | spread))
+            totals.note("barrier.global", given.reasons(within_loops | program.launch_loops))
 
 
 def _count_program(launch: Launch, tally: KernelTally, totals: _Totals) -> None:

@@ -233,7 +233,7 @@ class InstructionCounter(AccessCounter):
         are emitted as ``fabs``, and count as that.
         """
         if not isinstance(expr.function, ResolvedFunction):
-            raise self._refusal(f"the unresolved function in {expr}", "register the callable")
+            raise self._refusal(f"the unresolved function in {expr}", "register a callable")
         callable_ = self.callables[expr.function.name]
         name = getattr(callable_, "name_in_target", None) or callable_.name
         if str(name).startswith(_IDENTITIES):

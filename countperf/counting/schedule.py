@@ -6,7 +6,6 @@ And what a launch of the kernel needs: the shape of its work groups, local memor
 from __future__ import annotations
 
 import math
-import traceback
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ import loopy as lp
 from loopy import AddressSpace
 from loopy.check import pre_codegen_checks
 from loopy.kernel.array import SeparateArrayArrayDimTag
-from loopy.kernel.data import GroupInameTag
+from loopy.kernel.data import GroupInameTag, VectorizeTag
 from loopy.schedule import CallKernel, RunInstruction
 from loopy.types import LoopyType
 
@@ -22,13 +21,15 @@ from countperf.counting.automatic import with_strides
 from countperf.counting.callees import inline_callees
 from countperf.counting.copies import (
     check_element_types,
+    generate_code,
     linearized,
+    loopy_reasons,
     preprocessed,
-    with_half,
     without_empty_code,
 )
 from countperf.counting.producers import translation_unit
 from countperf.counting.unattended import unattended
+from countperf.counting.unsigned import has_unsigned
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import bounds_of, with_sets_in_fixed_order
 
@@ -59,21 +60,18 @@ def _prepared(t_unit: Any) -> tuple[Any, Any]:
             f"the translation unit has {len(t_unit.entrypoints)} entry points ({names}); choose "
             "one with t_unit.with_entrypoints(name)"
         )
-    t_unit = inline_callees(without_empty_code(t_unit))
+    whole = without_empty_code(t_unit)
+    t_unit = inline_callees(whole)
+    if has_unsigned(whole):  # also where inlining leaves nothing of it
+        generate_code(whole, CountingError)
     kernel = with_strides(t_unit.default_entrypoint)
     if kernel is not t_unit.default_entrypoint:
         t_unit = t_unit.with_kernel(kernel)
     if kernel.state < lp.KernelState.LINEARIZED:
-        try:
-            with unattended():
-                t_unit = _with_types(preprocessed(t_unit))
-                kernel = linearized(t_unit)
-                t_unit = t_unit.with_kernel(kernel)
-        except Exception as error:  # Loopy's scheduler fails in many ways
-            raise CountingError(
-                f"kernel '{kernel.name}' cannot be scheduled by Loopy: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+        with unattended():
+            t_unit = _with_types(preprocessed(t_unit))
+            kernel = linearized(t_unit)
+            t_unit = t_unit.with_kernel(kernel)
     untyped = [v.name for v in (*kernel.args, *kernel.temporary_variables.values()) if not v.dtype]
     if untyped:
         raise CountingError(
@@ -88,21 +86,19 @@ def _prepared(t_unit: Any) -> tuple[Any, Any]:
 def _check_for_code(kernel: Any, t_unit: Any) -> None:
     """Refuse what Loopy schedules, but generates no code for: ask its own checks.
 
-    Code is generated where loops of different lengths are mapped to one group axis, and where an
-    array has an axis of separate arguments, whose subscripts have to be constants in the code:
-    whether Loopy can do that shows there only.
+    Code is generated where loops of different lengths are mapped to one group axis, where an array
+    has an axis of separate arguments, whose subscripts have to be constants in the code, and where
+    loops are vectors: whether Loopy can do that shows there only.
     """
-    try:
-        with unattended():
-            pre_codegen_checks(t_unit)
-            if _shares_group_axes(kernel) or _has_separate_axes(kernel):
-                lp.generate_code_v2(with_half(t_unit))
-    except Exception as error:  # in many ways
-        said = str(error) or traceback.extract_tb(error.__traceback__)[-1].line
-        raise CountingError(
-            f"kernel '{kernel.name}': Loopy generates no code for it: {type(error).__name__}: "
-            f"{said}"
-        ) from error
+    with unattended(), loopy_reasons(t_unit):
+        pre_codegen_checks(t_unit)
+    if _shares_group_axes(kernel) or _has_separate_axes(kernel) or _has_vectors(kernel):
+        generate_code(t_unit, CountingError)
+
+
+def _has_vectors(kernel: Any) -> bool:
+    """Return whether a loop is to be a vector."""
+    return any(iname.tags_of_type(VectorizeTag) for iname in kernel.inames.values())
 
 
 def _has_separate_axes(kernel: Any) -> bool:
@@ -135,7 +131,8 @@ def _with_types(t_unit: Any) -> Any:
     temporaries = t_unit.default_entrypoint.temporary_variables.values()
     if all(isinstance(v.dtype, LoopyType) for v in temporaries):
         return t_unit
-    return lp.infer_unknown_types(t_unit, expect_completion=True)
+    with loopy_reasons(t_unit):
+        return lp.infer_unknown_types(t_unit, expect_completion=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

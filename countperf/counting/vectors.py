@@ -113,11 +113,6 @@ class VectorRules(ComplexRules):
         around = sorted(instruction.within_inames & self.vectorized)
         if not around:
             return None
-        if len(around) > 1:
-            raise UnsupportedExpressionError(
-                f"kernel '{self.kernel.name}', instruction '{instruction.id}': it is in several "
-                f"vectorized loops ({', '.join(around)}); tag one of them 'unr'"
-            )
         (lane,) = around
         length = self._whole_vectors(instruction.within_inames, lane)
         if length is None or not hasattr(instruction, "assignee"):

@@ -24,7 +24,7 @@ import pyopencl as cl
 from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
 from countperf.caches import POCLS, give_a_cache
-from countperf.counting.copies import check_element_types, generated, uses_half
+from countperf.counting.copies import check_element_types, generate_code, uses_half
 from countperf.display import cut
 from countperf.errors import CountingError, KernelBuildError
 from countperf.hardware.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
@@ -77,7 +77,7 @@ class OpenClBackend:
         """Return the OpenCL C of a translation unit."""
         if not isinstance(t_unit.target, lp.PyOpenCLTarget):
             t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
-        code = generated(t_unit)
+        code = generate_code(t_unit)
         return str(code.device_code())
 
     def failures(self) -> tuple[type[Exception], ...]:
@@ -269,6 +269,7 @@ def build_message(text: str) -> str:
     return cut("; ".join(own or kept), 600)
 
 
+_MACROS = "#define lid(N) ((int) get_local_id(N))\n#define gid(N) ((int) get_group_id(N))\n"
 _SIGNATURE = re.compile(r"^(__kernel void .*)\)$", re.MULTILINE)
 _COUNTED_ARGUMENTS = re.compile(r"^ *assert _lpy_knl\.num_args .*$", re.MULTILINE)
 
@@ -326,20 +327,32 @@ def build_kernel(
     entry = t_unit.default_entrypoint
     check_offsets(t_unit)
     check_types(session.device, t_unit)
-    code = generated(t_unit)
+    code = generate_code(t_unit)
     source, host = code.device_code(), code.host_code()
     if unused_local_bytes:  # as one more argument, of which Loopy's host function does not know
         source = _SIGNATURE.sub(r"\1, __local char *unused_local)", source)
         host = _COUNTED_ARGUMENTS.sub("", host)
-    program = session.build(source, tuple(entry.options.build_options))
+    try:
+        program = session.build(source, tuple(entry.options.build_options))
+        if lost := {each.name for each in code.device_programs} - _names_in(program):
+            raise KernelBuildError(f"{session.device.label} compiles {lost}, and loses them")
+    except KernelBuildError:
+        _check_names(session, entry)  # perhaps one of them is why
+        raise
     recorder = _Recorder(session, choose_groups)
     namespace: dict[str, Any] = {"_lpy_cl": recorder, "_lpy_np": np}
     exec("from struct import pack as _lpy_pack", namespace)  # names that Loopy's code relies on
     exec(DEF_EVEN_DIV_FUNCTION, namespace)
-    exec(host, namespace)
+    try:
+        exec(host, namespace)
+    except SyntaxError as error:
+        raise KernelBuildError(
+            f"kernel {entry.name!r}: the host function that Loopy generates is no Python"
+            f" ({error.msg}: {error.text}); give another name to what is called like a word of"
+            " Python's, 'queue', 'wait_for' or 'allocator'"
+        ) from error
     host_function = namespace[code.host_programs[entry.name].name]
-    names = program.kernel_names.split(";")
-    kernels = SimpleNamespace(**{name: cl.Kernel(program, name) for name in names})
+    kernels = SimpleNamespace(**{name: cl.Kernel(program, name) for name in _names_in(program)})
     if unused_local_bytes:
         for kernel in vars(kernels).values():
             kernel.set_arg(kernel.num_args - 1, cl.LocalMemory(unused_local_bytes))
@@ -353,6 +366,35 @@ def build_kernel(
         return recorder.events
 
     return describe_kernel(t_unit, launch)
+
+
+def _names_in(program: cl.Program) -> set[str]:
+    return {*program.kernel_names.split(";")}
+
+
+def _check_names(session: Session, kernel: Any) -> None:
+    """Refuse a kernel of which something is called like a word or a function of OpenCL C.
+
+    The compiler is asked about each name by itself.
+    """
+    trials = {kernel.name: ("__kernel void {}() {{}}", "lp.rename_callable(kernel, {}, {})")}
+    for names, advice in (
+        (kernel.arg_dict, "lp.rename_argument(kernel, {}, {})"),
+        (kernel.all_inames(), "lp.rename_iname(kernel, {}, {})"),
+        (kernel.temporary_variables, "name the variable {} in the kernel's text {}"),
+    ):
+        trials |= dict.fromkeys(sorted(names), ("__kernel void _it(int const {}) {{}}", advice))
+    for name, (text, advice) in trials.items():
+        try:
+            program = session.build(_MACROS + text.format(name))
+            if _names_in(program) & {name, "_it"}:
+                continue
+        except KernelBuildError:
+            pass
+        raise KernelBuildError(
+            f"kernel {kernel.name!r}: {session.device.label} takes the name {name!r} for a word or"
+            f" a function of OpenCL C; give another: {advice.format(repr(name), repr(name + '_'))}"
+        )
 
 
 def check_types(device: Device, t_unit: Any) -> None:

@@ -118,6 +118,8 @@ class Target(ShortRepr):
                     KNOWN_CODE_CHOICE if has_code else COMPILED_CHOICE
                 )
             except CountperfError as error:
+                if isinstance(error, KernelBuildError) and error.stage == "build":
+                    raise  # Loopy or the compiler refuses the kernel: it takes no time
                 reason = f"the one that reads compiled code fails: {error}"
         usual = self.checked()
         return predicted(usual, False), f"model {short_name(usual.model)}: {reason}"

@@ -174,7 +174,7 @@ _SIMPLE: dict[str, tuple[str | list[str], str, str, str]] = {
     "unrolled": (*("i<n, j<6", "o[i, j] = j*a[i, j] + a[i, 5 - j]", "a,o f32 n,6; n i32", "i:64"),),
     "ilp": ("i<n", "o[i] = a[i]*a[i] + 1", "a,o f32 n; n i32", "i:4:,ilp"),
     "conditional": (
-        *(_NM, "o[i, j] = if(i < j, a[i, j], 2*a[j, i])", "a,o f32 n,m; n,m i32", "j:32"),
+        *(_NM, "o[i, j] = if(i < j, a[i, j], 2*a[j, j])", "a,o f32 n,m; n,m i32", "j:32"),
     ),
     "data_conditional": (
         *("i<n", "o[i] = if(a[i] > 0, sqrt(a[i]), 0)", "a,o f64 n; n i32", "i:64"),

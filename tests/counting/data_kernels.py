@@ -121,7 +121,7 @@ def alternatives() -> Any:
             if c[i] > 0
                 y[i] = 2*v[i] {id=double}
             else
-                y[i] = v[i] + 1 {id=more}
+                y[i] = v[i] + 1 {id=more, dep=double}
             end
         end
         """,

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from countperf import analyze_kernel
-from countperf.counting.copies import generated
+from countperf.counting.copies import generate_code
 from countperf.counting.programs import kernel_programs
 from countperf.counting.sizes import require_sizes
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
     InternalError,
+    KernelBuildError,
     UnsupportedExpressionError,
 )
 from countperf.properties.count_properties import count_kernel
@@ -111,14 +112,10 @@ def test_the_probability_of_a_negation_follows() -> None:
     assert (counts["flop.mul.f64"], counts["flop.add.f64"]) == (10, 30)
 
 
-def test_groups_that_data_decides_take_a_statistic() -> None:
-    vector = count_kernel(kernels.launched(), statistics={"j": 100})
-    counts = vector.evaluate(n=1)
-    assert (counts["groups"], counts["launches"]) == (101, 2)
-    assert not vector["groups"].exact
-    assert vector["launches"].exact
-    with pytest.raises(DataDependentControlFlowError, match=r"loop 'j'.*bounds read number"):
-        count_kernel(kernels.launched())
+def test_groups_that_data_decides_are_refused_as_loopy_does() -> None:
+    said = "data-dependent parameter 'number' and contains parallel inames 'j'"
+    with pytest.raises(CountingError, match=said):
+        count_kernel(kernels.launched(), statistics={"j": 100})
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -279,8 +276,8 @@ def test_conditions_that_are_not_affine_are_not_said_to_be_data() -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_remainders_of_real_numbers_are_refused_as_loopy_does(operator: str, view: View) -> None:
     unit = kernels.elementwise(f"v[i] {operator} 2.5")
-    with pytest.raises(lp.LoopyError, match="remainder and floordiv for floating-point types"):
-        generated(unit)
+    with pytest.raises(KernelBuildError, match="remainder and floordiv for floating-point types"):
+        generate_code(unit)
     with pytest.raises(UnsupportedExpressionError, match="for which Loopy generates no code"):
         count_kernel(unit, view=view)
 
@@ -291,7 +288,7 @@ def test_remainders_of_real_numbers_are_refused_as_loopy_does(operator: str, vie
 def test_too_few_subscripts_are_refused() -> None:
     unit = made("i<m, j<m", "s[i] = reduce(any, j, g[i, j])", "g,s i32 m,m; m i32")
     for statistics in ({}, {"acc_j": 0.5}):
-        with pytest.raises(CountingError, match=r"s\[i\] has 1 subscripts, but the array has 2"):
+        with pytest.raises(CountingError, match=r"'s\[i\]' has the wrong number of indices"):
             count_kernel(unit, statistics=statistics)
 
 
@@ -367,8 +364,8 @@ def _slabs() -> Any:
 def test_what_loopy_generates_no_code_for_is_refused_in_its_words(
     build: Callable[[], Any], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises((lp.LoopyError, NotImplementedError), match=said):
-        generated(build())
+    with pytest.raises(KernelBuildError, match=said):
+        generate_code(build())
     for view in VIEWS:
         with pytest.raises(CountingError, match=f"Loopy generates no code for it: .*(?:{said})"):
             count_kernel(build(), view=view)
@@ -405,7 +402,7 @@ def test_c_code_without_any_is_nothing(code: str, view: View) -> None:
     interpreted = Interpreter(kernels.elementwise("2*v[i]")).run({"m": 33}).operations
     for parallel in (unit, lp.split_iname(unit, "i", 16, outer_tag="g.0", inner_tag="l.0")):
         assert count_kernel(parallel, view=view).evaluate(m=33)["flop.mul.f64"] == 33
-        assert "2.0 * v[" in str(generated(parallel).device_code())
+        assert "2.0 * v[" in str(generate_code(parallel).device_code())
     assert interpreted["flop.mul.f64"] == 33
 
 

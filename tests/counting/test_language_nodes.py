@@ -307,6 +307,7 @@ def test_schedules_of_kernels_have_the_items_that_are_read() -> None:
         "i<n, j<4",
         "z[i] = 1 {id=a}\n... gbarrier {id=b, dep=a}\nx[0, j] = z[j] {dep=b}",
         "z f32 n; x f32 n,4; n i32",
+        assumptions="n >= 4",
     )
     kernel, _ = prepared(t_unit)
     seen = {type(item).__name__ for item in kernel.linearization}

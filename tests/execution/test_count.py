@@ -12,7 +12,7 @@ import pytest
 
 import countperf
 from countperf.counting.analysis import distinct_bytes, footprints_of
-from countperf.counting.copies import generated
+from countperf.counting.copies import generate_code
 from countperf.execution.count import count_execution
 from countperf.execution.issue import ExecutionPolicy, apply_policy
 from countperf.execution.keys import FootprintKey
@@ -361,7 +361,7 @@ def test_calls_that_not_all_items_make_are_conditional(condition: str, kind: str
 
 @pytest.mark.parametrize("entry", _KERNELS[::2], ids=lambda e: e.name)
 def test_accesses_are_guarded_where_the_code_tells_items_apart(entry: Any) -> None:
-    lines = [line.strip() for line in generated(entry.build()).device_code().splitlines()]
+    lines = [line.strip() for line in generate_code(entry.build()).device_code().splitlines()]
     conditions = [line for line in lines if line.startswith("if (")]
     axes = (0, 1) if entry.group_shape[0] <= 8 else (0,)
     expected = any(f"lid({axis})" in line for line in conditions for axis in axes)

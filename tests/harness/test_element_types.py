@@ -12,7 +12,7 @@ import pytest
 from loopy.symbolic import TypeCast
 from pymbolic.primitives import Variable
 
-from countperf.counting.copies import generated
+from countperf.counting.copies import generate_code
 from countperf.errors import CountingError, KernelBuildError, UnsupportedExpressionError
 from countperf.harness.device import Device
 from countperf.harness.opencl import Session, build_kernel
@@ -99,10 +99,10 @@ def test_half_precision_runs_or_the_device_is_said_to_lack_it(device: Device) ->
 
 
 def test_half_precision_is_enabled_in_code() -> None:
-    code = generated(_kernel(np.float16)).device_code()
+    code = generate_code(_kernel(np.float16)).device_code()
     assert "#pragma OPENCL EXTENSION cl_khr_fp16 : enable" in code
     assert "__global half const *__restrict__ a" in code
-    assert "cl_khr_fp16" not in generated(_kernel(np.float32)).device_code()
+    assert "cl_khr_fp16" not in generate_code(_kernel(np.float32)).device_code()
 
 
 @pytest.mark.oclgrind

@@ -32,7 +32,7 @@ from loopy.kernel.tools import get_subkernel_to_insn_id_map
 from loopy.schedule.tools import get_subkernel_arg_info
 from pymbolic import evaluate
 
-from countperf.counting.copies import generated, linearized, preprocessed
+from countperf.counting.copies import generate_code, linearized, preprocessed
 from tests.oracles import llvm_ir
 
 PROGRAM = shutil.which("oclgrind-kernel")
@@ -48,6 +48,7 @@ _FORMATS = {
     "i1": "char",
     "u1": "uchar",
     "i2": "short",
+    "u2": "ushort",
     "i4": "int",
     "i8": "long",
     "u4": "uint",
@@ -106,7 +107,7 @@ def run(
     t_unit = preprocessed(t_unit)
     kernel = linearized(t_unit)
     t_unit = t_unit.with_kernel(kernel)
-    code = generated(t_unit)
+    code = generate_code(t_unit)
     source = f"#pragma OPENCL FP_CONTRACT {'ON' if contraction else 'OFF'}\n"
     source += _PROLOGUE + code.device_code()
     (folder / "kernel.cl").write_text(source)

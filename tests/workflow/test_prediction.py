@@ -149,7 +149,9 @@ def test_compiled_code_is_read_where_its_device_is(kernel_file: str, slug_here: 
         assert prediction.model_choice.startswith(start)
 
 
-@pytest.mark.parametrize("error", [CountingError("a loop depends on data"), KernelBuildError("no")])
+@pytest.mark.parametrize(
+    "error", [CountingError("a loop depends on data"), KernelBuildError("no", stage="run")]
+)
 def test_code_that_cannot_be_followed_leaves_the_structural_model(
     kernel_file: str, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -166,6 +168,19 @@ def test_code_that_cannot_be_followed_leaves_the_structural_model(
     assert prediction.model_choice == said
     with pytest.raises(type(error), match=str(error)):  # asked for by name, it is not replaced
         countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG, model="compiled")
+
+
+def test_no_model_predicts_a_kernel_that_loopy_or_the_compiler_refuses(
+    kernel_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise KernelBuildError("does not build on pocl:0: no such type")
+
+    reading = load_weights(SLUG, model="compiled")
+    monkeypatch.setattr(predicting, "reading_weights", lambda *_: reading)
+    monkeypatch.setattr(predicting, "_with_code", refuses)
+    with pytest.raises(KernelBuildError, match="no such type"):
+        countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
 
 
 @pytest.mark.usefixtures("no_devices")

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, cast
 import loopy as lp
 import numpy as np
 import pyopencl as cl
-from loopy.diagnostic import LoopyError
 from numpy.typing import NDArray
 from pytools.persistent_dict import WriteOncePersistentDict
 
@@ -144,20 +143,22 @@ def build_units(folder: Path) -> None:
     with (folder / OUTCOMES).open("w", encoding="utf-8") as outcomes:
         for number, (unit, parameters) in enumerate(units):
             session.number = number
-            problem = ""
+            problem, stage = "", "build"
             try:
+                kernel = build_kernel(session, unit, choose_groups=fewest_groups)
+                stage = "run"
                 if device.identity.platform == POCL:
-                    _launch(session, unit, parameters)
+                    _launch(session, kernel, parameters)
                 else:
-                    build_kernel(session, unit)
                     path = folder / CACHE / f"{number}.o"
                     path.write_bytes(_object_of(session.program))
-            except (CountperfError, LoopyError, cl.Error) as error:
+            except (CountperfError, cl.Error) as error:
                 problem = str(error)
             compiled = {*(folder / CACHE).rglob("*.so"), *(folder / CACHE).glob("*.o")} - seen
             seen |= compiled
             objects = sorted(str(path) for path in compiled)
-            outcomes.write(json.dumps({"objects": objects, "problem": problem}) + "\n")
+            outcomes.write(json.dumps({"objects": objects, "problem": problem, "stage": stage}))
+            outcomes.write("\n")
             outcomes.flush()
 
 
@@ -186,8 +187,7 @@ def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tupl
     return tuple(fewest)
 
 
-def _launch(session: Session, unit: Any, parameters: Mapping[str, int]) -> None:
-    kernel = build_kernel(session, unit, choose_groups=fewest_groups)
+def _launch(session: Session, kernel: Kernel, parameters: Mapping[str, int]) -> None:
     given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
     bound = bind_arguments(session, kernel, given, _without_shape(kernel, given))
     kernel.launch(bound.arguments)
@@ -277,7 +277,7 @@ def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | No
     try:
         code = HostCode.of(unit)
         launches = code.launches(parameters)
-    except (CountperfError, LoopyError, KeyError, TypeError, ValueError):
+    except (CountperfError, KeyError, TypeError, ValueError):
         return None
     parts = [
         *(device.identity.model_dump_json(), code.code.source),
@@ -354,7 +354,9 @@ def _compiled(
         outcomes = folder / OUTCOMES
         lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
         compiled = [_outcome(json.loads(line)) for line in lines]
-    missing = KernelBuildError(f"the process that builds and launches kernels ended with {end}")
+    missing = KernelBuildError(
+        f"the process that builds and launches kernels ended with {end}", stage="run"
+    )
     return [*compiled, *[missing] * (len(units) - len(compiled))]
 
 
@@ -379,19 +381,20 @@ def _packed(device: Device, units: Sequence[tuple[Any, Mapping[str, int]]]) -> b
         names = ", ".join(repr(unit.default_entrypoint.name) for unit, _ in units)
         raise KernelBuildError(
             f"kernel {names} cannot be handed to another process: {error}; what it is made with,"
-            " such as functions, has to be in a module"
+            " such as functions, has to be in a module",
+            stage="run",
         ) from error
 
 
 def _outcome(line: Mapping[str, Any]) -> Objects | KernelBuildError:
     if line["problem"]:
-        return KernelBuildError(line["problem"])
+        return KernelBuildError(line["problem"], stage=line["stage"])
     # beside what was launched there may be code for groups of any shape
     paths = [
         Path(path) for path in line["objects"] if not Path(path).parent.name.startswith(_ANY_SHAPE)
     ]
     if not paths:
         return KernelBuildError(
-            "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do"
+            "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do", stage="run"
         )
     return [(path.name, path.read_bytes()) for path in paths]
