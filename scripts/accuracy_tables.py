@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.metrics import Evaluation
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
-from countperf.report.rows import PURPOSES, cell, format_percent, width_text
+from countperf.report.rows import PURPOSES, format_percent, width_text
 
 if TYPE_CHECKING:
     from countperf.fitting.judging import RankedSet, RankingEvaluation
@@ -39,7 +39,7 @@ def fits_markdown(fits: Mapping[str, Sequence[WeightSet]]) -> str:
 def _left_out_cells(weights: WeightSet) -> list[str]:
     error = getattr(weights.quality, "held_out_error", None)
     factor = getattr(weights.quality, "held_out_factor", None)
-    shown = "" if error is None else cell("error", error)
+    shown = "" if error is None else format_percent(error)
     return [str(len(weights.weights)), shown, "" if factor is None else f"{factor:.2f}"]
 
 
@@ -132,8 +132,8 @@ def ranking_markdown(rankings: Sequence[RankingEvaluation], *, by_set: bool = Tr
 
 
 def _ranking_cells(of: RankedSet | RankingEvaluation) -> list[str]:
-    taus = [cell("kendall_tau", of.kendall_tau)]
-    return [*taus, *(cell("regret_top_", of.regret(top)) for top in _TOP)]
+    figures = (of.kendall_tau, *map(of.regret, _TOP))
+    return ["" if figure is None else f"{figure:.2f}" for figure in figures]
 
 
 def _short(model: str) -> str:

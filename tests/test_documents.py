@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -23,7 +24,7 @@ from countperf.documents import (
     validate,
     write_atomically,
 )
-from countperf.errors import DocumentError
+from countperf.errors import DocumentError, OutputError
 
 
 class Ingredient(Part):
@@ -46,12 +47,18 @@ def _fields(**changes: object) -> dict[str, Any]:
     return {**BREAD.to_object(), **changes}
 
 
-def test_a_document_read_back_is_equal_and_a_failure_keeps_it(tmp_path: Path) -> None:
+def test_a_document_read_back_is_equal_and_a_failure_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = tmp_path / "new" / "bread.json"
     BREAD.write_file(target)
 
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(target, "half written \ud800")
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OutputError):
+        write_atomically(target, "half written")
 
     assert Recipe.read_file(target) == BREAD
     assert [path.name for path in target.parent.iterdir()] == ["bread.json"]

@@ -42,6 +42,7 @@ LIGHT = {
     "countperf.models.anchored": "weights are loaded without measurements",
     "countperf.properties.counts": "weights are loaded without Loopy and isl",
     "countperf.sizes": "the help is made without NumPy",
+    "countperf.workflow.fits": "weights are listed without Loopy",
     "countperf.workflow.kernels": "users' kernels need no catalogue",
     "countperf.workflow.prediction": "predictions by counts need no machine code and no device",
 }

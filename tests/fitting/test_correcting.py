@@ -212,7 +212,7 @@ def test_a_document_keeps_it(tmp_path: Path) -> None:
 
     read = load_weights(path)
 
-    assert read == weights()
+    assert read.model_copy(update={"name": ""}) == weights()
     assert read.predict(NEW, n=999).time_s == weights().predict(NEW, n=999).time_s
     assert '"correction"' not in uncorrected().write_text()
 

@@ -82,6 +82,8 @@ def test_evaluation() -> None:
 
     assert _object(Evaluation(device="d", model="linear", cases=(case,))) == {
         "device": "d",
+        "model": "linear",
+        "remarks": [],
         "cases": [{**common, **printed, "interval_s": [0.5, 0.75], "complete": True}],
         "geometric_mean": means,
         "by_purpose": {"test": means},
