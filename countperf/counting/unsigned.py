@@ -130,8 +130,13 @@ class _Place:
         names = sorted(get_dependencies(comparison))
         unsigned = [f"{n} ({type_of(kernel, n)})" for n in names if self._is_unsigned(n)]
         way = "declare np.int32, or np.int64,"
-        if self._is_entry and get_dependencies(expr) <= kernel.outer_params():
-            way = f"state lp.assume(kernel, '{text_of(expr)} >= 0') if that holds, or {way}"
+        if (
+            self._is_entry
+            and isinstance(expr, p.Sum)
+            and get_dependencies(expr) <= kernel.outer_params()
+        ):
+            condition = text_of(expr).replace("(-1)*", "-1*")  # as isl reads it
+            way = f"state lp.assume(kernel, '{condition} >= 0') if that holds, or {way}"
         raise CountingError(
             f"kernel '{kernel.name}': Loopy generates the condition {text_of(comparison)}, in which"
             f" {text_of(expr)} may be negative, and which unsigned numbers make wrong:"

@@ -11,6 +11,7 @@ import numpy as np
 from loopy import AddressSpace
 from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
 from loopy.symbolic import get_dependencies
+from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
 from countperf.counting.automatic import (
     automatic_strides,
@@ -26,6 +27,20 @@ from countperf.symbolic.kernel_sets import assumptions_of
 
 if TYPE_CHECKING:
     from countperf.counting.extents import AddressedElements
+
+
+def define_host_functions(code: str, kernel: str, namespace: dict[str, Any]) -> None:
+    """Run the Python that Loopy generated for launches of a kernel, in a namespace."""
+    exec(DEF_EVEN_DIV_FUNCTION, namespace)  # a name that it relies on
+    try:
+        exec(code, namespace)
+    except SyntaxError as error:
+        raise KernelBuildError(
+            f"kernel {kernel!r}: the host function that Loopy generates is no Python"
+            f" ({error.msg}: {(error.text or '').strip()}); give another name to what is called"
+            " like a word of Python's, 'queue', 'wait_for' or 'allocator'"
+        ) from error
+
 
 Launch = Callable[[Mapping[str, Any]], list[Any]]
 """Enqueues a kernel with all its arguments by name; returns the events of its launches."""

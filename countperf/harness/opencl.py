@@ -21,14 +21,18 @@ from typing import TYPE_CHECKING, Any, Self
 import loopy as lp
 import numpy as np
 import pyopencl as cl
-from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
 from countperf.caches import POCLS, give_a_cache
 from countperf.counting.copies import check_element_types, generate_code, uses_half
 from countperf.display import cut
 from countperf.errors import CountingError, KernelBuildError
 from countperf.hardware.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
-from countperf.harness.description import Kernel, check_offsets, describe_kernel
+from countperf.harness.description import (
+    Kernel,
+    check_offsets,
+    define_host_functions,
+    describe_kernel,
+)
 from countperf.harness.device import (
     INSTALL_ADVICE,
     OPENCL_PRELUDE,
@@ -271,6 +275,7 @@ def build_message(text: str) -> str:
 
 _MACROS = "#define lid(N) ((int) get_local_id(N))\n#define gid(N) ((int) get_group_id(N))\n"
 _SIGNATURE = re.compile(r"^(__kernel void .*)\)$", re.MULTILINE)
+_LAUNCHED = re.compile(r"_lpy_cl_kernels\.(\w+)")
 _COUNTED_ARGUMENTS = re.compile(r"^ *assert _lpy_knl\.num_args .*$", re.MULTILINE)
 
 Extents = tuple[int, ...]
@@ -334,23 +339,18 @@ def build_kernel(
         host = _COUNTED_ARGUMENTS.sub("", host)
     try:
         program = session.build(source, tuple(entry.options.build_options))
-        if lost := {each.name for each in code.device_programs} - _names_in(program):
-            raise KernelBuildError(f"{session.device.label} compiles {lost}, and loses them")
+        if lost := {*_LAUNCHED.findall(host)} - _names_in(program):
+            raise KernelBuildError(
+                f"{session.device.label} compiles {', '.join(sorted(lost))}, and has no kernel of"
+                " that name then; give the kernel another name, loopy.rename_callable"
+            )
     except KernelBuildError:
         _check_names(session, entry)  # perhaps one of them is why
         raise
     recorder = _Recorder(session, choose_groups)
     namespace: dict[str, Any] = {"_lpy_cl": recorder, "_lpy_np": np}
     exec("from struct import pack as _lpy_pack", namespace)  # names that Loopy's code relies on
-    exec(DEF_EVEN_DIV_FUNCTION, namespace)
-    try:
-        exec(host, namespace)
-    except SyntaxError as error:
-        raise KernelBuildError(
-            f"kernel {entry.name!r}: the host function that Loopy generates is no Python"
-            f" ({error.msg}: {error.text}); give another name to what is called like a word of"
-            " Python's, 'queue', 'wait_for' or 'allocator'"
-        ) from error
+    define_host_functions(host, entry.name, namespace)
     host_function = namespace[code.host_programs[entry.name].name]
     kernels = SimpleNamespace(**{name: cl.Kernel(program, name) for name in _names_in(program)})
     if unused_local_bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,12 @@ def test_rows_are_refused_where_their_ends_are_kept_unsigned(
             count_kernel(unit, statistics={"j": 3})
     else:
         assert count_kernel(unit, statistics={"j": 3}).evaluate(n=N)["flop.add.f32"] == 3 * N
+
+
+def test_the_assumption_that_is_advised_is_read() -> None:
+    unit = _unit("u32", "i<n-m", assumptions="m >= 0", more="m u32")
+    with pytest.raises(CountingError) as refused:
+        count_kernel(unit)
+    (condition,) = re.findall(r"lp\.assume\(kernel, '(.*?)'\)", str(refused.value))
+    counts = count_kernel(lp.assume(unit, condition)).evaluate({"n": 9, "m": 2})
+    assert counts["flop.mul.f32"] == 7

@@ -35,7 +35,6 @@ from loopy.kernel import KernelState
 from loopy.kernel.data import AddressSpace, ValueArg
 from loopy.kernel.function_interface import CallableKernel, ScalarCallable
 from loopy.schedule.tools import get_kernel_arg_info, get_subkernel_arg_info
-from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 from loopy.target.cuda import CUDACASTBuilder, CudaTarget
 from loopy.target.opencl import opencl_symbol_mangler
 from loopy.target.python import PythonASTBuilderBase
@@ -44,7 +43,7 @@ from pymbolic.mapper.stringifier import PREC_NONE
 
 from countperf.counting.copies import generate_code
 from countperf.errors import KernelBuildError
-from countperf.harness.description import Kernel
+from countperf.harness.description import Kernel, define_host_functions
 
 _FLOAT_FUNCTIONS: Mapping[str, int] = {
     **dict.fromkeys(
@@ -312,8 +311,7 @@ def code_of(unit: Any) -> CudaCode:
     """Generate the code of a translation unit whose target has a `HostBuilder`."""
     code = generate_code(unit)
     namespace: dict[str, Any] = {_NUMPY: np}
-    exec(DEF_EVEN_DIV_FUNCTION, namespace)  # a name that Loopy's code relies on
-    exec(code.host_code(), namespace)
+    define_host_functions(code.host_code(), unit.default_entrypoint.name, namespace)
     return CudaCode(
         source=code.device_code(),
         kernels=tuple(program.name for program in code.device_programs),

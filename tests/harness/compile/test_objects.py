@@ -76,6 +76,29 @@ def test_each_launch_and_each_unit_has_code_of_its_own(pocl: Device) -> None:
     assert few["code.arithmetic_scalar"] == pytest.approx(1000 * 1001 / 2, rel=0.001)
 
 
+@pytest.mark.device
+@needs_objdump
+def test_a_kernel_that_calls_functions_is_compiled(pocl: Device) -> None:
+    def function(name: str, body: str) -> Any:
+        arguments = [lp.GlobalArg("x,y", np.float32, shape="m"), lp.ValueArg("m", np.int32)]
+        return lp.make_function("{[j]: 0<=j<m}", body, arguments, name=name, lang_version=(2018, 2))
+
+    inner, outer = (
+        function("inner", "y[j] = 2*x[j]"),
+        function("outer", "[j]: y[j] = inner([j]: x[j], m)"),
+    )
+    caller = made("i<n", "[i]: z[i] = outer([i]: x[i], n)", "x,z f32 n; n i32")
+    (compiled,) = read_compiled([(lp.merge([caller, outer, inner]), {"n": 64})], pocl)
+    assert isinstance(compiled, CompiledKernel)
+
+
+@pytest.mark.device
+def test_a_size_called_like_a_word_of_python_is_refused(pocl: Device) -> None:
+    unit = made("i<lambda", "z[i] = 2*x[i]", "x,z f32 lambda; lambda i32")
+    (failed,) = read_compiled([(unit, {"lambda": 8})], pocl)
+    assert "give another name to what is called like a word of Python's" in str(failed)
+
+
 def _sparse_product(extent: str | None) -> Any:
     arguments = [
         lp.GlobalArg("starts", np.int32, shape="n+1"),
