@@ -11,11 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import islpy as isl
 import loopy as lp
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from loopy.symbolic import parse
+from pytools.graph import CycleError
+
+from countperf.errors import CountingError
 
 _SILENCED = (
     "write_race* inferred_iname iname-order unused_inames array_access_out_of_bounds"
@@ -23,6 +27,18 @@ _SILENCED = (
     " single_writer_after_creation v1_scheduler_fallback"
 )
 _TYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
+
+LOOPY_REFUSALS = (
+    lp.LoopyError,
+    isl.Error,
+    CycleError,
+    RuntimeError,
+    AssertionError,
+    ValueError,
+    KeyError,
+    CountingError,
+)
+"""Errors of building and scheduling a kernel with Loopy; the last says that Loopy failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,16 +419,19 @@ class _Nest:
         reach = _plus(_times(factor, self.reach[x]), (0, 0, constant))
         return f"{factor}*{x} + {constant}", reach
 
-    def declared_arrays(self) -> list[Array]:
+    def declared_arrays(self) -> tuple[list[Array], bool]:
+        """Return the arrays, and whether an extent of one is a number, enough for n, m <= 16."""
         result: list[Array] = []
+        is_bounded = False
         for name, (dtype, extents) in sorted(self.arrays.items()):
             numeric = self.chance(4)
+            is_bounded |= numeric
             shape = tuple(
                 str(_value(reach, 16, 16) + 1) if numeric else _text(_plus(reach, (0, 0, 1)))
                 for reach in extents
             )
             result.append(Array(name, dtype, shape, order=self.pick(["C", "C", "C", "F"])))
-        return result
+        return result, is_bounded
 
     # }}}
 
@@ -476,7 +495,9 @@ def loop_nests(draw: st.DrawFn) -> KernelCase:
         sizes = [(divisor * max(1, round(n / divisor)), m) for n, m in sizes]
     if "n >= 4" in assumptions:
         sizes = [(n if n >= 4 else 2 * n, m) for n, m in sizes]
-    arrays = nest.declared_arrays()
+    arrays, is_bounded = nest.declared_arrays()
+    if is_bounded:
+        assumptions += " and n <= 16 and m <= 16"
     if any(s.target == "t0" for s in statements):
         arrays.append(Array("t0", nest.dtype(), (), "private"))
     return KernelCase(

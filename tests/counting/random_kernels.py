@@ -11,30 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from unittest import mock
 
-import islpy as isl
 import loopy as lp
 from hypothesis import Phase, given, seed, settings
-from pytools.graph import CycleError
 
 from countperf.counting.accesses import UtilizationClass
 from countperf.errors import CountperfError
 from countperf.properties.count_properties import count_kernel
 from countperf.properties.vector import PropertyVector
 from tests.oracles.interpreter import Interpreter, NotInterpretedError, utilization_classes
-from tests.strategies import KernelCase, generated, kernels
+from tests.strategies import LOOPY_REFUSALS, KernelCase, generated, kernels
 
 DISTINCT = int(os.environ.get("COUNTPERF_GENERATED_KERNELS", "40"))
 """Number of generated kernels that a test compares; ``scripts/nightly`` takes more."""
 
-_REFUSALS = (
-    lp.LoopyError,
-    isl.Error,
-    CycleError,
-    RuntimeError,
-    AssertionError,
-    ValueError,
-    KeyError,
-)
 _CLASSED = re.compile(r"(gmem\.(?:load|store)\.\d+)\..*")
 
 Verdict = Literal[
@@ -81,7 +70,7 @@ def examine(case: KernelCase) -> Examination:
         try:
             t_unit = lp.preprocess_program(case.build())  # once for both
             interpreter = Interpreter(t_unit)
-        except _REFUSALS as error:
+        except LOOPY_REFUSALS as error:
             return Examination(
                 verdict="refused by Loopy", details=f"{type(error).__name__}: {error}"
             )

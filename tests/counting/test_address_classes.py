@@ -78,7 +78,7 @@ def _class_of(stride: int, cells: set[int], *, is_symbolic: bool) -> str:
         ("a[i, (j + 2) % m]", "n,m"),  # one lane of a row goes back to its start
         ("a[i, (m - 1 - j + 3) % m]", "n,m"),
         ("a[i, (j + 2) % 40]", "n,40"),  # one lane in forty
-        ("a[(j // 12), j % 12]", "4,12"),  # the flattened address is j
+        ("a[(j // 12), j % 12]", "m,12"),  # the flattened address is j
         ("a[(i*m + j) // m, (i*m + j) % m]", "n,m"),
         ("a[(i*m + j) // 12, (i*m + j) % 12]", "k,12"),
         ("a[i, j % 8]", "n,8"),  # the end of a row is the end of a group
@@ -385,7 +385,9 @@ def test_separate_axes_in_unrolled_loops() -> None:
         assert vector["gmem.store.32.stride1"].quantity.evaluate({"n": 50}) == 150
 
 
-@pytest.mark.parametrize(("offset", "more"), [(lp.auto, ""), (3, ""), ("n-1", ""), ("off", ",off")])
+@pytest.mark.parametrize(
+    ("offset", "more"), [(lp.auto, ""), (3, ""), (parse("n-1"), ""), ("off", ",off")]
+)
 def test_nothing_depends_on_where_arrays_begin(offset: Any, more: str) -> None:
     a = lp.GlobalArg("a", np.float32, shape="n", offset=offset)
     kernel = made("i<n", "b[i] = 2*a[i]", f"b f32 n; n{more} i32", a, split="i:8")

@@ -100,7 +100,7 @@ _SIMPLE: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     "mixed types": (
         "i<n, j<16",
         "z[i] = sum(j, a[i, j] * d[j] + k[j]) + k[i] // 3\nk[i] = k[i] % 5 + 2",
-        "a f32 n,16; d f64 16; z f64 n; k i64 16; n i32",
+        "a f32 n,16; d f64 16; z f64 n; k i64 n+16; n i32",
         {"seq_dependencies": True},
     ),
     "tuples": (

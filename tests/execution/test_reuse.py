@@ -216,6 +216,7 @@ def test_of_copies_on_a_line_the_first_leads_there(copies: int, items: int, step
 def test_each_of_copies_on_lines_apart_leads_to_others(items: int, step: str) -> None:
     domain = "{ [i, j, k]: 0 <= i < n and 0 <= j < m and 0 <= k < 4 }"
     unit = _unit(domain, "out[i] = sum((j, k), a[i, 64*k + j])", "n,1024", items)
+    unit = lp.assume(unit, "m <= 64")
     n, m = 8 * items, 16
     executions = _executed(lp.tag_inames(unit, {"k": "unr"}), "gmem.load", n=n, m=m)
     assert {s.partition(".")[0] for s in executions} == {step}
