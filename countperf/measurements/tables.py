@@ -178,7 +178,7 @@ class _Rows:
                     message = f"the function {name!r} returns no kernel, but {type(unit).__name__}"
                     raise _bad_cell(number, "kernel", message)
             counted = _count(unit, self.transactions, self.caches)
-            if "cannot be scheduled" in counted.why_not:  # such as groups of 0
+            if "Loopy generates no code for it" in counted.why_not:  # such as groups of 0
                 said = f"{counted.why_not} for {dict(choice)}: it cannot have run; drop the row"
                 raise _bad_cell(number, "kernel", said)
             self.counted[key] = counted
