@@ -30,9 +30,9 @@ _MECHANISTIC = ("--on", "--registers")
 _CODE = ("--analysis", "--sass")
 _ANALYSIS = {
     "--analysis": choice(
-        "mechanistic models: take instructions from Loopy (counts, the default), from the PTX or"
-        " the machine code (sass) that nvcc makes of the kernel, without a GPU",
-        *("counts", "ptx", "sass"),
+        "mechanistic models: take instructions from Loopy (counts, the default), or from the"
+        " machine code (sass) that nvcc makes of the kernel, without a GPU",
+        *("counts", "sass"),
         action="store",
     )
 }
@@ -69,7 +69,15 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "compiled": Command(
         "count what the machine code of a kernel executes, by class of instructions",
-        ("kernel", "parameters", "--device", "--store", "--executed", "--every-group", "--ptx"),
+        (
+            "kernel",
+            "parameters",
+            "--device",
+            "--store",
+            "--executed",
+            "--every-group",
+            "--capability",
+        ),
         {
             "kernel": _OPTIONAL_PLACE,
             "parameters": _help(

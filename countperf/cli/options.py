@@ -369,9 +369,9 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--executed": flag("(default) what all groups execute at these sizes, by class"),
     "--every-group": flag(
         "follow each group, where by default one of each kind stands for all of that kind"
-        " (with --ptx: for those that seem to execute as much)"
+        " (with --capability: for those that seem to execute as much)"
     ),
-    "--ptx": value(
+    "--capability": value(
         "CAPABILITY",
         "follow the machine code for an NVIDIA GPU instead, such as 9.0; no GPU is needed",
     ),

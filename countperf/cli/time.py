@@ -82,7 +82,7 @@ def run_compiled(options: argparse.Namespace) -> None:
         raise ParameterError("name a kernel, or a campaign's file with --store", parameter="kernel")
     if options.store is not None:
         shown = _store(options)
-    elif options.ptx:
+    elif options.capability:
         shown = _executed_on_gpu(options)
     else:
         shown = _executed(options)
@@ -126,7 +126,7 @@ def _executed_on_gpu(options: argparse.Namespace) -> Printed:
     counts = executed_on_gpu(
         options.kernel,
         as_dict(options.parameters),
-        capability=options.ptx,
+        capability=options.capability,
         every_group=options.every_group,
     )
     assumed = (

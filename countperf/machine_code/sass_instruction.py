@@ -397,11 +397,6 @@ def register_of(text: str) -> str:
 
 def joined(value: Lanes, *inputs: Lanes) -> Lanes:
     """Return a value of 32 bits, unknown where an input is."""
-    lost = merged(inputs)
-    return np.where(lost < 0, lost, value & MASK)
-
-
-def merged(inputs: Sequence[Lanes]) -> Lanes:
-    """Return 0 where all inputs are known; else why not: what data decides is data."""
+    # what data decides is data
     lost = np.max([np.where(lanes < 0, lanes, _LOWEST) for lanes in inputs], axis=0)
-    return np.where(lost == _LOWEST, 0, lost)
+    return np.where(lost == _LOWEST, value & MASK, lost)

@@ -21,12 +21,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from countperf.errors import CountingError
-from countperf.machine_code.ptx_unit import PtxInstruction, PtxState
 from countperf.machine_code.sass_instruction import (
     CALLS,
     LANES,
@@ -55,14 +53,10 @@ class Executed:
     order: Sequence[tuple[int, int]] = ()  # runs of instructions: the first, and behind the last
 
 
-Instruction: TypeAlias = SassInstruction | PtxInstruction
-State: TypeAlias = WarpState | PtxState
-
-
 class WarpProgram:
     """A function, ready to be followed."""
 
-    def __init__(self, instructions: Sequence[Instruction], name: str = "the kernel") -> None:
+    def __init__(self, instructions: Sequence[SassInstruction], name: str = "the kernel") -> None:
         self.instructions = tuple(instructions)
         self.name = name
 
@@ -100,7 +94,7 @@ class WarpProgram:
                     needed.add(index)
                     if not instruction.guard:
                         live_before -= written
-                    if not self.is_data(index):
+                    if not is_data(instruction.opcode, instruction.operands):
                         live_before |= instruction.reads
                 if live_before != before[index]:
                     before[index] = live_before
@@ -125,19 +119,9 @@ class WarpProgram:
         is_jump = instruction.base in ("EXIT", "RET") or bool(jumps)
         return (*jumps, *following) if instruction.conditions or not is_jump else jumps
 
-    def executed(self, state: State, lanes: int = LANES) -> Executed:
+    def executed(self, state: WarpState, lanes: int = LANES) -> Executed:
         """Follow a sub-group to its end."""
         return _Walk(self, state, lanes).walk()
-
-    def executes(self, index: int, state: Any, active: Bits) -> None:
-        """Execute an instruction whose results are needed."""
-        instruction = self.instructions[index]
-        execute(instruction.opcode, instruction.operands, state, active)
-
-    def is_data(self, index: int) -> bool:
-        """Return whether an instruction reads memory that kernels write."""
-        instruction = self.instructions[index]
-        return is_data(instruction.opcode, instruction.operands)
 
     def decided(self, index: int, unfollowed: str) -> bool:
         """Return how a condition of an instruction is taken to be that depends on data.
@@ -146,7 +130,7 @@ class WarpProgram:
         """
         instruction = self.instructions[index]
         is_jump = instruction.base == "BRA" and instruction.target is not None
-        if is_jump and self.skips_call(index):
+        if is_jump and self._skips_call(index):
             return True
         if unfollowed:
             raise CountingError(
@@ -159,7 +143,7 @@ class WarpProgram:
             )
         return instruction.base not in _BRANCHES
 
-    def skips_call(self, index: int) -> bool:
+    def _skips_call(self, index: int) -> bool:
         """Say whether a call lies between a forward branch and its target."""
         target = self.instructions[index].target or index
         return any(instruction.base in CALLS for instruction in self.instructions[index:target])
@@ -168,7 +152,7 @@ class WarpProgram:
 class _Walk:
     """One sub-group on its way."""
 
-    def __init__(self, program: WarpProgram, state: State, lanes: int) -> None:
+    def __init__(self, program: WarpProgram, state: WarpState, lanes: int) -> None:
         self.program = program
         self.state = state
         self.places = np.zeros(LANES, dtype=np.int64)
@@ -207,7 +191,7 @@ class _Walk:
                 self.idle[index] += int((active & ~own).sum())
             if index in self.program.needed:
                 try:
-                    self.program.executes(index, self.state, own)
+                    execute(instruction.opcode, instruction.operands, self.state, own)
                 except (IndexError, KeyError, TypeError, ValueError) as error:
                     raise CountingError(
                         f"{self.program.name}: instruction {index}, {instruction.opcode}"

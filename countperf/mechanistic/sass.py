@@ -16,6 +16,10 @@ that are still on their way when a loop starts are waited for there, as in the s
 
 Left out: loops that overlap without one holding the other (refused), calls (refused), scoreboards
 and stall counts of the control words, and which side of other branches is taken.
+
+Models that take a graph of instructions take what a sub-group executes. There an instruction waits
+for those that last wrote the registers that it reads, its predicate among them; barriers are as in
+`countperf.counting.expansion`.
 """
 
 from __future__ import annotations
@@ -27,14 +31,18 @@ from itertools import combinations, pairwise
 from math import prod
 from typing import Literal
 
-from countperf.errors import ParameterError
+from countperf.counting.expansion import Recorder
+from countperf.errors import ModelNotApplicableError, ParameterError, option
 from countperf.hardware.parameters import DeviceParameters
 from countperf.machine_code.sass_instruction import CALLS, SassInstruction
+from countperf.machine_code.warp import Executed
 from countperf.mechanistic.classes import BARRIER, kernel_class
 from countperf.mechanistic.merpsys import critical_path
-from countperf.mechanistic.profile import ProfiledKernel, check_not_negative
-from countperf.mechanistic.ptx import without_class
+from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel, check_not_negative
 from countperf.mechanistic.sass_listing import parse_sass
+
+MAX_INSTRUCTIONS = 200_000
+"""Longest program that is written out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,10 +160,44 @@ class SassAnalysis:
 def analyze_sass(text: str, latencies: SassLatencies | None = None) -> dict[str, SassAnalysis]:
     """Analyze the kernels of a listing."""
     known = latencies or SassLatencies()
-    return {
-        name: SassAnalysis(kernel=name, segments=_segments(name, code.instructions, known))
-        for name, code in parse_sass(text).items()
-    }
+    return {name: analyze_function(name, code, known) for name, code in parse_sass(text).items()}
+
+
+def analyze_function(
+    name: str, instructions: Sequence[SassInstruction], latencies: SassLatencies
+) -> SassAnalysis:
+    """Analyze one kernel."""
+    return SassAnalysis(kernel=name, segments=_segments(name, instructions, latencies))
+
+
+def graph_of(
+    kernel: str, instructions: Sequence[SassInstruction], executed: Executed
+) -> InstructionGraph:
+    """Write out what a sub-group executes, by class; moves and the like are free."""
+    if sum(after - first for first, after in executed.order) > MAX_INSTRUCTIONS:
+        message = (
+            f"kernel {kernel!r} executes more than {MAX_INSTRUCTIONS} instructions of its code;"
+            f" take smaller sizes, or leave {option('analysis')} out"
+        )
+        raise ParameterError(message, parameter="max_instructions")
+    classes = {place: model_class(instructions[place]) for place in executed.instructions}
+    recorder = Recorder()
+    names: list[str] = []
+    last: dict[str, frozenset[int]] = {}
+    for place in (place for run in executed.order for place in range(*run)):
+        instruction = instructions[place]
+        # a guarded instruction may keep what was there
+        kept = (instruction.guard.lstrip("!"), *instruction.results) if instruction.guard else ()
+        waits = frozenset[int]().union(
+            *(last.get(name, frozenset()) for name in (*kept, *instruction.reads))
+        )
+        if name := classes[place]:
+            names.append(name)
+            number = recorder.barrier() if name == BARRIER else recorder.add(waits)
+            waits = frozenset([number])
+        for register in instruction.results:
+            last[register] = waits
+    return InstructionGraph(names, recorder.edges)
 
 
 def unit_of(
@@ -187,7 +229,12 @@ def model_class(instruction: SassInstruction) -> str:
     if kind == "iop":
         is_product = instruction.base.removeprefix("U").startswith(("IMAD", "IMUL", "XMAD"))
         return "mul.i32" if is_product else "add.i32"
-    raise without_class(f"{instruction.opcode} at {instruction.address:#x} of the machine code")
+    message = (
+        f"{instruction.opcode} at {instruction.address:#x} of the machine code has no class; take"
+        f" what Loopy counts: leave {option('analysis')} out (predictions), or ask countperf count"
+        " (counts)"
+    )
+    raise ModelNotApplicableError(message, parameter="idg")
 
 
 _ISSUED = {

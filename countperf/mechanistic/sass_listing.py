@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from countperf.errors import ParameterError
 from countperf.machine_code.sass_instruction import SassInstruction
@@ -27,20 +27,13 @@ _ENDS = ("EXIT", "BRA", "RET", "KILL", "BRX", "BRXU", "JMP", "JMX", "JMXU")
 """Instructions behind which a function may end."""
 
 
-@dataclass(frozen=True, slots=True)
-class SassCode:
-    """A function of a listing."""
-
-    instructions: list[SassInstruction]  # in order
-
-
-def parse_sass(text: str) -> dict[str, SassCode]:
-    """Read the functions of a listing."""
-    codes: dict[str, SassCode] = {}
+def parse_sass(text: str) -> dict[str, list[SassInstruction]]:
+    """Read the instructions of each function of a listing, in order."""
+    codes: dict[str, list[SassInstruction]] = {}
     architectures = {match[1] for line in text.splitlines() if (match := _ARCHITECTURE.match(line))}
     for name, architecture, lines in _functions(text):
         code = _code(name, lines)
-        if not code.instructions:
+        if not code:
             continue
         key = f"{name} ({architecture})" if len(architectures) > 1 else name
         if key in codes:
@@ -71,7 +64,7 @@ def _functions(text: str) -> Iterator[tuple[str, str, list[str]]]:
     yield name, architecture, lines
 
 
-def _code(name: str, lines: list[str]) -> SassCode:
+def _code(name: str, lines: list[str]) -> list[SassInstruction]:
     code: list[SassInstruction] = []
     labels: dict[str, int] = {}
     in_braces = opened = False
@@ -111,7 +104,7 @@ def _code(name: str, lines: list[str]) -> SassCode:
         raise _damaged(
             name, f"code goes on behind the last line, {last.opcode} at {last.address:#x}"
         )
-    return SassCode(code)
+    return code
 
 
 def _places(name: str, addresses: list[int]) -> dict[str, int]:

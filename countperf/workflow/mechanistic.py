@@ -78,9 +78,9 @@ def predict_all(
         which come before a class of accesses such as ``{"x": "indirect"}``.
     profile_options : mapping, optional
         Options of `countperf.profile_kernel`, such as ``registers_per_work_item`` or
-        ``active_groups``; and ``analysis``: ``"sass"`` or ``"ptx"`` takes instructions from machine
-        code or PTX (`countperf.harness.compile.ptx.with_machine_code`), ``"counts"`` from Loopy;
-        ``sass`` names a listing of the machine code.
+        ``active_groups``; and ``analysis``: ``"sass"`` takes instructions from machine code
+        (`countperf.harness.compile.ptx.with_machine_code`), ``"counts"`` from Loopy; ``sass`` names
+        a listing of the machine code.
 
     Returns
     -------
@@ -275,18 +275,15 @@ def profiler_of(
         raise ParameterError(message, parameter="device")
     given = dict(options or {})
     analysis, listing = given.pop("analysis", "counts"), given.pop("sass", None)
-    if listing is not None and analysis == "ptx":
-        message = (
-            f"{option('sass')} gives machine code, and {option('analysis')} asks for PTX; leave one"
-            " of them out"
-        )
-        raise ParameterError(message, parameter="sass")
+    if analysis not in ("counts", "sass"):
+        message = f"{option('analysis')} is {analysis!r}; pass 'counts' or 'sass'"
+        raise ParameterError(message, parameter="analysis")
     statistics = kernel_statistics(kernel, given.pop("statistics", None), sizes)
     unit = kernel_itself(kernel, "schedule, which mechanistic models need")
     profiler = profile_kernel(unit, device, statistics=statistics, **given)
     if listing is not None:
-        return with_machine_code(profiler, unit, "sass", read_file_text(Path(listing)))
-    return profiler if analysis == "counts" else with_machine_code(profiler, unit, analysis)
+        return with_machine_code(profiler, unit, read_file_text(Path(listing)))
+    return profiler if analysis == "counts" else with_machine_code(profiler, unit)
 
 
 def described_device(
@@ -439,8 +436,7 @@ def _profiles(
             read_file_text(Path(code["sass"]))
         else:
             require_nvcc()
-            if code["analysis"] == "sass":
-                require_disassembler()
+            require_disassembler()
     profilers: dict[object, KernelProfiler] = {}
 
     def profile(measurement: Measurement) -> ProfiledKernel:

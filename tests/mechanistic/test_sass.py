@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from countperf.errors import CountingError, ParameterError
+from countperf.errors import CountingError, ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import load_device
+from countperf.machine_code.warp import WarpProgram, launched
+from countperf.mechanistic import sass
 from countperf.mechanistic.merpsys import MerpsysModel
-from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
-from countperf.mechanistic.sass import SassLatencies, analyze_sass
+from countperf.mechanistic.profile import (
+    InstructionGraph,
+    KernelProfile,
+    LaunchConfiguration,
+    ProfiledKernel,
+)
+from countperf.mechanistic.sass import SassLatencies, analyze_sass, graph_of
 from countperf.mechanistic.sass_listing import parse_sass
 
 _CODE = """
@@ -163,7 +170,7 @@ _TWO = """
 def test_functions_of_several_architectures_stay_apart() -> None:
     analyzed = parse_sass(_TWO)
 
-    assert {name: len(code.instructions) for name, code in analyzed.items()} == {
+    assert {name: len(code) for name, code in analyzed.items()} == {
         "void scale<float>(T1 *, int) (sm_75)": 2,
         "void shift<float>(T1 *, int) (sm_75)": 1,
         "void scale<float>(T1 *, int) (sm_90)": 3,
@@ -219,9 +226,63 @@ def test_listings_that_are_not_whole_are_refused(text: str, said: str) -> None:
 
 def test_branches_to_control_words_lead_to_what_follows() -> None:
     listing = _listing("SSY 0x20\nNOP\nSYNC\nEXIT")
-    assert next(iter(parse_sass(listing).values())).instructions[0].target == 3
+    assert parse_sass(listing)["saxpy2"][0].target == 3
 
 
 def test_trip_counts_are_one_for_each_loop() -> None:
     with pytest.raises(ParameterError, match="has 1 loops, but 2 trip counts"):
         SAXPY.latency_bound(1, 2)
+
+
+_STAGED = """
+S2R R0, SR_TID.X
+MOV R4, RZ
+LOOP: LDG.E R5, [R2]
+FFMA R9, R5, R5, R9
+IADD R4, R4, 0x1
+ISETP.LT.AND P0, PT, R4, 0x2, PT
+@P0 BRA LOOP
+NOP
+STS [R0], R9
+BAR.SYNC 0x0
+LDS.64 R10, [R0]
+MUFU.RSQ R12, R10
+@!P0 FMUL R12, R12, R11
+STG.E [R2], R12
+EXIT
+"""
+
+
+def _graph(code: str) -> InstructionGraph:
+    instructions = parse_sass(_listing(code))["saxpy2"]
+    executed = WarpProgram(instructions).executed(*launched({}, (0, 0, 0), (32, 1, 1), 0))
+    return graph_of("saxpy2", instructions, executed)
+
+
+def test_a_graph_follows_registers_through_the_loop() -> None:
+    loop = ("load.global.32", "fma.f32", "add.i32", "add.i32", "branch.i32")
+    names = [
+        *("select.i32", "select.i32", *loop, *loop, "store.local.32", "barrier"),
+        *("load.local.64", "special.f32", "mul.f32", "store.global.32", "branch.i32"),
+    ]
+    assert _graph(_STAGED) == InstructionGraph(
+        names,
+        [
+            *((2, 3), (1, 4), (4, 5), (5, 6)),
+            *((7, 8), (3, 8), (4, 9), (9, 10), (10, 11)),
+            *((0, 12), (8, 12)),
+            # the barrier waits for what nothing used
+            *((6, 13), (11, 13), (12, 13)),
+            # a product that is guarded waits for what it may leave as it is, behind the barrier
+            *((13, 14), (14, 15), (14, 16), (15, 16), (16, 17), (13, 18)),
+        ],
+    )
+
+
+def test_what_has_no_graph_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelNotApplicableError, match=r"RED\.E\.ADD at 0x8 .* has no class"):
+        _graph("RED.E.ADD [R2], R1\nEXIT")
+    monkeypatch.setattr(sass, "MAX_INSTRUCTIONS", 18)
+    with pytest.raises(ParameterError, match="more than 18 instructions") as raised:
+        _graph(_STAGED)
+    assert raised.value.parameter == "max_instructions"

@@ -1,16 +1,16 @@
-"""Machine code (SASS) of NVIDIA GPUs and PTX: followed, and in profiles of Loopy kernels."""
+"""Machine code (SASS) of NVIDIA GPUs: followed, and in profiles of Loopy kernels."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -28,14 +28,12 @@ from countperf.hardware.parameters import DeviceParameters, load_device
 from countperf.harness.cuda.target import Launches, generate_cuda
 from countperf.harness.description import describe_kernel
 from countperf.harness.nvcc import compile_for, compile_sass, find_nvcc
-from countperf.harness.ptx import compile_ptx, with_loops_kept
 from countperf.machine_code.sass_instruction import LANES, SassInstruction
 from countperf.machine_code.warp import Executed, WarpProgram, launched
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
-from countperf.mechanistic.ptx import GpuLaunch, PtxProgram, graph_of, parse_ptx
-from countperf.mechanistic.sass import SassAnalysis, analyze_sass, latencies_of, model_class
+from countperf.mechanistic.sass import SassAnalysis, analyze_function, graph_of, latencies_of
 from countperf.mechanistic.sass_listing import parse_sass
 from countperf.symbolic.kinds import Kind
 
@@ -56,6 +54,7 @@ _BANKS = {
 _MOST_GROUPS = 4096
 """Groups of a launch that are followed without being asked for."""
 
+_FOR = re.compile(r"^(\s*)for \(\w+ (\w+) =", re.MULTILINE)
 _NEGATIVE = re.compile(r"0x[89a-f][0-9a-f]{4}$")
 
 
@@ -71,20 +70,9 @@ class GpuCounts(ShortRepr):
     assumed_groups: int
 
 
-def gpu_launches(
-    launches: Launches, groups: WorkGroups, parameters: Mapping[str, int]
-) -> list[GpuLaunch]:
-    """Return the launches of a kernel in CUDA at given sizes, to follow a typical group of each."""
-    return [
-        GpuLaunch(
-            kernel=kernel,
-            groups=extents,
-            shape=shape,
-            group=groups.typical(kernel, extents, parameters, _integers(arguments)),
-            arguments=tuple(a if isinstance(a, np.generic) else None for a in arguments),
-        )
-        for kernel, extents, shape, arguments in launches.noted(parameters)
-    ]
+def with_loops_kept(source: str) -> str:
+    """Return CUDA C whose loops are not unrolled, as far as Loopy wrote them."""
+    return _FOR.sub(r"\1#pragma unroll 1\n\g<0>", source)
 
 
 def _integers(arguments: Sequence[Any]) -> list[int | None]:
@@ -130,7 +118,7 @@ class GpuKernel:
             name: WarpProgram(
                 [
                     replace(instruction, operands=_operands(instruction, self._major))
-                    for instruction in programs[name].instructions
+                    for instruction in programs[name]
                 ],
                 name,
             )
@@ -166,12 +154,16 @@ class GpuKernel:
             assumed_groups=assumed,
         )
 
-    def of_typical(self, launch: GpuLaunch) -> Executed:
-        """Return what the first sub-group of a typical work group executes."""
-        program = self.programs[launch.kernel]
-        constants = self._constants(launch.groups, launch.shape, launch.arguments)
-        state, lanes = launched(constants, launch.group, launch.shape, 0)
-        return program.executed(state, lanes)
+    def follow_typical(self, parameters: Mapping[str, int]) -> dict[str, Executed]:
+        """Follow the first sub-group of a typical group, of each program's first launch."""
+        executed: dict[str, Executed] = {}
+        for kernel, extents, shape, arguments in self.launches.noted(parameters):
+            if kernel not in executed:
+                group = self.groups.typical(kernel, extents, parameters, _integers(arguments))
+                constants = self._constants(extents, shape, arguments)
+                state, lanes = launched(constants, group, shape, 0)
+                executed[kernel] = self.programs[kernel].executed(state, lanes)
+        return executed
 
     def _kinds(
         self,
@@ -282,59 +274,39 @@ def compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, int] 
     return {name: resources.registers for name, resources in compiled.items()}
 
 
-Analysis = Literal["sass", "ptx"]
-"""Where a kernel's instructions come from."""
-
-OLDEST_CAPABILITY = "7.5"
-"""Compute capability whose PTX stands in where nvcc knows a device's no more."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCodeProfiler(KernelProfiler):
     """A Loopy kernel with instructions from machine code: gives its profile at any sizes.
 
-    The graph of instructions is that of the code; with SASS so are latency bound, core instructions
-    and issue slots, which MERPSYS takes. The first sub-group of a typical work group is followed.
-    Launch and lines of accesses come from Loopy.
+    Its graph of instructions, latency bound, core instructions and issue slots are those of the
+    code. The first sub-group of a typical work group is followed. Launch and lines of accesses come
+    from Loopy.
     """
 
-    cuda: Launches  # arguments of each launch
-    groups: WorkGroups  # which groups of a launch are typical
-    gpu: GpuKernel | None = None  # machine code that is followed
-    # segments of the machine code of each device program
-    sass: Mapping[str, SassAnalysis] = field(default_factory=dict[str, SassAnalysis])
-    ptx: Mapping[str, PtxProgram] = field(default_factory=dict[str, PtxProgram])  # PTX of each
-    origin: str  # what was read
+    gpu: GpuKernel  # machine code that is followed
+    sass: Mapping[str, SassAnalysis]  # segments of the machine code of each device program
 
     @property
     def note(self) -> str:
         """Where instructions come from."""
-        return self.origin
+        return f"instructions: machine code for compute capability {self.gpu.capability}"
 
     def launches_at(
         self, parameters: Mapping[str, Any], /
     ) -> tuple[tuple[ProfiledKernel, int], ...]:
         """Return profile and launch of each device program, and how often it is launched."""
         profiles = KernelProfiler.launches_at(self, parameters)
-        launches = {
-            launch.kernel: launch
-            for launch in reversed(gpu_launches(self.cuda, self.groups, parameters))
-        }
+        executed = self.gpu.follow_typical(parameters)
         return tuple(
-            (self._with_code(profiled, launches[profiled.profile.name]), times)
+            (self._with_code(profiled, executed[profiled.profile.name]), times)
             for profiled, times in profiles
         )
 
-    def _with_code(self, profiled: ProfiledKernel, launch: GpuLaunch) -> ProfiledKernel:
-        if self.gpu is None:
-            graph = self.ptx[launch.kernel].graph(launch)
-            return with_graph(profiled, graph, self.max_instructions)
-        executed = self.gpu.of_typical(launch)
-        instructions = self.gpu.programs[launch.kernel].instructions
-        graph = graph_of(launch.kernel, instructions, executed, model_class)
-        code = self.sass[launch.kernel]
+    def _with_code(self, profiled: ProfiledKernel, executed: Executed) -> ProfiledKernel:
+        name = profiled.profile.name
+        graph = graph_of(name, self.gpu.programs[name].instructions, executed)
         followed = with_graph(profiled, graph, self.max_instructions)
-        return code.applied(followed, *code.trips(executed.instructions))
+        return self.sass[name].applied(followed, *self.sass[name].trips(executed.instructions))
 
 
 def capability_of(device: DeviceParameters) -> str:
@@ -349,38 +321,21 @@ def capability_of(device: DeviceParameters) -> str:
 
 
 def with_machine_code(
-    profiler: KernelProfiler, kernel: Any, analysis: Analysis, listing: str | None = None
+    profiler: KernelProfiler, kernel: Any, listing: str | None = None
 ) -> MachineCodeProfiler:
-    """Return the profiler of a kernel with instructions from SASS or PTX, as nvcc generates it.
+    """Return the profiler of a kernel with instructions from SASS, as nvcc generates it.
 
     A listing of SASS, of the code that Loopy generates, takes the place of nvcc's, whose loops are
-    not unrolled. Where nvcc does not know the device's compute capability any more, PTX is that of
-    a later one, and ``note`` says so.
+    not unrolled.
     """
-    device = profiler.device
-    capability = capability_of(device)
     given = {field.name: getattr(profiler, field.name) for field in fields(profiler)}
-    code = generate_cuda(kernel)
-    given["cuda"] = Launches(code, describe_kernel(kernel, lambda _: []))
-    given["groups"] = WorkGroups(kernel)
-    if analysis == "sass":
-        gpu = GpuKernel(kernel, capability, keeps_loops=True, listing=listing)
-        return MachineCodeProfiler(
-            **given,
-            gpu=gpu,
-            sass=analyze_sass(gpu.listing, latencies_of(device)),
-            origin=f"instructions: machine code for compute capability {capability}",
-        )
-    reason = ""
-    try:
-        text = compile_ptx(code.source, capability)
-    except KernelBuildError as error:
-        if float(capability) >= float(OLDEST_CAPABILITY):
-            raise
-        reason, capability = f" ({error})", OLDEST_CAPABILITY
-        text = compile_ptx(code.source, capability)
-    origin = f"instructions: PTX for compute capability {capability}{reason}"
-    return MachineCodeProfiler(**given, ptx=parse_ptx(text), origin=origin)
+    gpu = GpuKernel(kernel, capability_of(profiler.device), keeps_loops=True, listing=listing)
+    latencies = latencies_of(profiler.device)
+    sass = {
+        name: analyze_function(name, program.instructions, latencies)
+        for name, program in gpu.programs.items()
+    }
+    return MachineCodeProfiler(**given, gpu=gpu, sass=sass)
 
 
 def with_graph(profiled: ProfiledKernel, graph: InstructionGraph, most: int) -> ProfiledKernel:

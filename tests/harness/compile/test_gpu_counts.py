@@ -119,7 +119,7 @@ def test_what_is_not_followed_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_command_prints_instructions(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["compiled", "published-vector-add/64x1/f32", "n=128", "--ptx", "8.0"]
+    arguments = ["compiled", "published-vector-add/64x1/f32", "n=128", "--capability", "8.0"]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("4 sub-groups")
