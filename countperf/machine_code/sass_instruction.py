@@ -104,6 +104,11 @@ class SassInstruction:
         return own + tuple(operand for operand in self.operands[:-1] if PREDICATES.match(operand))
 
     @property
+    def is_conditional(self) -> bool:
+        """Whether a predicate decides that it is executed."""
+        return not {*self.conditions} <= {"PT", "UPT"}
+
+    @property
     def label(self) -> str:
         """Label that a branch, a call or the start of a scope names; empty for others."""
         named = self.base in _JUMPS and self.operands
@@ -213,10 +218,8 @@ def _results(opcode: str, operands: Sequence[str]) -> Iterator[tuple[str, int]]:
 def _wide(name: str, number: int) -> Iterator[str]:
     """Yield a register and those behind it that hold the rest of its value."""
     yield name
-    match = re.match(r"(U?R)(\d+)$", name)
-    for more in range(1, number if match else 1):
-        assert match is not None
-        yield f"{match[1]}{int(match[2]) + more}"
+    for _ in range(1, number):
+        yield (name := next_register(name))
 
 
 def _width_written(opcode: str) -> int:

@@ -35,11 +35,11 @@ from countperf.counting.expansion import Recorder
 from countperf.errors import ModelNotApplicableError, ParameterError, option
 from countperf.hardware.parameters import DeviceParameters
 from countperf.machine_code.sass_instruction import CALLS, SassInstruction
+from countperf.machine_code.sass_listing import parse_sass
 from countperf.machine_code.warp import Executed
 from countperf.mechanistic.classes import BARRIER, kernel_class
 from countperf.mechanistic.merpsys import critical_path
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel, check_not_negative
-from countperf.mechanistic.sass_listing import parse_sass
 
 MAX_INSTRUCTIONS = 200_000
 """Longest program that is written out."""
@@ -328,11 +328,11 @@ def _path(
         follows = not is_last and code[first + index + 1].with_previous
         gap = 0.0 if follows else latencies.issue
         if instruction.base in ("BRA", "EXIT"):
-            if is_last and instruction.base == "EXIT" and not _is_conditional(instruction):
+            if is_last and instruction.base == "EXIT" and not instruction.is_conditional:
                 gap = latencies.group_replacement
             elif is_last and closes:
                 gap = latencies.branch_taken
-            elif _is_conditional(instruction):
+            elif instruction.is_conditional:
                 gap = latencies.branch_not_taken
         edges.append((index, index + 1, gap))
         producers.update(dict.fromkeys(instruction.results, index))
@@ -340,10 +340,6 @@ def _path(
         if register in later:
             edges.append((source, size, _latency(code[first + source], latencies)))
     return critical_path(size + 1, edges)
-
-
-def _is_conditional(instruction: SassInstruction) -> bool:
-    return any(condition not in ("PT", "UPT") for condition in instruction.conditions)
 
 
 def _needs(instruction: SassInstruction) -> frozenset[str]:

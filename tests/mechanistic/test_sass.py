@@ -9,6 +9,7 @@ import pytest
 
 from countperf.errors import CountingError, ModelNotApplicableError, ParameterError
 from countperf.hardware.parameters import load_device
+from countperf.machine_code.sass_listing import parse_sass
 from countperf.machine_code.warp import WarpProgram, launched
 from countperf.mechanistic import sass
 from countperf.mechanistic.merpsys import MerpsysModel
@@ -19,7 +20,6 @@ from countperf.mechanistic.profile import (
     ProfiledKernel,
 )
 from countperf.mechanistic.sass import SassLatencies, analyze_sass, graph_of
-from countperf.mechanistic.sass_listing import parse_sass
 
 _CODE = """
 MOV R1, c[0x0][0x20]

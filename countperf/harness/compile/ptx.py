@@ -29,12 +29,12 @@ from countperf.harness.cuda.target import Launches, generate_cuda
 from countperf.harness.description import describe_kernel
 from countperf.harness.nvcc import compile_for, compile_sass, find_nvcc
 from countperf.machine_code.sass_instruction import LANES, SassInstruction
+from countperf.machine_code.sass_listing import parse_sass
 from countperf.machine_code.warp import Executed, WarpProgram, launched
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.mechanistic.sass import SassAnalysis, analyze_function, graph_of, latencies_of
-from countperf.mechanistic.sass_listing import parse_sass
 from countperf.symbolic.kinds import Kind
 
 # --- Instructions that a kernel executes on an NVIDIA GPU at given sizes; no GPU is needed

@@ -100,7 +100,7 @@ def _code(name: str, lines: list[str]) -> list[SassInstruction]:
             what = f"{instruction.opcode} {', '.join(instruction.operands)}".strip()
             raise _damaged(name, f"{what} at {instruction.address:#x} leads to no line of it")
     last = next((one for one in reversed(code) if one.base != "NOP"), None)
-    if last is not None and (last.base not in _ENDS or {*last.conditions} - {"PT", "UPT"}):
+    if last is not None and (last.base not in _ENDS or last.is_conditional):
         raise _damaged(
             name, f"code goes on behind the last line, {last.opcode} at {last.address:#x}"
         )
