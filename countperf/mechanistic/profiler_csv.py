@@ -1,10 +1,8 @@
 """Values that Nsight Compute measured of a kernel, in the place of counted ones.
 
-Read are tables of ``ncu --csv``: one metric a line (also with ``--print-summary``), or one launch a
-line (``--page raw``), several in a file. Lines that belong to none, such as those that begin with
-``==``, are skipped. Where all numbers have decimal commas, they are read so. Values of instances
-(``--print-metric-instances``) are left out. Launches of other sizes, and on other devices, stay
-apart.
+Read is a table of ``ncu --csv``: one metric a line, or one launch a line (``--page raw``). Values
+of instances (``--print-metric-instances``) are left out. Launches of other sizes, and on other
+devices, stay apart.
 
 ===========================  =================================================================
 field                        metrics
@@ -25,10 +23,11 @@ field                        metrics
 
 from __future__ import annotations
 
-import csv
+import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,44 +38,45 @@ from countperf.errors import TableError
 from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.profile import ProfiledKernel
 
+_SOURCES: tuple[tuple[str, str, Mapping[str, float]], ...] = (
+    ("total_bytes", "byte", {"dram__bytes.sum": 1.0}),
+    ("total_bytes", "byte", {"dram__bytes_read.sum": 1.0, "dram__bytes_write.sum": 1.0}),
+    ("occupancy", "%", {"sm__warps_active.avg.pct_of_peak_sustained_active": 1.0}),
+    ("ins_issued", "count", {"smsp__inst_issued.sum": 1.0}),
+    ("ins_issued", "count", {"sm__inst_issued.sum": 1.0}),
+    *(
+        (
+            "total_flops",
+            "count",
+            {
+                f"{unit}__sass_thread_inst_executed_op_{letter}{kind}_pred_on.sum": flops
+                for letter in "fdh"
+                for kind, flops in (("add", 1.0), ("mul", 1.0), ("fma", 2.0))
+            },
+        )
+        for unit in ("smsp", "sm")
+    ),
+    ("registers_per_work_item", "count", {"launch__registers_per_thread": 1.0}),
+    (
+        "local_bytes_per_group",
+        "byte",
+        {f"launch__shared_mem_per_block_{kind}": 1.0 for kind in ("static", "dynamic")},
+    ),
+)
+"""Fields, the kind of their metrics, and what a unit of each counts for; the first with metrics."""
+_KINDS = {metric: kind for _, kind, metrics in _SOURCES for metric in metrics}
+_UNITS = {
+    "byte": re.compile(r"([KMGT]?i?)(?:B|bytes?)(?:/.*)?"),
+    "count": re.compile(
+        r"([KMGT]?)(?:inst|instruction|register|sector|request|warp|thread|block)s?(?:/.*)?"
+    ),
+    "%": re.compile(r"()%.*"),
+}
 _SCALES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi": 2.0**20}
+_NUMBER = re.compile(r"(\d{1,3}(,\d{3})+|\d+)(\.\d+)?([eE][-+]?\d+)?")
 _INSTANCES = re.compile(r"(?<=\S)\s*\(.*\)$")
-_NUMERIC = re.compile(r"[-+]?\d[\d.,]*([eE][-+]?\d+)?")
-_POINTS, _COMMAS = (
-    re.compile(rf"[-+]?(\d{{1,3}}({group}\d{{3}})+|\d+)({point}\d+)?([eE][-+]?\d+)?")
-    for group, point in ((",", r"\."), (r"\.", ","))
-)
-_BYTES = re.compile(r"([KMGT]?i?)(?:B|bytes?)(?:/.*)?")
-_COUNTS = re.compile(
-    r"([KMGT]?)(?:inst|instruction|register|sector|request|warp|thread|block)s?(?:/.*)?"
-)
-_OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
-_SHARED = [f"launch__shared_mem_per_block_{kind}" for kind in ("static", "dynamic")]
-_LABELS = {
-    "Registers Per Thread": "launch__registers_per_thread",
-    "Static Shared Memory Per Block": _SHARED[0],
-    "Dynamic Shared Memory Per Block": _SHARED[1],
-    "Achieved Occupancy": _OCCUPANCY,
-    "Issued Instructions": "smsp__inst_issued.sum",
-}
-"""Names of metrics, by what the page of details calls them."""
-_FLOPS = [
-    {
-        f"{unit}__sass_thread_inst_executed_op_{letter}{kind}_pred_on.sum": times
-        for letter in "fdh"
-        for kind, times in (("add", 1.0), ("mul", 1.0), ("fma", 2.0))
-    }
-    for unit in ("smsp", "sm")
-]
-"""Operations of an instruction, by metrics summed over parts of compute units, or over these."""
-_TRAFFIC = ["dram__bytes_read.sum", "dram__bytes_write.sum"]
-_ISSUED = ("smsp__inst_issued.sum", "sm__inst_issued.sum")
-_KINDS = {
-    **dict.fromkeys(("dram__bytes.sum", *_TRAFFIC, *_SHARED), "byte"),
-    **dict.fromkeys((*_ISSUED, *_FLOPS[0], *_FLOPS[1], "launch__registers_per_thread"), "count"),
-    _OCCUPANCY: "share",
-}
-"""Of which kind metrics are that give fields."""
+_LAUNCH = ["Kernel Name", "Grid Size", "Block Size", "Device", "CC"]
+_CELL = ["Metric Name", "Metric Value", "Metric Unit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +84,24 @@ class KernelMetrics(ShortRepr):
     """Metrics of one kernel at one size on one device, means over its launches."""
 
     kernel: str  # the profiler's name of the kernel
-    launches: int  # how many launches the means are over
     values: Mapping[str, float]  # by metric, in byte, instruction and the like
     groups: int | None = None  # of each launch, where the table says so
     work_items_per_group: int | None = None
     device: str = ""  # its number
     compute_capability: str = ""  # its
 
+    def __str__(self) -> str:
+        text = self.kernel
+        if self.groups is not None:
+            text += f" with {self.groups} groups of {self.work_items_per_group}"
+        if self.device:
+            text += f" on device {self.device}"
+        if self.compute_capability:
+            text += f" of compute capability {self.compute_capability}"
+        return text
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredField:
+
+class MeasuredField(NamedTuple):
     """A number that was measured."""
 
     value: float  # of the whole launch
@@ -107,159 +115,91 @@ def read_profiler_csv(path: Path | str) -> tuple[KernelMetrics, ...]:
 
 def parse_profiler_csv(text: str, *, name: str = "the table") -> tuple[KernelMetrics, ...]:
     """Parse a profiler's table; parameters, result and errors as of `read_profiler_csv`."""
-    cells = list(_cells(text, name))
-    numbers = [cell.text for cell in cells if _NUMERIC.fullmatch(cell.text)]
-    has_commas = not all(map(_POINTS.fullmatch, numbers)) and all(map(_COMMAS.fullmatch, numbers))
-    collected: dict[_Launch, dict[str, list[tuple[float, int]]]] = {}
-    launches: dict[_Launch, set[tuple[str | None, str | None]]] = {}
-    for cell in cells:
-        value, line = _number(cell, has_commas=has_commas), cell.line
-        if value is None:
-            continue
-        block = line.get("Block Size") or line.get("launch__block_size", "")
-        grid = line.get("Grid Size") or line.get("launch__grid_size", "")
-        own = (line.get("Kernel Name", ""), grid, block, line.get("Device", ""), line.get("CC", ""))
-        metric = _LABELS.get(cell.metric, cell.metric)
-        collected.setdefault(own, {}).setdefault(metric, []).append((value, cell.launches or 1))
-        launches.setdefault(own, set()).add((line.get("Process ID"), line.get("ID")))
-    if not collected:
-        raise TableError("the table has no metric with a number", column="Metric Value")
+    import pandas as pd
+
+    table = re.search(r'^"?ID"?,.*', text.removeprefix("\ufeff"), re.MULTILINE | re.DOTALL)
+    if table is None:
+        raise TableError(
+            f"{name} is no table of ncu --csv: no line begins with the column 'ID' and a comma;"
+            " export it by ncu --csv --metrics ..., or ncu --csv --page raw"
+        )
+    try:
+        with warnings.catch_warnings(action="error"):  # of lines that are too long
+            cells = pd.read_csv(io.StringIO(table[0]), dtype=str, index_col=False).fillna("")
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        raise TableError(
+            f"{name} is damaged: {str(error).strip()}; export the table again"
+        ) from error
+    if "ID" in cells["ID"].to_list():
+        raise TableError(f"{name} has several tables; put each into a file of its own")
+    if "Metric Name" not in cells and not cells.empty:  # a launch a line, below the units
+        units, cells = cells.iloc[0], cells.iloc[1:]
+        if units["ID"]:
+            raise TableError("the line below the header has no units", row=1)
+        cells = cells.melt([column for column in cells if "__" not in column])
+        cells = cells.rename(columns={"variable": "Metric Name", "value": "Metric Value"})
+        cells["Metric Unit"] = cells["Metric Name"].map(units)
+    elif "Metric Value" not in cells:
+        raise TableError("the table has no column 'Metric Value'", column="Metric Value")
+    cells = cells.reindex(columns=[*_LAUNCH, *_CELL], fill_value="")
+    cells = cells[cells["Kernel Name"] != ""]
+    if cells.empty:
+        raise TableError("the table has no line of a kernel", column="Kernel Name")
+    launches: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for *launch, metric, number, unit in cells.itertuples(index=False):
+        values = launches.setdefault(tuple(launch), {})
+        if metric in _KINDS and (value := _read_number(metric, number, unit)) is not None:
+            values.setdefault(metric, []).append(value)
     return tuple(
         KernelMetrics(
-            kernel=own[0],
-            launches=max(len(launches[own]), *(sum(n for _, n in v) for v in metrics.values())),
-            values={
-                metric: v[0][0] if len(v) == 1 else sum(x * n for x, n in v) / sum(n for _, n in v)
-                for metric, v in metrics.items()
-            },
-            groups=_product(own[1]),
-            work_items_per_group=_product(own[2]),
-            device=own[3],
-            compute_capability=own[4],
+            kernel=kernel,
+            values={metric: sum(of) / len(of) for metric, of in values.items()},
+            groups=_product(grid),
+            work_items_per_group=_product(block),
+            device=device,
+            compute_capability=capability,
         )
-        for own, metrics in collected.items()
+        for (kernel, grid, block, device, capability), values in launches.items()
     )
 
 
-_Launch = tuple[str, str, str, str, str]
-"""Kernel, grid, block, device and its compute capability."""
-
-
-class _Cell(NamedTuple):
-    """A value of a table, of a launch or the mean of several."""
-
-    line: Mapping[str, str]  # all of its line, by column
-    metric: str
-    text: str  # without values of instances
-    unit: str
-    row: int
-
-    @property
-    def launches(self) -> int | None:
-        """Number of launches, where the table says so."""
-        invocations = self.line.get("Invocations", "")
-        return int(invocations) if invocations.isdecimal() else None
-
-
-def _cells(text: str, name: str) -> Iterator[_Cell]:
-    """Yield the cells of all tables of a file."""
-    header: list[str] = []
-    units: dict[str, str] = {}
-    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
-        try:
-            row = next(csv.reader([line], strict=True), [])
-        except csv.Error as error:
-            if not header or not line.startswith('"'):
-                continue  # what the program printed
-            message = f"{name}: line {number} is damaged: {error}; export the table again"
-            raise TableError(message, row=number) from error
-        cells = dict(zip(header, row, strict=False))
-        if "Metric Name" in row or (row[:1] == ["ID"] and "Kernel Name" in row):
-            header, units = row, {}
-            if "Metric Name" in row and not {"Metric Value", "Average"} & {*row}:
-                message = "the table has no column 'Metric Value' or 'Average'"
-                raise TableError(message, column="Metric Value")
-        elif "Metric Name" in header:  # lines end before the columns of rules, which have no metric
-            value = cells.get("Metric Value", cells.get("Average"))
-            if len(row) <= len(header) and cells.get("Metric Name") and value is not None:
-                plain, unit = _INSTANCES.sub("", value), cells.get("Metric Unit", "")
-                yield _Cell(cells, cells["Metric Name"], plain, unit, number)
-        elif header and not units and row:
-            if row[0]:
-                raise TableError("the line below the header has no units", row=number)
-            units = cells
-        elif header and len(row) == len(header):
-            for metric, value in cells.items():
-                if "__" in metric:
-                    yield _Cell(cells, metric, _INSTANCES.sub("", value), units[metric], number)
-    if not header:
-        raise TableError(
-            f"{name} is no table of ncu --csv: no line has the columns 'Metric Name', or 'ID' and"
-            " 'Kernel Name', separated by commas; export it by ncu --csv --metrics ..., or ncu"
-            " --csv --page raw"
-        )
-
-
-def _number(cell: _Cell, *, has_commas: bool) -> float | None:
-    """Return a number in its base unit; None for texts such as ``n/a`` and levels of use."""
-
-    def bad(said: str) -> TableError:
-        message = f"{cell.text!r} {said} (line {cell.row}: {cell.metric})"
-        return TableError(message, row=cell.row, column=cell.metric)
-
-    kind = _KINDS.get(_LABELS.get(cell.metric, cell.metric))
-    if not (_COMMAS if has_commas else _POINTS).fullmatch(cell.text):
-        if kind and any(letter.isdigit() for letter in cell.text):
-            raise bad("is no number: export the table with LC_ALL=C, without decimal commas")
+def _read_number(metric: str, text: str, unit: str) -> float | None:
+    """Return a number in its base unit; None for texts such as ``n/a``."""
+    kind, text = _KINDS[metric], _INSTANCES.sub("", text)
+    scale = _UNITS[kind].fullmatch(unit)
+    if not any(letter.isdigit() for letter in text):
         return None
-    group, point = ".," if has_commas else ",."
-    value = float(cell.text.replace(group, "").replace(point, "."))
-    if kind is None:
-        return value
-    if value < 0:
-        raise bad("is negative")
-    if kind == "share":
-        if not cell.unit.startswith("%"):
-            raise bad(f"has the unit {cell.unit!r}; % is wanted")
-        if value > 100:
-            raise bad("is more than all")
-        return value / 100
-    prefix = (_BYTES if kind == "byte" else _COUNTS).fullmatch(cell.unit)
-    if prefix is None or prefix[1] not in _SCALES:
+    if not _NUMBER.fullmatch(text):
+        said = "is no number from 0: export the table with LC_ALL=C, without decimal commas"
+    elif scale is None or scale[1] not in _SCALES:
         wanted = f"{kind} is wanted, such as ncu --print-units base gives"
-        raise bad(f"has the unit {cell.unit!r}; {wanted}")
-    if cell.launches is None and value % 1 and cell.unit in ("inst", "byte"):
-        raise bad(f"is no whole number of {cell.unit}: export the table with LC_ALL=C")
-    return value * _SCALES[prefix[1]]
+        said = f"has the unit {unit!r}; {wanted}"
+    elif (value := float(text.replace(",", ""))) % 1 and unit in ("inst", "byte"):
+        said = f"is no whole number of {unit}: export the table with LC_ALL=C"
+    elif kind != "%":
+        return value * _SCALES[scale[1]]
+    elif value <= 100:
+        return value / 100
+    else:
+        said = "is more than all"
+    raise TableError(f"{text!r} {said} ({metric})", column=metric)
 
 
 def _product(size: str) -> int | None:
-    """Return the product of a size such as ``(16, 16, 1)``, or a number; None for no size."""
-    extents = re.findall(r"\d+", re.sub(r"(?<=\d)[.,](?=\d{3}\b)", "", size))
+    """Return the product of a size such as ``(16, 16, 1)``; None for no size."""
+    extents = re.findall(r"\d+", size)
     return math.prod(map(int, extents)) if extents else None
 
 
 def measured_fields(metrics: KernelMetrics) -> dict[str, MeasuredField]:
     """Return the fields of a profile that metrics give, of the whole launch; see the module."""
-    values = metrics.values
     measured: dict[str, MeasuredField] = {}
-
-    def take(field: str, names: Sequence[str], times: Mapping[str, float] | None = None) -> None:
-        there = [name for name in names if name in values]
-        if field not in measured and there:
-            total = sum((times or {}).get(name, 1.0) * values[name] for name in there)
-            measured[field] = MeasuredField(value=total, metrics=tuple(there))
-
-    take("total_bytes", ["dram__bytes.sum"])
-    if set(_TRAFFIC) <= set(values):
-        take("total_bytes", _TRAFFIC)
-    take("occupancy", [_OCCUPANCY])
-    for name in _ISSUED:
-        take("ins_issued", [name])
-    for operations in _FLOPS:
-        take("total_flops", list(operations), operations)
-    take("registers_per_work_item", ["launch__registers_per_thread"])
-    take("local_bytes_per_group", _SHARED)
+    for field, kind, factors in _SOURCES:
+        there = {name: metrics.values[name] for name in factors if name in metrics.values}
+        is_whole = bool(there) and (kind != "byte" or len(there) == len(factors))
+        if is_whole and field not in measured:
+            total = sum(factors[name] * value for name, value in there.items())
+            measured[field] = MeasuredField(total, tuple(there))
     return measured
 
 
@@ -273,50 +213,54 @@ def _is_called(kernel: str, name: str) -> bool:
     return re.split(r"\s|::", plain.partition("(")[0].strip())[-1] == name
 
 
+def _choose(
+    metrics: Sequence[KernelMetrics], name: str, size: tuple[int, int], device: DeviceParameters
+) -> KernelMetrics:
+    """Return the metrics of a launch on a device."""
+    own, launched = device.compute_capability, f"{size[0]} groups of {size[1]}"
+    named = [one for one in metrics if _is_called(one.kernel, name)]
+    sized = [
+        one
+        for one in named
+        if one.groups in (None, size[0]) and one.work_items_per_group in (None, size[1])
+    ]
+    chosen = [one for one in sized if own is None or one.compute_capability in ("", own)]
+    if len(chosen) == 1:
+        return chosen[0]
+    if chosen:
+        said = f"{len(chosen)} kernels of the table are called {name!r}; there are"
+        mend = "; leave the lines of one in the table, such as of one device (ncu --devices 0)"
+    elif sized:
+        said = f"the table was measured on another device than {device.slug}, of compute"
+        said += f" capability {own}"
+        mend = "; profile the kernel there, or predict for the device of the table"
+    elif named:
+        said = f"the table has other sizes of {name!r} than the launch of {launched}"
+        mend = "; profile it at the same size, or ask for that size"
+    else:
+        said, mend = f"no kernel of the table is called {name!r}; there are", ""
+    there = ", ".join(map(str, chosen or sized or named or metrics))
+    raise TableError(f"{said}: {there}{mend}", column="Kernel Name")
+
+
 def with_measured(
     profiled: ProfiledKernel, metrics: Sequence[KernelMetrics], device: DeviceParameters
 ) -> ProfiledKernel:
     """Return a profile with what a profiler measured in the place of what was counted."""
-    name = profiled.profile.name
-    size = (profiled.launch.num_groups, profiled.launch.work_items_per_group)
-    named = [metric for metric in metrics if _is_called(metric.kernel, name)]
-    sized = [metric for metric in named if _has_size(metric, size)]
-    own = device.compute_capability
-    chosen = [one for one in sized if own is None or one.compute_capability in ("", own)]
-    if len(chosen) != 1:
-        there = ", ".join(map(_described, chosen or sized or named or metrics))
-        if len(chosen) > 1:
-            message = (
-                f"{len(chosen)} kernels of the table are called {name!r}; there are: {there}; leave"
-                " the lines of one in the table, such as of one device (ncu --devices 0)"
-            )
-        elif sized:
-            message = (
-                f"the table was measured on another device than {device.slug}, of compute"
-                f" capability {own}: {there}; profile the kernel there, or predict for the device"
-                " of the table"
-            )
-        elif named:
-            message = (
-                f"the table has other sizes of {name!r} than the launch of {size[0]} groups of"
-                f" {size[1]}: {there}; profile it at the same size, or ask for that size"
-            )
-        else:
-            message = f"no kernel of the table is called {name!r}; there are: {there}"
-        raise TableError(message, column="Kernel Name")
-    measured = measured_fields(chosen[0])
+    launch = profiled.launch
+    size = (launch.num_groups, launch.work_items_per_group)
+    chosen = _choose(metrics, profiled.profile.name, size, device)
+    measured = measured_fields(chosen)
     if not measured:
-        known = ", ".join(list(chosen[0].values)[:6])
         message = (
-            f"no metric of {chosen[0].kernel} gives a field of a profile (found: {known}); export"
+            f"no metric of {chosen.kernel} gives a field of a profile; export"
             " ncu --csv --page raw, or --metrics dram__bytes.sum,smsp__inst_issued.sum or others"
             " that countperf.mechanistic.profiler_csv lists"
         )
         raise TableError(message, column="Metric Name")
-    sub_groups = profiled.launch.total_sub_groups(device.require_int("sub_group_size"))
+    sub_groups = launch.total_sub_groups(device.require_int("sub_group_size"))
     changes: dict[str, Any] = {field: metric.value for field, metric in measured.items()}
     marks = {field: ", ".join(metric.metrics) for field, metric in measured.items()}
-    launch = profiled.launch
     if (share := changes.pop("occupancy", None)) is not None:
         most = device.require("max_sub_groups_per_compute_unit", model="achieved occupancy")
         launch = replace(launch, occupancy=share * most)
@@ -335,20 +279,3 @@ def with_measured(
     return ProfiledKernel(
         profile=replace(profiled.profile, measured=marks, **changes), launch=launch
     )
-
-
-def _has_size(metrics: KernelMetrics, size: tuple[int, int]) -> bool:
-    """Return whether metrics may be of a launch of so many groups of so many work items."""
-    there = (metrics.groups, metrics.work_items_per_group)
-    return all(one is None or one == other for one, other in zip(there, size, strict=True))
-
-
-def _described(metrics: KernelMetrics) -> str:
-    text = metrics.kernel
-    if metrics.groups is not None:
-        text += f" with {metrics.groups} groups of {metrics.work_items_per_group}"
-    if metrics.device:
-        text += f" on device {metrics.device}"
-    if metrics.compute_capability:
-        text += f" of compute capability {metrics.compute_capability}"
-    return text
