@@ -86,16 +86,12 @@ def lines_of_table(
     rows.check_columns()
     lines = [rows.measurement(number) for number in range(len(records))]
     rows.refuse_idle_columns()
-    seen: dict[str, int] = {}
-    for number, line in enumerate(lines):
-        if line.case in seen:
-            raise TableError(
-                f"row {number + 1}: case {line.case} stands in row {seen[line.case] + 1} already; "
-                "keep one of them, such as the smaller time",
-                row=number + 1,
-                column="kernel",
-            )
-        seen[line.case] = number
+    first: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        if (before := first.setdefault(line.case, number)) != number:
+            said = f"row {number}: case {line.case} stands in row {before} already; keep one of"
+            said += " them, such as the smaller time"
+            raise TableError(said, row=number, column="kernel")
     return tuple(lines)
 
 
@@ -130,19 +126,13 @@ class _Rows:
     def check_columns(self) -> None:
         """Refuse a table without kernels or times, and columns of which nobody knows the use."""
         times = [column for column in self.columns if column in SECONDS]
+        there = f"(columns: {', '.join(self.columns)})"
         if "kernel" not in self.columns:
-            raise TableError(
-                "the table has no column 'kernel'; add one with the names that"
-                f" {option('kernels')} has"
-                f" (columns: {', '.join(self.columns)})",
-                column="kernel",
-            )
+            said = "the table has no column 'kernel'; add one with the names that"
+            raise TableError(f"{said} {option('kernels')} has {there}", column="kernel")
         if len(times) != 1:
-            raise TableError(
-                f"the table has {len(times)} columns of times; it needs one of "
-                f"{', '.join(SECONDS)} (columns: {', '.join(self.columns)})",
-                column="seconds",
-            )
+            said = f"the table has {len(times)} columns of times; it needs one of"
+            raise TableError(f"{said} {', '.join(SECONDS)} {there}", column="seconds")
         for number, row in enumerate(self.rows):
             name = row["kernel"]
             if name not in self.kernels:
@@ -200,6 +190,9 @@ class _Rows:
         variant = ",".join(f"{column}={value}" for column, value in choice.items())
         values = ",".join(f"{column}={value}" for column, value in sizes.items())
         texts = {column: str(row[column]) for column in _TEXTS if column in row}
+        purpose: Any = texts.get("purpose", self.purpose)
+        if purpose not in PURPOSES:
+            raise _bad_cell(number, "purpose", f"{purpose!r} is none of {', '.join(PURPOSES)}")
         case = KernelCase(
             name=texts.get("case") or "/".join(filter(None, (name, variant, values))),
             kernel=name,
@@ -208,7 +201,7 @@ class _Rows:
             variant=texts.get("variant") or variant,
             group_shape=kernel.group_shape,
             parameters=sizes,
-            purpose=self._purpose(texts, number),
+            purpose=purpose,
         )
         known = None if kernel.at_sizes is None else dict(kernel.at_sizes(sizes))
         remarks = (ELSEWHERE, *([kernel.why_not] if kernel.why_not else ()))
@@ -221,12 +214,6 @@ class _Rows:
             transactions=known,
             remarks=remarks,
         )
-
-    def _purpose(self, texts: Mapping[str, str], number: int) -> Purpose:
-        given = texts.get("purpose", self.purpose)
-        if given not in PURPOSES:
-            raise _bad_cell(number, "purpose", f"{given!r} is none of {', '.join(PURPOSES)}")
-        return given
 
     def _value(self, row: Mapping[str, Any], number: int, column: str) -> Any:
         """Return the value of a column as plain Python, which a function of choices takes."""
@@ -289,28 +276,24 @@ def _count(unit: Any, transactions: Sequence[str], caches: CountedCaches) -> _Co
     from countperf.properties.count_properties import count_kernel
     from countperf.properties.counts import TransactionCounts
 
+    sizes, why_not, properties = tuple(sorted(unit.default_entrypoint.all_params())), "", None
+    shapes: set[tuple[int, ...]] = set()
     try:
         vector = count_kernel(unit, view="structure", caches=caches)
         grids = [launch.grid.items for launch in PreparedKernel(unit).launches()]
     except CountingError as error:
-        sizes = tuple(sorted(unit.default_entrypoint.all_params()))
-        return _Counted(
-            unit=unit,
-            sizes=sizes,
-            group_shape=(0, 0),
-            properties=None,
-            why_not=f"not counted: {error}",
-            at_sizes=None,
-        )
-    shapes = {tuple(items[axis] for axis in sorted(items)) for items in grids}
+        why_not = f"not counted: {error}"
+    else:
+        sizes, properties = vector.parameters, vector.to_document()
+        shapes = {tuple(items[axis] for axis in sorted(items)) for items in grids}
     extents = (*next(iter(shapes)), 1, 1) if len(shapes) == 1 else (0, 0)
     is_planar = len(shapes) == 1 and math.prod(extents[2:]) == 1
     counts = TransactionCounts(kernel=unit, roots=tuple(transactions), statistics={})
     return _Counted(
         unit=unit,
-        sizes=vector.parameters,
+        sizes=sizes,
         group_shape=(extents[0], extents[1]) if is_planar else (0, 0),
-        properties=vector.to_document(),
-        why_not="",
-        at_sizes=counts if transactions else None,
+        properties=properties,
+        why_not=why_not,
+        at_sizes=counts if transactions and properties else None,
     )
