@@ -122,9 +122,8 @@ COMMANDS: Mapping[str, Command] = {
         ),
         {
             "measurements": _help(
-                "a campaign's file (.jsonl); or times measured elsewhere: a table (.csv),"
-                " Extra-P's text format, a cache file of Kernel Tuner, T4 results or the output of"
-                " KTT (.json)"
+                "a campaign's file (.jsonl); or times measured elsewhere: a table (.csv) or a cache"
+                " file of Kernel Tuner (.json)"
             ),
             "--device": _help(
                 "for a table: the measured device, of the catalogue or an identity (.json)",
@@ -280,10 +279,9 @@ COMMANDS: Mapping[str, Command] = {
         "find the fastest variant of a kernel on a device within a budget (resumes)",
         (
             *(*_SPACE, "--device", "--budget", "--measurements", "--store", "--workers"),
-            *("--figure", "--export", "--replay", "--where", "--prior"),
+            *("--figure", "--export"),
         ),
         {
-            "space": _OPTIONAL_PLACE,
             "parameters": _ONE_SIZE,
             "--longest": _help(
                 "end work on a variant after so long (default: half of the budget, a minute"

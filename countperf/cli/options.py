@@ -384,17 +384,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--replace": flag("overwrite the fit of that name and model"),
     "--save": value("FILE", "keep the times as a document, for predict --anchor FILE"),
     "--export": value("FILE", "write a Python script (.py) that builds the winner"),
-    "--replay": value(
-        "FILE",
-        "instead of a space: search the recorded times in a file of Kernel Tuner, T4 or KTT"
-        " (.json, .json.gz), without a device",
-    ),
-    "--where": several(value("NAME=VALUE", "with --replay: only configurations with this value")),
-    "--prior": value(
-        "FILE",
-        "with --replay: a file with times of the same configurations on another device, which rank"
-        " them beforehand",
-    ),
     "--parameters": value(
         "FILE", "write the device document alone, which the mechanistic models read (.json)"
     ),

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from countperf.cli.common import PROGRESS, as_dict, given, say, show
 from countperf.documents import check_writable, write_atomically
-from countperf.errors import ParameterError
 from countperf.report.curves import check_outputs
-from countperf.report.rows import Printed, format_quantity, plain, point_text
+from countperf.report.rows import plain
 from countperf.report.tuning import point as point_row
 from countperf.report.tuning import ranking as ranking_printed
 from countperf.report.tuning import search, state_text
-from countperf.tuning.recorded_space import RecordedSpace, read_value, replay
 from countperf.tuning.result import SearchInterrupt
 from countperf.workflow.prediction import Target
 from countperf.workflow.tuning import rank, tune
@@ -26,14 +24,6 @@ if TYPE_CHECKING:
 
 def run_tune(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
-    if options.replay is not None:
-        _replay(options)
-        return
-    if options.space is None or options.where or options.prior:
-        raise ParameterError(
-            "name a space, such as matmul, or --replay FILE (which --where and --prior need)",
-            parameter="space",
-        )
     check_outputs(options.figure, options.store, options.export)
     seconds = options.budget
     if seconds is None and options.measurements is None:
@@ -55,33 +45,6 @@ def run_tune(options: argparse.Namespace) -> None:
             _show(options, error.result)
         raise
     _show(options, result)
-
-
-def _replay(options: argparse.Namespace) -> None:
-    """Search recorded times."""
-    others = ("space", "store", "device", "budget", "figure", "statistics")
-    if any(getattr(options, name) for name in others):
-        raise ParameterError(
-            "--replay FILE takes the place of the space, its sizes, --statistics, --device and"
-            " --store, and --measurements that of --budget; leave these and --figure out",
-            parameter="space",
-        )
-    values = as_dict([read_value(text) for text in options.where])
-    recorded = RecordedSpace.read_file(options.replay)
-    recorded = recorded.where(**values) if values else recorded
-    predicted_s = None
-    if options.prior is not None:
-        predicted_s = RecordedSpace.read_file(options.prior).times_of(recorded.configurations)
-    result = replay(recorded, options.measurements, predicted_s)
-    best = format_quantity(result["best"]["time_s"], "s")
-    optimum = format_quantity(recorded.best_s, "s")
-    said = [
-        f"{recorded.name} on {recorded.device}, replayed: {result['measured']} of"
-        f" {result['configurations']} configurations looked at, {result['failed']} of which failed",
-        f"best: {best}, {result['over_optimum']:.3g} times the optimum of {optimum}",
-        point_text(result["best"]["configuration"]),
-    ]
-    show(options, Printed(head=said, facts=result))
 
 
 def _show(options: argparse.Namespace, result: TuningResult) -> None:

@@ -45,7 +45,7 @@ _DIGITS = 20  # of the largest, or of the smallest with its sign
 def parse_json(
     text: str, *, path: Path | str | None = None, first_line: int = 1, allow_nan: bool = False
 ) -> object:
-    """Parse JSON strictly."""
+    """Parse JSON strictly; NaN and infinities, where they are allowed, become None."""
 
     def refuse(message: str) -> NoReturn:
         where = "" if first_line == 1 else f" (line {first_line})"
@@ -75,7 +75,7 @@ def parse_json(
             object_pairs_hook=whole,
             parse_int=integer,
             parse_float=finite,
-            parse_constant=float if allow_nan else lambda it: refuse(f"{it} is not JSON"),
+            parse_constant=lambda it: None if allow_nan else refuse(f"{it} is not JSON"),
         )
     except json.JSONDecodeError as error:
         where = f"line {error.lineno + first_line - 1}, column {error.colno}"

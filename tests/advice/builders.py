@@ -21,7 +21,7 @@ from tests.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel
 from tests.fitting.builders import measure as made
 from tests.kernels import arguments_of, in_groups
 from tests.kernels import made as made_kernel
-from tests.test_tables import MY_KERNELS, t4_row
+from tests.test_tables import MY_KERNELS
 
 
 def kernel(
@@ -100,15 +100,6 @@ def tuner(row: dict[str, Any], **fields: Any) -> Any:
     """Read a cache of Kernel Tuner with one configuration."""
     cache = {"tune_params_keys": ["x"], "cache": {"1": row}, **fields}
     return read_times(write("cache.json", cache))
-
-
-def t4(unit: str, **metadata: str) -> Any:
-    """Read a result of T4 with a time in a unit."""
-    content = {"results": [t4_row(1, 2, unit)], "metadata": metadata}
-    return read_times(write("t4.json", content))
-
-
-EXTRA_P = "PARAMETER n\nPOINTS 1 2\nREGION scale\nMETRIC time\nDATA 1 2\nDATA 3 4\n"
 
 
 def groups(unit: Any, items: int = 32) -> Any:
