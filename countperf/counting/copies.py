@@ -87,10 +87,7 @@ def _reason_of(t_unit: Any, error: Exception) -> str:
     at = traceback.extract_tb(error.__traceback__)[-1]
     said = f"{type(error).__name__}: {said or f'{at.line} (in its {at.name})'}"
     if any(i.tags_of_type(VectorizeTag) for i in t_unit.default_entrypoint.inames.values()):
-        said += (
-            "; tag the loop 'unr' instead of 'vec', or leave the tag 'vec' out of the kernel's axes"
-            " and arrays"
-        )
+        said += "; leave the tag 'vec' out of the kernel's axes and arrays"
     return said
 
 

@@ -35,7 +35,10 @@ from countperf.user_code import path_of_children
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _HEADER_BYTES = 8  # length of a message
 _MESSAGE_LIMIT = 800
-_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; import countperf.harness.workers as w; w.work()"
+_PROGRAM = (
+    "from sys import argv, path; path[:] = argv[1:]; from countperf.harness import workers;"
+    " workers.work()"
+)
 
 
 class WorkerLostError(BrokenExecutor):

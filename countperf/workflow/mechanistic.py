@@ -357,7 +357,8 @@ def compare(
         slug = source
     else:
         there = f"they do of {', '.join(known)}" if known else "this installation has none"
-        others = ", or ask for the level 'published' alone, which needs none" if timings else ""
+        is_timed = timings is not None and source == timings.device.slug
+        others = ", or ask for the level 'published' alone, which needs none" if is_timed else ""
         raise ParameterError(
             f"there is no file {source}, and no measurements of a device of this name ship;"
             f" {there}; name a campaign's file (.jsonl){others}",

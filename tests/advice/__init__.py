@@ -66,10 +66,14 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "time again when the machine is quiet",
         "time the kernel on the same device",
     ),
+    "is followed in tests/fitting/test_comparison.py": (
+        "ask for the level 'published' alone, which needs none",
+    ),
     "is followed in tests/models/test_counted_caches.py": ("fit to either part",),
     "is followed in tests/harness/compile/test_gpu_counts.py": (
         "follow all with …, which takes long",
     ),
+    "is followed in tests/workflow/test_timing.py": ("predict --anchor FILE",),
     "is followed in tests/workflow/test_workflow.py": ("read it again",),
     "is followed in tests/workflow/test_recording.py": (
         "name what predicts, recording(weights=...)",

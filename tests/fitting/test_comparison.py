@@ -259,6 +259,8 @@ def test_a_plain_installation_compares_an_own_kernel_as_published(
     ).build()
     with pytest.raises(ParameterError, match=r"has none; name a campaign.*level 'published' alone"):
         compare(timing.device.slug, **given)
+    with pytest.raises(ParameterError, match=r"has none; name a campaign's file \(\.jsonl\)$"):
+        compare("another-device", **given)
     compared = compare(timing.device.slug, levels=["published"], **given)
     assert len(result(compared, "roofline", "published").cases) == 1
 
