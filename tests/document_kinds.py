@@ -190,7 +190,7 @@ def _use_evaluation(path: Path) -> object:
 
 def _use_timing(path: Path) -> object:
     timing = TimingDocument.read_file(path)
-    return repr(timing), timing.to_frame(), timing._repr_html_(), timing.runs  # pyright: ignore[reportPrivateUsage]
+    return repr(timing), timing.to_frame(), timing._repr_html_(), timing.runs
 
 
 def _use_measurements(path: Path) -> object:

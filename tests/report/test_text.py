@@ -282,8 +282,8 @@ def test_sizes_are_printed_as_sizes_whatever_they_are_called(name: str) -> None:
     frame = made.to_frame()
     assert [*frame.columns] == [in_frame, "time_s", "low_s", "high_s"]
     assert [*frame[in_frame]] == [100000, 200000]
-    assert frame["time_s"][1] == pytest.approx(1.2e-6)
-    assert '<td data-head="' + shown + '" class="number">200000</td>' in made._repr_html_()
+    assert frame["time_s"].tolist()[1] == pytest.approx(1.2e-6)
+    assert '<td data-head="' + shown + '" class="number">200000</td>' in made._repr_html_()  # pyright: ignore[reportPrivateUsage]
     one = text_of(WEIGHTS.predict(counts, {name: 100000}))
     assert f"{name} = 100000" in one
 
