@@ -195,7 +195,7 @@ def checks_keywords(function: Callable[P, R]) -> Callable[P, R]:
     has_sizes = any(p.kind is p.VAR_KEYWORD for p in parameters)
 
     @wraps(function)
-    def checked(*args: P.args, **given: P.kwargs) -> R:
+    def check(*args: P.args, **given: P.kwargs) -> R:
         others = [name for name in given if name not in options]
         for name in others:
             if not (has_sizes and _is_size(given[name])):
@@ -212,7 +212,7 @@ def checks_keywords(function: Callable[P, R]) -> Callable[P, R]:
                 raise
             raise UnknownSizeError(f"{error}{near}", parameter=error.parameter) from error
 
-    return checked
+    return check
 
 
 def _is_size(value: Any) -> bool:

@@ -76,7 +76,7 @@ class CostFunction(ShortRepr, FieldsAlone):
 
     def _column(self, term: str, name: str) -> Column | None:
         feature = self.function.model.term_features[term].feature_of(name)
-        return None if feature is None else self.function.charged_as((term, feature))
+        return None if feature is None else self.function.find_column((term, feature))
 
     def _written(self, *, arrays: bool) -> Callable[..., list[Any]]:
         """Write a function of the sizes.
@@ -189,7 +189,7 @@ def lacking_cost(
     lacking = [
         name
         for name in vector
-        if not {*map(function.charged_as, _columns_of(model, name))} <= known
+        if not {*map(function.find_column, _columns_of(model, name))} <= known
         or not (_columns_of(model, name) or name in based or model.features.ignores(name))
     ]
     charged = {(term, name) for term, spec in model.terms.items() for name in spec.charged}

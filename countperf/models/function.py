@@ -98,7 +98,7 @@ class ModelFunction(ShortRepr):
         """A name for each column: the feature, if one term has it."""
         return column_keys(self.columns)
 
-    def charged_as(self, column: Column) -> Column:
+    def find_column(self, column: Column) -> Column:
         """Return the column by whose weight a feature is charged: its own, or that of another."""
         match = _MASKED_LOCAL.fullmatch(column[1])
         if match is None or column in self.columns:

@@ -279,9 +279,9 @@ def launch_verdict(device_type: str, shortest_s: float, raised: Quantity) -> Ver
     )
 
 
-def masked_verdict(charged_as: Mapping[str, str]) -> Verdict:
+def masked_verdict(substitutes: Mapping[str, str]) -> Verdict:
     """Say which masked accesses are charged as others, because the fit has no weight of them."""
-    problem = ", ".join(f"{name} as {other}" for name, other in charged_as.items())
+    problem = ", ".join(f"{name} as {other}" for name, other in substitutes.items())
     return checked(
         "masked",
         f"without weights of their own, charged are {problem}" if problem else "",

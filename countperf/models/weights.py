@@ -274,7 +274,7 @@ class WeightSet(Table, Document):
             incomplete_verdict([*missing]),
             told_apart,
             extrapolation_verdict(outside, below, has_interval=interval_s is not None),
-            masked_verdict(self._charged_as(inputs)),
+            masked_verdict(self._find_substitutes(inputs)),
             launch_verdict(self.device.device_type, self.shortest_launch_s, parts.get(LAUNCH, 0.0)),
             *(() if self.quality is None else (interval_verdict(reach),)),
             groups_verdict(by_data, has_interval=interval_s is not None),
@@ -400,19 +400,19 @@ class WeightSet(Table, Document):
 
     def missing(self, inputs: ModelInputs) -> dict[str, Where]:
         """Return the features and names that the kernel has and the fit had not, and where."""
-        known, charged_as = set(self.function.columns), self.function.charged_as
+        known, find = set(self.function.columns), self.function.find_column
         names = self.definition.base_properties
         amounts = {
-            **{c[1]: n for c, n in inputs.values.items() if charged_as(c) not in known},
+            **{c[1]: n for c, n in inputs.values.items() if find(c) not in known},
             **{names.get(n, n): v for n, v in inputs.variables.items() if n not in self.ranges},
             **{name: inputs.issued[name] for name in inputs.unknown},
         }
         places = {name: np.asarray(amount) != 0 for name, amount in amounts.items()}
         return {name: where for name, where in places.items() if np.any(where)}
 
-    def _charged_as(self, inputs: ModelInputs) -> dict[str, str]:
+    def _find_substitutes(self, inputs: ModelInputs) -> dict[str, str]:
         """Return features that are charged as others."""
-        columns = ((column, self.function.charged_as(column)) for column in inputs.values)
+        columns = ((column, self.function.find_column(column)) for column in inputs.values)
         return {column[1]: other[1] for column, other in columns if other != column}
 
     @property
@@ -442,7 +442,7 @@ class WeightSet(Table, Document):
         """Charge what the model sees of a kernel; what has no weight is left out."""
         amounts: dict[Column, Quantity] = {}
         for own, amount in inputs.values.items():
-            column = self.function.charged_as(own)
+            column = self.function.find_column(own)
             amounts[column] = amounts[column] + amount if column in amounts else amount
         rows = [amounts.get(column, 0.0) for column in self.function.columns]
         shape = np.broadcast_shapes(*map(np.shape, (*rows, *inputs.variables.values())))

@@ -231,7 +231,7 @@ class PropertyVector(Table, Mapping[str, Count]):
             mapped._anew = lambda sizes: anew(sizes).mapped(function)
         return mapped
 
-    def counted_anew(self, count: Callable[[Mapping[str, int]], PropertyVector]) -> PropertyVector:
+    def recount(self, count: Callable[[Mapping[str, int]], PropertyVector]) -> PropertyVector:
         """Return the vector of a kernel whose statistics depend on its sizes.
 
         `evaluate` counts it at each size; formulas are those of this vector.

@@ -200,7 +200,7 @@ def count_at_sizes(
         return count(kernel_statistics(kernel, statistics, point))
 
     vector = count_at(sizes)
-    return vector.counted_anew(count_at) if depends_on_sizes(kernel, statistics) else vector
+    return vector.recount(count_at) if depends_on_sizes(kernel, statistics) else vector
 
 
 def depends_on_sizes(kernel: Any, given: Mapping[str, Statistic] | None) -> bool:

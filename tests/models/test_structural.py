@@ -137,7 +137,7 @@ def test_masked_accesses_are_charged_as_the_likeliest_others_that_have_a_weight(
     masked, expected = columns[3], (columns[3], columns[2], columns[0], columns[3])
     for known, other in zip((4, 3, 1, 0), expected, strict=True):
         function = ModelFunction(model=LINEAR, columns=tuple(columns[:known]))
-        assert function.charged_as(masked) == other
+        assert function.find_column(masked) == other
     of_global = ("work", "issue.vector.gmem.load.masked")
     function = ModelFunction(model=LINEAR, columns=(("work", "issue.vector.gmem.load.next"),))
-    assert function.charged_as(of_global) == of_global
+    assert function.find_column(of_global) == of_global
