@@ -344,21 +344,21 @@ class Remote:
     """
 
     def __init__(self, make: Callable[..., Any], *given: Any) -> None:
-        self._made = make, given
+        self._recipe = make, given
         self.pool = process_pool(1)
 
     def call(self, limit_s: float, method: str, *given: Any) -> Future[Any]:
         """Call a method of the object, which may take so long, s."""
-        return self.pool.submit_within(limit_s, _called, self._made, method, *given)
+        return self.pool.submit_within(limit_s, _call_method, self._recipe, method, *given)
 
 
 @lru_cache(maxsize=1)
-def _made(make: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+def _make(make: Callable[..., Any], given: tuple[Any, ...]) -> Any:
     return make(*given)
 
 
-def _called(made: tuple[Callable[..., Any], tuple[Any, ...]], method: str, *given: Any) -> Any:
-    return getattr(_made(*made), method)(*given)
+def _call_method(made: tuple[Callable[..., Any], tuple[Any, ...]], method: str, *given: Any) -> Any:
+    return getattr(_make(*made), method)(*given)
 
 
 def capacity(executor: Executor) -> int:

@@ -48,7 +48,7 @@ class CostFunction(ShortRepr, FieldsAlone):
     supplied_by: Mapping[str, tuple[str, ...]] | None = None
     factor: float = 1.0  # what the time is multiplied by: that of an anchor
     correction: Correction | None = None
-    shortest_s: float = 0.0  # what no launch takes less than
+    shortest_s: float = 0.0  # of a launch
 
     @cached_property
     def _at_one_size(self) -> Callable[..., list[Any]]:

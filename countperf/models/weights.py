@@ -417,7 +417,7 @@ class WeightSet(Table, Document):
 
     @property
     def shortest_launch_s(self) -> float:
-        """What no launch takes less than, s: known of the kind of device, or well fitted here."""
+        """Shortest time of a launch, s: known of the kind of device, or well fitted here."""
         known = SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0)
         fitted = [
             weight.value_s

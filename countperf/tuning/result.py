@@ -274,7 +274,7 @@ class SearchHeader(Part):
 _KINDS: Mapping[str, type[Trial | Refused | End]] = {"tried": Trial, "refused": Refused, "end": End}
 
 
-def _kept(kind: type[Trial | Refused | End]) -> list[str]:
+def _list_stored(kind: type[Trial | Refused | End]) -> list[str]:
     """Return the fields of a result that its line has."""
     return [field.name for field in fields(kind) if field.compare]
 
@@ -282,7 +282,7 @@ def _kept(kind: type[Trial | Refused | End]) -> list[str]:
 def _line_of(kind: str) -> type[Part]:
     """Return what a line with all fields of a result is validated by."""
     hints = get_type_hints(_KINDS[kind], include_extras=True)
-    given: dict[str, Any] = {name: (hints[name], ...) for name in _kept(_KINDS[kind])}
+    given: dict[str, Any] = {name: (hints[name], ...) for name in _list_stored(_KINDS[kind])}
     given |= {"kind": (Literal[kind], ...), "spent_s": (NonNegativeFloat, ...)}
     return create_model(kind, __base__=Part, **given)
 
@@ -299,7 +299,7 @@ def read_line(entry: Mapping[str, Any], number: int, *, path: Path) -> Entry:
         message = f"{path}: {field}: one of {', '.join(_KINDS)} is wanted, not {kind!r}"
         raise DocumentError(message, path=str(path), field=field)
     line: Any = validate(_LINES[kind], entry, path=path, root=root)
-    values = {name: getattr(line, name) for name in _kept(_KINDS[kind])}
+    values = {name: getattr(line, name) for name in _list_stored(_KINDS[kind])}
     try:
         return Entry(number, line.spent_s, _KINDS[kind](**values))
     except ParameterError as error:
@@ -311,7 +311,7 @@ def written(content: Trial | Refused | End) -> dict[str, Any]:
     """Return a result as a line, but for the time that was spent."""
     (kind,) = (name for name, of in _KINDS.items() if isinstance(content, of))
     values = asdict(content)
-    return {"kind": kind, **{name: values[name] for name in _kept(type(content))}}
+    return {"kind": kind, **{name: values[name] for name in _list_stored(type(content))}}
 
 
 FORMAT = "countperf-tuning"
