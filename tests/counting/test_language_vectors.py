@@ -136,7 +136,7 @@ REFUSED = {
     "quotient of vector types": (lambda: typed("z[i] = a[i] / b[i]"), "no valid code"),
     "comparison": (lambda: typed("z[i] = a[i] > b[i]"), "compare"),
     "conversion": (lambda: typed("z[i] = q[i]"), "conversion"),
-    "power along the loop": (lambda: _axis("z[i, j] = a[i, j]**2"), "tag the loop 'unr'"),
+    "power along the loop": (lambda: _axis("z[i, j] = a[i, j]**2"), "leave the tag 'vec' out"),
     "predicate along the loop": (
         lambda: _axis("z[i, j] = a[i, j] {if=j < 2}"),
         "predicate.*vectorized",
