@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _counted_anew() -> None:
     """Let no test find what another one counted."""
-    if (module := sys.modules.get("countperf.properties.count_properties")) is not None:
+    if (module := sys.modules.get("countperf.counting.count_properties")) is not None:
         module.forget()
 
 

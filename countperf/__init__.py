@@ -15,62 +15,62 @@ from countperf.caches import LOOPYS, give_a_cache
 from countperf.version import __version__
 
 if TYPE_CHECKING:
-    from countperf.counting.analysis import KernelAnalysis, analyze_kernel
-    from countperf.errors import CountperfError
-    from countperf.harness.compile.ptx import profile_kernel
-    from countperf.harness.devices import examine as doctor
-    from countperf.measurements import KernelCase, Measurement, MeasurementSet
-    from countperf.measurements import TimingDocument as Timing
-    from countperf.models.library import load_weights
-    from countperf.models.weights import WeightSet
-    from countperf.predictions import Prediction
-    from countperf.properties.count_properties import count_kernel
-    from countperf.properties.counts import Count
-    from countperf.properties.vector import PropertyVector
-    from countperf.tuning.measuring import measure
-    from countperf.tuning.space import SearchSpace
-    from countperf.workflow.applications import predict_application
-    from countperf.workflow.device_choice import predict_on
-    from countperf.workflow.fits import available_weights, devices
-    from countperf.workflow.fitting import evaluate, fit
-    from countperf.workflow.kernels import load_kernel
-    from countperf.workflow.measuring import measure_catalogue
-    from countperf.workflow.mechanistic import (
+    from countperf.api.applications import predict_application
+    from countperf.api.catalogue import measure_catalogue
+    from countperf.api.device_choice import predict_on
+    from countperf.api.evaluation import evaluate, fit
+    from countperf.api.fits import available_weights
+    from countperf.api.kernels import load_kernel
+    from countperf.api.mechanistic_models import (
         occupancy,
         predict_all,
         step_formulas,
         sweep,
     )
-    from countperf.workflow.prediction import explain, predict, with_compiled_code
-    from countperf.workflow.recording import recording
-    from countperf.workflow.timing import time_kernel
-    from countperf.workflow.tuning import rank, tune
+    from countperf.api.prediction import explain, predict, with_compiled_code
+    from countperf.api.recording import recording
+    from countperf.api.searching import rank, tune
+    from countperf.api.timing import time_kernel
+    from countperf.counting.analysis import KernelAnalysis, analyze_kernel
+    from countperf.counting.count_properties import count_kernel
+    from countperf.counting.counts import Count
+    from countperf.counting.vector import PropertyVector
+    from countperf.devices.discovery import examine as doctor
+    from countperf.errors import CountperfError
+    from countperf.measuring import KernelCase, Measurement, MeasurementSet
+    from countperf.measuring import TimingDocument as Timing
+    from countperf.mechanistic.compiled_profile import profile_kernel
+    from countperf.models.library import load_weights
+    from countperf.models.predictions import Prediction
+    from countperf.models.weights import WeightSet
+    from countperf.tuning.measuring import measure
+    from countperf.tuning.space import SearchSpace
 
 
 _HOMES = {
     "counting.analysis": "KernelAnalysis analyze_kernel",
     "errors": "CountperfError",
-    "harness.compile.ptx": "profile_kernel",
-    "harness.devices": "doctor=examine",
-    "measurements": "KernelCase Measurement MeasurementSet Timing=TimingDocument",
+    "mechanistic.compiled_profile": "profile_kernel",
+    "devices.discovery": "doctor=examine",
+    "measuring": "KernelCase Measurement MeasurementSet Timing=TimingDocument",
     "models.library": "load_weights",
     "models.weights": "WeightSet",
-    "predictions": "Prediction",
-    "properties.count_properties": "count_kernel",
-    "properties.vector": "Count PropertyVector",
+    "models.predictions": "Prediction",
+    "counting.count_properties": "count_kernel",
+    "counting.vector": "Count PropertyVector",
     "tuning.measuring": "measure",
     "tuning.space": "SearchSpace",
-    "workflow.applications": "predict_application",
-    "workflow.device_choice": "predict_on",
-    "workflow.fits": "available_weights devices",
-    "workflow.fitting": "evaluate fit",
-    "workflow.kernels": "load_kernel",
-    "workflow.measuring": "measure_catalogue",
-    "workflow.mechanistic": "occupancy predict_all step_formulas sweep",
-    "workflow.prediction": "explain predict with_compiled_code",
-    "workflow.recording": "recording",
-    "workflow.timing": "time_kernel",
-    "workflow.tuning": "rank tune",
+    "api.applications": "predict_application",
+    "api.device_choice": "predict_on",
+    "api.fits": "available_weights",
+    "api.evaluation": "evaluate fit",
+    "api.kernels": "load_kernel",
+    "api.catalogue": "measure_catalogue",
+    "api.mechanistic_models": "occupancy predict_all step_formulas sweep",
+    "api.prediction": "explain predict with_compiled_code",
+    "api.recording": "recording",
+    "api.timing": "time_kernel",
+    "api.searching": "rank tune",
 }
 """Public names by the module that each is imported from when it is first used."""
 
@@ -82,7 +82,7 @@ _NAMES = {
 __all__ = ["__version__"]
 __all__ += ["Count", "CountperfError", "KernelAnalysis", "KernelCase", "Measurement"]
 __all__ += ["MeasurementSet", "Prediction", "PropertyVector", "SearchSpace", "Timing", "WeightSet"]
-__all__ += ["analyze_kernel", "available_weights", "count_kernel", "devices", "doctor"]
+__all__ += ["analyze_kernel", "available_weights", "count_kernel", "doctor"]
 __all__ += ["evaluate", "explain", "fit", "load_kernel", "load_weights", "measure"]
 __all__ += ["measure_catalogue", "occupancy", "predict"]
 __all__ += ["predict_all", "predict_application", "predict_on", "profile_kernel", "rank"]
@@ -108,12 +108,12 @@ class _Above:
         return PredictionPair(first=first, second=second)
 
     def predict(self, kernel: Any, sizes: Any, **options: Any) -> Prediction:
-        from countperf.workflow.prediction import predict
+        from countperf.api.prediction import predict
 
         return predict(kernel, sizes, **options)
 
     def explain(self, kernel: Any, sizes: Any, **options: Any) -> Any:
-        from countperf.workflow.prediction import explain
+        from countperf.api.prediction import explain
 
         return explain(kernel, sizes, **options)
 

@@ -12,8 +12,8 @@ import sys
 import optuna
 
 import countperf
+from countperf.api.searching import load_space
 from countperf.errors import PredictionError
-from countperf.workflow.tuning import load_space
 
 
 def main(trials: int) -> None:

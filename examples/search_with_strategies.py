@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any
 
 import countperf
+from countperf.api.searching import load_space
 from countperf.errors import PredictionError
-from countperf.workflow.tuning import load_space
 
 Configuration = dict[str, Any]
 INFINITE_S = float("inf")

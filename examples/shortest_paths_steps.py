@@ -26,7 +26,7 @@ import loopy as lp
 import numpy as np
 
 from countperf import step_formulas
-from countperf.hardware.parameters import load_device
+from countperf.devices.parameters import load_device
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.step_formulas import StepFormulas
 from countperf.mechanistic.tmm import scheduled_steps

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 from countperf.errors import KernelSpecificationError, nearest
-from countperf.measurements import Purpose
+from countperf.measuring import Purpose
 from measurement_kernels import downstream, extended, paper, paper_tests, published, random_shapes
 from measurement_kernels.applications import APPLICATIONS
 from measurement_kernels.entry import CatalogEntry, Collection

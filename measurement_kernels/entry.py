@@ -11,7 +11,7 @@ from loopy import TranslationUnit
 from numpy.typing import NDArray
 
 from countperf.errors import ParameterError
-from countperf.measurements import KernelCase, Purpose, Statistic
+from countperf.measuring import KernelCase, Purpose, Statistic
 from measurement_kernels.arguments import (
     ELEMENT_TYPES,
     TOLERANCES,

@@ -11,7 +11,7 @@ import loopy as lp
 from loopy import TranslationUnit
 from numpy.typing import NDArray
 
-from countperf.measurements import Purpose
+from countperf.measuring import Purpose
 from measurement_kernels.arguments import ELEMENT_TYPES, Argument, SizeParameter, Sizes
 from measurement_kernels.entry import ONLY_VARIANT, CatalogEntry, Collection, StatisticBySize
 from measurement_kernels.groups import GroupShape

@@ -7,7 +7,7 @@ from functools import cache, partial
 
 from loopy import TranslationUnit
 
-from countperf.measurements import Purpose
+from countperf.measuring import Purpose
 from measurement_kernels.arguments import SizeParameter, arrays
 from measurement_kernels.entry import CatalogEntry, Collection
 from measurement_kernels.programs import (

@@ -21,7 +21,7 @@ from pymbolic import parse
 from pymbolic.mapper.evaluator import EvaluationMapper
 from pymbolic.primitives import If
 
-from countperf.measurements import Purpose
+from countperf.measuring import Purpose
 from measurement_kernels.arguments import (
     ELEMENT_TYPES,
     Argument,

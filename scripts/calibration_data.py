@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 
 from choosing import Offer, Population, choose_kernels
-from countperf.fitting.design import Design, Observation, build_design
-from countperf.fitting.fit import observations_of
-from countperf.fitting.prior import (
+from countperf.api.calibration import CODE_S
+from countperf.devices.identity import DeviceIdentity
+from countperf.measuring import Header, MeasurementSet, measurements_in
+from countperf.measuring.runner import CALIBRATION
+from countperf.models.fitting.design import Design, Observation, build_design
+from countperf.models.fitting.fit_model import observations_of
+from countperf.models.fitting.prior import (
     ChosenKernel,
     ChosenSize,
     KnownDevice,
@@ -23,12 +27,8 @@ from countperf.fitting.prior import (
     prior_for,
     with_columns,
 )
-from countperf.hardware.identity import DeviceIdentity
-from countperf.harness.runner import CALIBRATION
-from countperf.measurements import Header, MeasurementSet, measurements_in
 from countperf.models.library import fits_folders
 from countperf.models.shipped import COMPILED, STRUCTURAL, fitted_model
-from countperf.workflow.calibrating import CODE_S
 from known_devices import MeasuredDevice, fit_devices, shares_of
 
 DEVICES = tuple(

@@ -14,15 +14,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countperf.api.catalogue import profile_entries
+from countperf.counting.count_properties import count_kernel
+from countperf.devices.device import DeviceLimits, Timing
+from countperf.devices.identity import DeviceIdentity
+from countperf.devices.parameters import load_device
 from countperf.errors import CountingError
-from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.parameters import load_device
-from countperf.harness.campaign import measure
-from countperf.harness.device import DeviceLimits, Timing
-from countperf.harness.runner import CaseRunner
-from countperf.harness.sizes import SizeLimits, calibrate
-from countperf.properties.count_properties import count_kernel
-from countperf.workflow.measuring import profile_entries
+from countperf.measuring.campaign import measure
+from countperf.measuring.runner import CaseRunner
+from countperf.measuring.size_choice import SizeLimits, calibrate
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.variants.sets import variant_entries, variant_sets
 from rental import stages as gpu_stages
@@ -30,9 +30,9 @@ from rental.campaign import run_campaign
 from rental.stages import RENTAL, Options, Stage, plan
 
 if TYPE_CHECKING:
-    from countperf.harness.runner import Run
-    from countperf.measurements import KernelCase, Purpose
-    from countperf.properties.vector import PropertyVector
+    from countperf.counting.vector import PropertyVector
+    from countperf.measuring import KernelCase, Purpose
+    from countperf.measuring.runner import Run
     from measurement_kernels.entry import CatalogEntry
     from rental.summary import Progress
 
@@ -97,7 +97,7 @@ def _counted(kernel: str) -> PropertyVector | None:
 
 
 class SimulatedRunner(CaseRunner):
-    """Runs cases in simulated time, as `countperf.harness.runner.CaseRunner`."""
+    """Runs cases in simulated time, as `countperf.measuring.runner.CaseRunner`."""
 
     def __init__(self, gpu: str, host: Host, clock: SimulatedClock) -> None:
         device = load_device(gpu)

@@ -20,10 +20,10 @@ import loopy as lp
 import numpy as np
 import pyopencl as cl
 
+from countperf.devices.binding import check_accesses, resolve_arguments
+from countperf.devices.description import describe_kernel
+from countperf.devices.discovery import find_device
 from countperf.errors import CountperfError
-from countperf.harness.binding import check_accesses, resolve_arguments
-from countperf.harness.description import describe_kernel
-from countperf.harness.devices import find_device
 
 N = 64
 _TYPES = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.fitting.solve import Matrix, Vector
+from countperf.models.fitting.solve import Matrix, Vector
 
 _TINY = 1e-12
 _AT_ONCE = 64

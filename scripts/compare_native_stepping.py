@@ -24,8 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from countperf.devices.discovery import find_device
 from countperf.errors import CountperfError
-from countperf.harness.devices import find_device
 from countperf.symbolic.coverage import contains_values
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry

@@ -43,8 +43,8 @@ import countperf, loopy as lp
 warnings.simplefilter("ignore")
 """
 READ = """
-from countperf.harness.compile.compiled_kernel import read_compiled
-from countperf.harness.devices import find_device
+from countperf.devices.compile.compiled_kernel import read_compiled
+from countperf.devices.discovery import find_device
 from measurement_kernels.catalog import entries
 every = [e for e in entries(purpose=None, collection=None) if e.purpose != "variant"]
 some = [(e, e.parameters(e.exponents[0])) for e in every[:: len(every) // 56][:56]]
@@ -91,7 +91,7 @@ print(json.dumps({"a point": took(2000, 4096), "10^6 points": took(3, np.arange(
 """
 FIT = """
 from dataclasses import replace
-from countperf.workflow.fitting import read_measurements
+from countperf.api.evaluation import read_measurements
 definition = countperf.load_weights(OTHER, model="structural").definition
 every = read_measurements(MEASUREMENTS)
 cases = [m for m in every if m.purpose == "measurement"]

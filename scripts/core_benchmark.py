@@ -22,7 +22,7 @@ import numpy as np
 
 import countperf
 from countperf.errors import CountperfError
-from countperf.harness.runner import QUICK
+from countperf.measuring.runner import QUICK
 
 MODELS = ("compiled", "structural")
 _ITEMS = 1024

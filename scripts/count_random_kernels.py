@@ -19,7 +19,7 @@ from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
-from countperf.harness.workers import process_pool
+from countperf.devices.workers import process_pool
 from tests.counting.random_kernels import Campaign
 
 BATCH = 250

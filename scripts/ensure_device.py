@@ -22,7 +22,7 @@ DEBIAN_PACKAGE = "pocl-opencl-icd"
 _CLONE = Path(__file__).resolve().parents[1]
 _TRY = (
     "from countperf.errors import DeviceError\n"
-    "from countperf.harness.devices import find_device\n"
+    "from countperf.devices.discovery import find_device\n"
     "import sys\n"
     "try:\n"
     "    device = find_device()\n"

@@ -21,15 +21,15 @@ import numpy as np
 import pandas as pd
 
 from amaris_data import GPUS, SOURCE, Gpu, timings
-from countperf.fitting.fit import observations_of
-from countperf.hardware.parameters import capability_device
-from countperf.measurements import Measurement, MeasurementSet
-from countperf.measurements.tables import identity_elsewhere
-from countperf.metrics import Evaluation
+from countperf.api.evaluation import evaluate, fit
+from countperf.counting.counts import TransactionCounts
+from countperf.devices.parameters import capability_device
+from countperf.measuring import Measurement, MeasurementSet
+from countperf.measuring.tables import identity_elsewhere
 from countperf.models.definition import ModelDefinition
+from countperf.models.fitting.fit_model import observations_of
+from countperf.models.metrics import Evaluation
 from countperf.models.weights import WeightSet
-from countperf.properties.counts import TransactionCounts
-from countperf.workflow.fitting import evaluate, fit
 from measurement_kernels.catalog import entry
 from published_left_out import (
     LARGER,

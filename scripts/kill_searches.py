@@ -25,7 +25,7 @@ from pathlib import Path
 
 from countperf.documents import read_content
 from countperf.errors import DocumentError
-from countperf.measurements import MeasurementSet
+from countperf.measuring import MeasurementSet
 from countperf.tuning.result import read_journal
 
 _RANDOM = "matmul n=256 l=256 m=256"

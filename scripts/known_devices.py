@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from countperf.fitting.design import Design
-from countperf.fitting.estimate import on_one_thread, problem_of
-from countperf.fitting.prior import (
+from countperf.devices.identity import DeviceIdentity
+from countperf.models.fitting.design import Design
+from countperf.models.fitting.estimate import on_one_thread, problem_of
+from countperf.models.fitting.prior import (
     KnownDevice,
     KnownModel,
     ModelKind,
@@ -18,8 +19,7 @@ from countperf.fitting.prior import (
     prior_recipe,
     with_columns,
 )
-from countperf.fitting.solve import LogPrior, Matrix, Solution, Vector, solve
-from countperf.hardware.identity import DeviceIdentity
+from countperf.models.fitting.solve import LogPrior, Matrix, Solution, Vector, solve
 
 _ROUNDS = 2
 """Times that each device is fitted with a prior from the others, after a first fit of its own."""

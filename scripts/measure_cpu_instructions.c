@@ -1,5 +1,5 @@
 // Costs of vector instructions of a CPU with AVX-512, in cycles, for its document in
-// countperf/hardware/catalog. Build and run: scripts/measure_cpu_instructions.
+// countperf/devices/catalog. Build and run: scripts/measure_cpu_instructions.
 //
 // The clock is that of a chain of integer additions, one per cycle, measured beside every
 // instruction. Latency: a chain in which each instruction uses the result of the one before.

@@ -15,11 +15,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.fitting.design import Observation
-from countperf.fitting.estimate import Estimate, estimate, estimate_design, recipe_of
-from countperf.fitting.leaving_out import HeldOutCase, interval_calibration, leave_out
-from countperf.fitting.solve import Recipe
 from countperf.models.definition import ModelDefinition
+from countperf.models.fitting.design import Observation
+from countperf.models.fitting.estimate import Estimate, estimate, estimate_design, recipe_of
+from countperf.models.fitting.leaving_out import HeldOutCase, interval_calibration, leave_out
+from countperf.models.fitting.solve import Recipe
 from countperf.models.weights import WeightSet
 
 TILED = "published-matmul/tiled/"
@@ -152,7 +152,7 @@ def with_calibrated_intervals(weights: WeightSet, observations: Sequence[Observa
 
     Left out are the larger sizes of all kernels, and each tile width in turn. The conformal
     quantile of their errors is taken over kernels with their groups: the larger sizes of one
-    count as much as a tile width (`countperf.fitting.leaving_out`).
+    count as much as a tile width (`countperf.models.fitting.leaving_out`).
     """
     fits = FitsWithout.of(observations, weights.definition)
     larger = [replace(c, family=f"{c.kernel}{_LARGER}") for c in fits.larger_sizes().cases]

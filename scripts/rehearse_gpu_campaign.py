@@ -25,10 +25,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from campaign_simulation import Host, Simulation, stages_text
+from countperf.devices.cuda.target import generate_cuda
+from countperf.devices.discovery import examine
+from countperf.devices.nvcc import compile_sources
 from countperf.errors import CountperfError, DeviceError, KernelBuildError
-from countperf.harness.cuda.target import generate_cuda
-from countperf.harness.devices import examine
-from countperf.harness.nvcc import compile_sources
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.variants.sets import variant_entries, variant_sets
@@ -59,7 +59,7 @@ def rehearse_devices() -> bool:
 def rehearse_calls() -> bool:
     """Run the tests that compare the calls with the installed packages."""
     command = [sys.executable, "-P", "-m", "pytest", "-q", "-rs"]
-    command += ["tests/harness/cuda/test_surface.py"]
+    command += ["tests/devices/cuda/test_surface.py"]
     return subprocess.run(command, check=False).returncode == 0
 
 

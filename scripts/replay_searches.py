@@ -18,10 +18,10 @@ from statistics import median
 
 import numpy as np
 
+from countperf.api.searching import load_space
 from countperf.models.library import load_weights
 from countperf.tuning.points import PredictionTask, predict_points
 from countperf.tuning.posterior import Chooser
-from countperf.workflow.tuning import load_space
 
 SHARE = 0.05
 SEARCHES = 3

@@ -32,10 +32,11 @@ from calibration_data import (
     slugs_of,
     two_sizes,
 )
-from countperf.fitting.design import Design
-from countperf.fitting.fit import FitResult
-from countperf.fitting.leaving_out import conformal_quantile
-from countperf.fitting.prior import (
+from countperf.devices.identity import memory_hierarchy_of
+from countperf.models.fitting.design import Design
+from countperf.models.fitting.fit_model import FitResult
+from countperf.models.fitting.leaving_out import conformal_quantile
+from countperf.models.fitting.prior import (
     ChosenKernel,
     ExpectedErrors,
     KnownModel,
@@ -43,9 +44,8 @@ from countperf.fitting.prior import (
     fit_with_prior,
     with_columns,
 )
-from countperf.hardware.identity import memory_hierarchy_of
-from countperf.metrics import mean_error
 from countperf.models.function import NORMAL_QUANTILES
+from countperf.models.metrics import mean_error
 from countperf.models.shipped import COMPILED
 
 JUDGES = ("test", "application", "variant")

@@ -35,9 +35,9 @@ import countperf
 from countperf.counting import schedule
 from countperf.counting.producers import known_unit
 from countperf.counting.unattended import unattended
+from countperf.counting.vector import PropertyVector
 from countperf.errors import CountperfError
 from countperf.models.weights import WeightSet
-from countperf.properties.vector import PropertyVector
 from tests.corpus import all_units
 
 Outcome = Literal[

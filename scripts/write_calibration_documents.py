@@ -2,7 +2,7 @@
 
 Writes ``known-devices.json`` (weights of known devices, and errors of calibrations that leave each
 processor out, from the results of `simulate_calibration`) and ``calibration-kernels.json`` (the
-kernels to measure, in their order) into ``countperf/fitting``.
+kernels to measure, in their order) into ``countperf/models/fitting``.
 
     python scripts/write_calibration_documents.py --cache /tmp/calibration --results results.json
 """
@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from calibration_data import KINDS, Data, choose, known_model, slugs_of
-from countperf.fitting.prior import FOLDER, KernelChoice, KnownDevices, KnownModel, ModelKind
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION
+from countperf.models.fitting.prior import FOLDER, KernelChoice, KnownDevices, KnownModel, ModelKind
 from simulate_calibration import expected_errors
 
 _BUDGET_S = 660.0

@@ -7,13 +7,11 @@ import tempfile
 from pathlib import Path
 
 import countperf
-from countperf.fitting.comparison import Comparison
-from countperf.fitting.judging import RankingEvaluation
-from countperf.hardware.identity import DeviceIdentity
-from countperf.hardware.parameters import load_device
-from countperf.harness.characterization.bench import Characterization
-from countperf.harness.sizes import Calibration, SizeChoice, SizeLimits
-from countperf.measurements import (
+from countperf.api import kernels
+from countperf.counting.vector import PropertyVector
+from countperf.devices.identity import DeviceIdentity
+from countperf.devices.parameters import load_device
+from countperf.measuring import (
     Environment,
     FailedCase,
     Header,
@@ -23,15 +21,17 @@ from countperf.measurements import (
     TimedSize,
     TimingDocument,
 )
-from countperf.measurements.lines import case_fields
-from countperf.metrics import Evaluation
+from countperf.measuring.characterization.bench import Characterization
+from countperf.measuring.lines import case_fields
+from countperf.measuring.size_choice import Calibration, SizeChoice, SizeLimits
+from countperf.mechanistic.comparison import Comparison
+from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.library import fits_folders, load_weights
+from countperf.models.metrics import Evaluation
 from countperf.models.shipped import fitted_model
-from countperf.properties.vector import PropertyVector
 from countperf.report.printing import printed
-from countperf.workflow import kernels
 from rental.summary import Progress
-from tests.harness.fakes import IDENTITY, PROTOCOL, make_case
+from tests.devices.fakes import IDENTITY, PROTOCOL, make_case
 from tests.models.builders import make_weights
 from tests.mutations import Kind
 from tests.tuning.test_search import scripted, search
@@ -60,7 +60,7 @@ _VECTOR = PropertyVector.from_mapping(
 _ENVIRONMENT = Environment(
     recorded_at="2026-01-01T00:00:00+00:00", operating_system="Linux", processor="A", cores=2
 )
-_CATALOG = Path(countperf.__file__).parent / "hardware" / "catalog"
+_CATALOG = Path(countperf.__file__).parent / "devices" / "catalog"
 
 
 def kinds() -> tuple[Kind, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from countperf.measurements import MeasurementSet, measurements_in
+from countperf.measuring import MeasurementSet, measurements_in
 
 FITS = Path(__file__).parents[1] / "fits"
 

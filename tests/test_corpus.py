@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from countperf.counting.count_properties import count_kernel
 from countperf.counting.schedule import prepared
 from countperf.errors import (
     DataDependentControlFlowError,
@@ -19,7 +20,6 @@ from countperf.errors import (
     UnmeasuredPropertyError,
 )
 from countperf.models.library import load_weights
-from countperf.properties.count_properties import count_kernel
 from survey_kernels import Try
 from tests.corpus import all_units
 from tests.counting.test_language_complex import counted_of, executed_of

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 
 import countperf
+from countperf.api.searching import load_space
+from countperf.counting.vector import PropertyVector
+from countperf.devices.discovery import examine
 from countperf.display import MOST_LINES, ShortRepr, short_repr, shortened
 from countperf.errors import ParameterError
-from countperf.fitting.comparison import Comparison
-from countperf.fitting.fit import fit
-from countperf.fitting.judging import RankingEvaluation
-from countperf.harness.devices import examine
-from countperf.metrics import Evaluation
+from countperf.mechanistic.comparison import Comparison
+from countperf.models.fitting.fit_model import fit
+from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.library import load_weights
-from countperf.predictions import Prediction
-from countperf.properties.vector import PropertyVector
+from countperf.models.metrics import Evaluation
+from countperf.models.predictions import Prediction
 from countperf.report.printing import printed
-from countperf.workflow.tuning import load_space
 from measurement_kernels.catalog import entry
-from tests.fitting.builders import KERNELS, measure
+from tests.models.fitting.builders import KERNELS, measure
 from tests.shipped import shipped_measurements
 
 FITS = Path(__file__).resolve().parent.parent / "fits" / "pocl-epyc-zen5"

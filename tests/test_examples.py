@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from countperf.devices.discovery import find_device
 from countperf.errors import DeviceError
-from countperf.harness.devices import find_device
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -11,11 +11,12 @@ from typing import get_args
 import pytest
 
 import countperf
-from countperf.execution import issue, keys
-from countperf.measurements.cases import Purpose
+from countperf.counting.structure import issue
+from countperf.counting.structure import site_keys as keys
+from countperf.counting.taxonomy import PROPERTY_ROOTS, VIEWS
+from countperf.measuring.cases import Purpose
 from countperf.mechanistic.predict_all import model_names
 from countperf.models.library import named_fits
-from countperf.properties.taxonomy import PROPERTY_ROOTS, VIEWS
 
 ROOT = Path(countperf.__file__).parent
 GLOSSARY = ROOT.parent / "docs" / "glossary.md"

@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 
 from amaris_data import GPUS, Gpu
+from countperf.api.prediction import predict
+from countperf.devices.parameters import capability_device
 from countperf.errors import UnmeasuredPropertyError
-from countperf.hardware.parameters import capability_device
 from countperf.mechanistic.occupancy import resident_groups
-from countperf.metrics import Evaluation
 from countperf.models.expressions import parse
 from countperf.models.library import load_weights
+from countperf.models.metrics import Evaluation
 from countperf.models.validity import LAUNCH, SHORTEST_LAUNCH_S
-from countperf.workflow.prediction import predict
 from fit_published_gpus import COMPUTE_UNITS, model_of
 from published_left_out import geometric_mean
 from tests.kernels import made

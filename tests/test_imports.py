@@ -30,28 +30,27 @@ LIGHT = {
     "countperf.cli.predict": "plain predictions import no mechanistic model",
     "countperf.cli.options": "the help is made without Loopy and NumPy",
     "countperf.counting.vectors": "kernels without random numbers are counted without Mako",
-    "countperf.features": "weights are loaded without Loopy and isl",
-    "countperf.harness.cuda.backend": "devices are listed without Loopy",
-    "countperf.harness.environment": "devices are listed without measurements",
-    "countperf.harness.nvcc": "devices are listed without Loopy",
-    "countperf.harness.devices": "measurements are read without pyopencl and CuPy",
-    "countperf.measurements.cases": "measurements are read without Loopy",
-    "countperf.measurements.lines": "measurements are read without isl",
-    "countperf.measurements.sets": "weights are loaded without readers of tables",
-    "countperf.measurements.tables": "measurements are read without Loopy and isl",
+    "countperf.models.features": "weights are loaded without Loopy and isl",
+    "countperf.devices.cuda.backend": "devices are listed without Loopy",
+    "countperf.devices.nvcc": "devices are listed without Loopy",
+    "countperf.devices.discovery": "measurements are read without pyopencl and CuPy",
+    "countperf.measuring.cases": "measurements are read without Loopy",
+    "countperf.measuring.lines": "measurements are read without isl",
+    "countperf.measuring.sets": "weights are loaded without readers of tables",
+    "countperf.measuring.tables": "measurements are read without Loopy and isl",
     "countperf.models.anchored": "weights are loaded without measurements",
-    "countperf.properties.counts": "weights are loaded without Loopy and isl",
+    "countperf.counting.counts": "weights are loaded without Loopy and isl",
     "countperf.sizes": "the help is made without NumPy",
-    "countperf.workflow.fits": "weights are listed without Loopy",
-    "countperf.workflow.kernels": "users' kernels need no catalogue",
-    "countperf.workflow.prediction": "predictions by counts need no machine code and no device",
+    "countperf.api.fits": "weights are listed without Loopy",
+    "countperf.api.kernels": "users' kernels need no catalogue",
+    "countperf.api.prediction": "predictions by counts need no machine code and no device",
 }
 """Modules that many need for little, so that they import the rest when it is asked for."""
 
 BY_NAME = {
     "countperf.cli": "the module of a command is imported when the command runs",
     "countperf": "public names are imported when they are first used",
-    "countperf.harness.cuda.session": "CuPy and its parts, where they are installed",
+    "countperf.devices.cuda.session": "CuPy and its parts, where they are installed",
     "countperf.user_code": "modules that users name",
 }
 """Modules that import others by name, which import-linter cannot see."""
@@ -131,5 +130,5 @@ def test_only_the_workflow_imports_the_catalogue_of_kernels(
     assert not [
         name
         for name in users
-        if name.startswith("countperf") and not name.startswith("countperf.workflow.")
+        if name.startswith("countperf") and not name.startswith("countperf.api.")
     ]

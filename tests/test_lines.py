@@ -14,10 +14,10 @@ import pytest
 
 from countperf.documents import read_content, split_lines
 from countperf.errors import DocumentError, MeasurementError
-from countperf.harness.campaign import Store, measure
-from countperf.measurements import MeasurementSet, measurements_in
+from countperf.measuring import MeasurementSet, measurements_in
+from countperf.measuring.campaign import Store, measure
 from countperf.tuning.result import read_journal
-from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
+from tests.devices.fakes import PROTOCOL, FakeRunner, make_case
 from tests.shipped import FITS
 from tests.tuning.test_search import scripted, search
 

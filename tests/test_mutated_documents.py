@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION
+from countperf.counting.vector import PropertyVector
 from countperf.errors import DocumentError
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION
-from countperf.properties.vector import PropertyVector
 from countperf.tuning.result import read_journal
 from tests.document_kinds import kinds
 from tests.mutations import Kind, mutants, outcome_of

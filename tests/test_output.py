@@ -17,9 +17,9 @@ import pytest
 from countperf.cli import main
 from countperf.documents import check_writable, write_atomically
 from countperf.errors import OutputError
-from countperf.harness.campaign import measure
-from countperf.measurements import MeasurementSet
-from tests.harness.fakes import PROTOCOL, FakeRunner, make_case
+from countperf.measuring import MeasurementSet
+from countperf.measuring.campaign import measure
+from tests.devices.fakes import PROTOCOL, FakeRunner, make_case
 
 CASES = [make_case("a", n) for n in (16, 32, 64, 128)]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from countperf.devices.discovery import find_device
 from countperf.errors import DeviceError
-from countperf.harness.devices import find_device
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -20,7 +20,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 NOT_RUN: Mapping[str, str] = {
     "scripts/run": "makes an environment; .ci/run runs it, with the profile trial",
     "scripts/test": "runs this test; .ci/run runs it",
-    "countperf calibrate": "takes minutes; tests/workflow/test_calibrating.py calibrates a device",
+    "countperf calibrate": "takes minutes; tests/api/test_calibration.py calibrates a device",
 }
 """Beginnings of commands that are not run here, and why."""
 

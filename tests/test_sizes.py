@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 
 import countperf
+from countperf.api.catalogue import measure_catalogue, measure_variants
 from countperf.cli import main
+from countperf.counting.count_properties import count_kernel
+from countperf.devices.arrays import as_scalar
+from countperf.devices.description import describe_kernel
 from countperf.errors import KernelBuildError, ParameterError
-from countperf.harness.arrays import as_scalar
-from countperf.harness.campaign import measure
-from countperf.harness.description import describe_kernel
-from countperf.measurements import KernelCase
+from countperf.measuring import KernelCase
+from countperf.measuring.campaign import measure
 from countperf.models.library import load_weights
-from countperf.properties.count_properties import count_kernel
 from countperf.sizes import combine_sizes, parse_sizes, size_arrays
 from countperf.tuning.measuring import ApartRunner
 from countperf.tuning.result import Budget
 from countperf.tuning.space import SearchSpace
-from countperf.workflow.measuring import measure_catalogue, measure_variants
-from tests.harness.fakes import PROTOCOL, FakeRunner, make_case, make_device
+from tests.devices.fakes import PROTOCOL, FakeRunner, make_case, make_device
 
 SLUG = "pocl-epyc-zen5"
 N_BODY = "n-body/256x1/f32"

@@ -9,10 +9,10 @@ from pathlib import Path
 import loopy as lp
 import pytest
 
+from countperf.api.kernels import load_kernel
+from countperf.api.searching import load_space
 from countperf.cli import main
 from countperf.errors import KernelSpecificationError, SearchSpaceError
-from countperf.workflow.kernels import load_kernel
-from countperf.workflow.tuning import load_space
 
 MAKE = """
 import loopy as lp

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from countperf.api.kernels import counted, depends_on_sizes, kernel_itself, kernel_statistics
 from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
 from countperf.report.counts import analysis, counts
 from countperf.report.rows import Printed
 from countperf.sizes import size_arrays
-from countperf.workflow.kernels import counted, depends_on_sizes, kernel_itself, kernel_statistics
 
 
 def run_count(options: argparse.Namespace) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from countperf.api.fits import available_weights
 from countperf.cli.common import print_json, show
+from countperf.devices.discovery import examine
 from countperf.errors import DeviceError
-from countperf.harness.devices import examine
 from countperf.report.rows import Printed
 from countperf.report.weights import available, doctor_text
-from countperf.workflow.fits import available_weights
 
 
 def run_doctor(options: argparse.Namespace) -> None:

@@ -10,11 +10,16 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from countperf.api.calibration import calibrate
+from countperf.api.catalogue import measure_catalogue
+from countperf.api.evaluation import evaluate, evaluate_ranking, measurements_of_table
+from countperf.api.evaluation import fit as fit_measurements
+from countperf.api.mechanistic_models import compare, measured_devices
 from countperf.cli.common import given, show, show_all
 from countperf.cli.mechanistic import profile_options
 from countperf.documents import check_writable, read_content
 from countperf.errors import FitError, OutputError, ParameterError
-from countperf.measurements import MeasurementSet, TimingDocument
+from countperf.measuring import MeasurementSet, TimingDocument
 from countperf.models.library import (
     checked_own_name,
     find_fit,
@@ -28,15 +33,10 @@ from countperf.report.curves import check_outputs
 from countperf.report.rows import Printed, format_percent
 from countperf.report.weights import calibration
 from countperf.report.weights import fit as fit_printed
-from countperf.workflow.calibrating import calibrate
-from countperf.workflow.fitting import evaluate, evaluate_ranking, measurements_of_table
-from countperf.workflow.fitting import fit as fit_measurements
-from countperf.workflow.measuring import measure_catalogue
-from countperf.workflow.mechanistic import compare, measured_devices
 
 if TYPE_CHECKING:
-    from countperf.fitting.fit import FitResult
-    from countperf.measurements import MeasurementSet
+    from countperf.measuring import MeasurementSet
+    from countperf.models.fitting.fit_model import FitResult
 
 _CAMPAIGN = (".jsonl", ".jsonl.gz")
 

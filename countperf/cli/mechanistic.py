@@ -7,6 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countperf.api.applications import predict_application
+from countperf.api.device_choice import predict_on
+from countperf.api.kernels import depends_on_sizes
+from countperf.api.mechanistic_models import (
+    described_device,
+    occupancy,
+    predict_all,
+    profiler_of,
+    step_formulas,
+    sweep,
+)
 from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.cli.options import OPTIONS
 from countperf.errors import ParameterError, nearest
@@ -16,20 +27,9 @@ from countperf.report.curves import check_outputs
 from countperf.report.mechanistic import answers, on_devices, schedule, schedules, steps
 from countperf.report.mechanistic import occupancy as occupancy_printed
 from countperf.report.mechanistic import sweep as sweep_printed
-from countperf.workflow.applications import predict_application
-from countperf.workflow.device_choice import predict_on
-from countperf.workflow.kernels import depends_on_sizes
-from countperf.workflow.mechanistic import (
-    described_device,
-    occupancy,
-    predict_all,
-    profiler_of,
-    step_formulas,
-    sweep,
-)
 
 if TYPE_CHECKING:
-    from countperf.hardware.parameters import DeviceParameters
+    from countperf.devices.parameters import DeviceParameters
 
 
 def profile_options(options: argparse.Namespace) -> dict[str, Any]:

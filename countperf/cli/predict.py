@@ -6,15 +6,15 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from countperf.api.prediction import explained, predict
 from countperf.cli.common import as_dict, given, one_point, print_json, show, show_all
 from countperf.errors import ParameterError
 from countperf.report.breakdown import MOST_ROWS
 from countperf.report.predictions import explanation, pair, prediction
 from countperf.sizes import combine_sizes, size_arrays
-from countperf.workflow.prediction import explained, predict
 
 if TYPE_CHECKING:
-    from countperf.predictions import Prediction
+    from countperf.models.predictions import Prediction
     from countperf.report.rows import Printed
 
 
@@ -45,7 +45,7 @@ def run_predict(options: argparse.Namespace) -> None:
 def _printed(made: Prediction, options: argparse.Namespace) -> Printed:
     if not options.explain:
         return prediction(made)
-    from countperf.workflow.fits import known_device
+    from countperf.api.fits import known_device
 
     return explanation(explained(made), known_device(made.device, options.weights))
 

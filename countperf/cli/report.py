@@ -12,13 +12,16 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
+from countperf.api.evaluation import evaluate, evaluate_ranking
+from countperf.api.fits import known_device
+from countperf.api.prediction import Target, explain
 from countperf.cli.common import as_dict, given, show
 from countperf.documents import check_writable, read_file_text, write_atomically
 from countperf.errors import ParameterError
-from countperf.fitting.judging import RankingEvaluation
-from countperf.measurements import MeasurementSet
-from countperf.metrics import Evaluation
+from countperf.measuring import MeasurementSet
+from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.library import find_fit, load_weights, short_name
+from countperf.models.metrics import Evaluation
 from countperf.report.curves import check_figure_path, roofline_figure, svg_text
 from countperf.report.figures import evaluations_figure, prediction_figure, variants_figure
 from countperf.report.predictions import explanation, prediction_head
@@ -27,9 +30,6 @@ from countperf.report.rows import Printed, format_quantity, picked, point_text
 from countperf.report.weights import weights_table
 from countperf.tuning.result import fastest_of, read_journal, trials_in
 from countperf.version import __version__
-from countperf.workflow.fits import known_device
-from countperf.workflow.fitting import evaluate, evaluate_ranking
-from countperf.workflow.prediction import Target, explain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

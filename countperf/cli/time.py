@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from countperf.api.catalogue import executed_on_gpu, read_code
+from countperf.api.prediction import with_compiled_code
+from countperf.api.timing import time_kernel
 from countperf.cli.common import as_dict, given, print_json, say, show
+from countperf.devices.discovery import find_device, open_session
 from countperf.documents import check_writable
 from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
-from countperf.harness.characterization.suite import characterize
-from countperf.harness.devices import find_device, open_session
+from countperf.measuring.characterization.suite import characterize
 from countperf.models.definition import CODE, MISS
 from countperf.report.curves import check_outputs
 from countperf.report.rows import Printed, plain
 from countperf.report.tuning import timing as timing_printed
 from countperf.report.weights import characterization
 from countperf.user_code import find_in_user_code, guarded
-from countperf.workflow.measuring import executed_on_gpu, read_code
-from countperf.workflow.prediction import with_compiled_code
-from countperf.workflow.timing import time_kernel
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from countperf.api.prediction import Target
+from countperf.api.searching import rank, tune
 from countperf.cli.common import PROGRESS, as_dict, given, say, show
 from countperf.documents import check_writable, write_atomically
 from countperf.report.curves import check_outputs
@@ -14,8 +16,6 @@ from countperf.report.tuning import point as point_row
 from countperf.report.tuning import ranking as ranking_printed
 from countperf.report.tuning import search, state_text
 from countperf.tuning.result import SearchInterrupt
-from countperf.workflow.prediction import Target
-from countperf.workflow.tuning import rank, tune
 
 if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
@@ -63,7 +63,7 @@ def builder_script(result: TuningResult, specification: str) -> str:
         f'"""Fastest variant of {result.space} on {result.device}: {result.winner.time_s:.4g} s'
         f'{f" at {sizes}" if sizes else ""}."""\n\n'
         "import loopy as lp\n\n"
-        "from countperf.workflow.tuning import load_space\n\n"
+        "from countperf.api.searching import load_space\n\n"
         f"kernel = load_space({specification!r}).build(\n{values})\n\n"
         'if __name__ == "__main__":\n'
         "    print(lp.generate_code_v2(kernel).device_code())\n"

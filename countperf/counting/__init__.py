@@ -1,1 +1,1 @@
-"""Counting Loopy kernels; the only reader of them."""
+"""Counting Loopy kernels: what they execute, and the names of what is counted."""

@@ -20,7 +20,7 @@ from countperf.counting.keys import Case, MemoryAccess
 from countperf.counting.lanes import LanePattern, lane_patterns
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
 from countperf.counting.scopes import AxisStride, Scope, strides_of
-from countperf.counting.sizes import SizeParameters
+from countperf.counting.size_parameters import SizeParameters
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial

@@ -22,7 +22,7 @@ from countperf.counting.instructions import computing
 from countperf.counting.keys import Grid, type_name
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
 from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
-from countperf.counting.sizes import SizeParameters, require_sizes
+from countperf.counting.size_parameters import SizeParameters, require_sizes
 from countperf.counting.vectors import component_of
 from countperf.display import ShortRepr
 from countperf.errors import CountingError

@@ -35,7 +35,7 @@ from countperf.counting.needs import check_statistics, stating_all_needs
 from countperf.counting.operations import InstructionCounter
 from countperf.counting.schedule import prepared
 from countperf.counting.scopes import AxisKind, Scope, barrier_passes
-from countperf.counting.sizes import SizeParameters
+from countperf.counting.size_parameters import SizeParameters
 from countperf.counting.statistics import Statistics
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.kernel_sets import assumptions_of

@@ -57,7 +57,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from countperf.execution.memory_hierarchy import DEFAULT_CACHES, LINE_BYTES, CacheSize
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, LINE_BYTES, CacheSize
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.operands import WIDTHS, operands_of, widest
 

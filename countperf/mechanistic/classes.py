@@ -35,9 +35,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from countperf.devices.parameters import DeviceParameters, InstructionClass
 from countperf.display import some_of
 from countperf.errors import DeviceParameterError
-from countperf.hardware.parameters import DeviceParameters, InstructionClass
 
 BARRIER = "barrier"
 _GLOBAL = ("ld.global.", "st.global.", "load.global.", "store.global.")

@@ -37,11 +37,12 @@ from countperf.counting.programs import (
     access_cost,
     kernel_programs,
 )
-from countperf.counting.sizes import size_ranges
+from countperf.counting.size_parameters import size_ranges
 from countperf.counting.statements import Node, Statement
+from countperf.counting.vector import PropertyVector
+from countperf.devices.parameters import DeviceParameters
 from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, ParameterError, option
-from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.classes import BARRIER
 from countperf.mechanistic.profile import (
     InstructionGraph,
@@ -50,7 +51,6 @@ from countperf.mechanistic.profile import (
     ProfiledKernel,
 )
 from countperf.mechanistic.profiler_csv import KernelMetrics, with_measured
-from countperf.properties.vector import PropertyVector
 from countperf.symbolic.isl_counts import guards_of
 from countperf.symbolic.isl_sets import assumptions_text
 from countperf.symbolic.kernel_sets import assumptions_of

@@ -38,8 +38,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
     Bound,

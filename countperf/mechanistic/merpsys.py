@@ -56,9 +56,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, get_args
 
+from countperf.devices.parameters import LinkParameters
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError
-from countperf.hardware.parameters import LinkParameters
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
     Bound,

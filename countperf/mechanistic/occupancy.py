@@ -26,9 +26,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from countperf.devices.parameters import DeviceParameters
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError
-from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.profile import (
     KernelProfile,
     LaunchConfiguration,

@@ -34,8 +34,8 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from typing import ClassVar, NamedTuple
 
+from countperf.devices.parameters import InstructionClass
 from countperf.errors import DeviceParameterError, ParameterError
-from countperf.hardware.parameters import InstructionClass
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
 from countperf.mechanistic.profile import (
     Bound,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
+from countperf.devices.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.display import Drawable, Table, printed
 from countperf.errors import DeviceParameterError, ParameterError, nearest
-from countperf.hardware.parameters import DeviceParameters, InstructionClass, declare_device
 from countperf.mechanistic.classes import BARRIER, with_dram_ratio, with_known_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers
 from countperf.mechanistic.gpumech import GpuMechModel
@@ -19,12 +19,12 @@ from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.profile import MechanisticModel, MechanisticPrediction, ProfiledKernel
+from countperf.mechanistic.published_errors import ROOF_IN_BYTES, published_error
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.mechanistic.tmm import TmmModel
-from countperf.mechanistic.validity import ROOF_IN_BYTES, published_error
 from countperf.mechanistic.volkov import TransitModel, VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
-from countperf.predictions import largest_first
+from countperf.models.predictions import largest_first
 
 SIMULATED_INSTRUCTIONS = 300_000
 """Instructions of all sub-groups that a simulation may start, about."""

@@ -17,10 +17,10 @@ from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
+from countperf.devices.parameters import DeviceParameters, InstructionKind
 from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.hardware.parameters import DeviceParameters, InstructionKind
-from countperf.predictions import ParameterValue, Prediction, largest_first
+from countperf.models.predictions import ParameterValue, Prediction, largest_first
 
 
 def check_positive(value: float, name: str) -> float:

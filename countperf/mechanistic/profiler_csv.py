@@ -32,10 +32,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from countperf.devices.parameters import DeviceParameters
 from countperf.display import ShortRepr
 from countperf.documents import read_file_text
 from countperf.errors import TableError
-from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.profile import ProfiledKernel
 
 _SOURCES: tuple[tuple[str, str, Mapping[str, float]], ...] = (

@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.occupancy import check_launch
 from countperf.mechanistic.profile import (
     Bound,

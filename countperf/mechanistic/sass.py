@@ -32,8 +32,8 @@ from math import prod
 from typing import Literal
 
 from countperf.counting.expansion import Recorder
+from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError, option
-from countperf.hardware.parameters import DeviceParameters
 from countperf.machine_code.sass_instruction import CALLS, SassInstruction
 from countperf.machine_code.sass_listing import parse_sass
 from countperf.machine_code.warp import Executed

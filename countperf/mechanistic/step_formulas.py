@@ -23,9 +23,9 @@ from math import comb, lcm, prod
 from typing import TypeVar
 
 from countperf.counting.programs import KernelProgram
+from countperf.devices.parameters import DeviceParameters
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.from_kernel import (
     MAX_INSTRUCTIONS,
     KernelProfiler,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from countperf.devices.parameters import DeviceParameters
 from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
-from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import missing_registers, registers_are_missing
 from countperf.mechanistic.occupancy import launch_geometry, resident_groups
@@ -30,7 +30,7 @@ from countperf.mechanistic.profile import (
     check_choice,
     check_whole,
 )
-from countperf.metrics import mape, mape_shape
+from countperf.models.metrics import mape, mape_shape
 
 Axis = Literal["occupancy", "group_size", "intensity"]
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -93,7 +93,7 @@ class Sweep(Table, Drawable):
         return self.work / (own_s * units * clock_hz)
 
     def errors(self) -> dict[str, dict[str, float]]:
-        """Return ``MAPE`` and ``MAPE_shape`` of each model's throughput (`countperf.metrics`).
+        """Return ``MAPE`` and ``MAPE_shape`` of each model's throughput (see `models.metrics`).
 
         Three timed points are needed; models without an answer at each are out.
         """

@@ -40,8 +40,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from countperf.devices.parameters import DeviceParameters, InstructionKind
 from countperf.errors import ModelNotApplicableError
-from countperf.hardware.parameters import DeviceParameters, InstructionKind
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
     Bound,

@@ -42,8 +42,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
+from countperf.devices.parameters import DeviceParameters, InstructionKind
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.hardware.parameters import DeviceParameters, InstructionKind
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
     Bound,

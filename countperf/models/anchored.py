@@ -26,22 +26,22 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from countperf.display import ShortRepr
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
-from countperf.features import vector_of
 from countperf.models.correction import CORRECTION
 from countperf.models.cost_function import CostFunction
+from countperf.models.features import vector_of
+from countperf.models.predictions import ParameterValue, Prediction, Verdict, largest_first
 from countperf.models.validity import LEAST_SCATTER, raise_to_launch
-from countperf.predictions import ParameterValue, Prediction, Verdict, largest_first
 from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
-    from countperf.execution.memory_hierarchy import CountedCaches
-    from countperf.hardware.identity import DeviceIdentity
-    from countperf.measurements import Measurement, TimingDocument
+    from countperf.counting.structure.memory_hierarchy import CountedCaches
+    from countperf.counting.taxonomy import View
+    from countperf.counting.vector import PropertyVector
+    from countperf.devices.identity import DeviceIdentity
+    from countperf.measuring import Measurement, TimingDocument
     from countperf.models.definition import ModelDefinition
     from countperf.models.function import FitQuality
     from countperf.models.validity import Level
-    from countperf.properties.taxonomy import View
-    from countperf.properties.vector import PropertyVector
 
 Run = tuple[Mapping[str, int], float]
 """Parameters of a run, and its measured time, s."""
@@ -202,7 +202,7 @@ def _runs(
     weights: _Weights, kernel: object, given: Anchor, device: DeviceIdentity
 ) -> list[Run] | list[Measurement]:
     """Return the runs of a timing, if it is of the kernel and the predicted device; or a run."""
-    from countperf.measurements import TimingDocument
+    from countperf.measuring import TimingDocument
 
     if isinstance(given, Path | str):
         given = TimingDocument.read_file(given)

@@ -17,7 +17,7 @@ over pairs of measured kernels. Predictions are multiplied by :math:`e^{\hat r}`
 where nothing alike was measured. Each kernel counts once, with the means over its sizes.
 
 The kernel is the exponential one, the length scales and :math:`\tau^2` are constants. Whether a fit
-has a correction is decided by leaving out families (`countperf.fitting.leaving_out`).
+has a correction is decided by leaving out families (`countperf.models.fitting.leaving_out`).
 Documents have kernels and numbers as base64 of what zlib makes of their JSON; lists are read, too.
 
 Source: Rasmussen, Williams (2006), "Gaussian Processes for Machine Learning", equations 2.25
@@ -43,7 +43,7 @@ from pydantic_core import from_json
 from countperf.documents import Part
 from countperf.models.definition import Unread
 from countperf.models.function import Column
-from countperf.predictions import Quantity, Verdict
+from countperf.models.predictions import Quantity, Verdict
 
 CORRECTION = "correction"
 """Part of a predicted time that is none of the model's: what the correction adds or takes away."""

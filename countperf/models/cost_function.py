@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from countperf.display import FieldsAlone, ShortRepr
 from countperf.errors import ModelNotApplicableError
-from countperf.features import covers
 from countperf.models.correction import Correction, profile
 from countperf.models.definition import ModelDefinition
 from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
+from countperf.models.features import covers
 from countperf.models.function import Column, ModelFunction
+from countperf.models.predictions import ParameterValue, Quantity
 from countperf.models.validity import raise_to_launch, refuse_negative, unmeasured_error
-from countperf.predictions import ParameterValue, Quantity
 from countperf.symbolic.compiled import BLOCK, CountSource
 
 if TYPE_CHECKING:
-    from countperf.properties.vector import PropertyVector
+    from countperf.counting.vector import PropertyVector
 
 
 _INTEGERS = frozenset({int})

@@ -21,7 +21,7 @@ A model in TOML or JSON::
   its `scale`, a derived feature.
 - A *derived feature* is a formula of properties, written with underscores.
 - With an execution policy (``[policy]`` and ``width = 8`` below it;
-  `countperf.execution.issue`) the properties are those of what a device issues:
+  `countperf.counting.structure.issue`) the properties are those of what a device issues:
   ``issue.vector.gmem.load.next``, the bytes and pieces of memory that groups touch
   (``bytes.group.load.dense``, ``segments.group.load``), ``groups``, ``launches``,
   ``barrier.local``. Without one they are those of what Loopy emits.
@@ -51,15 +51,15 @@ from pydantic import (
     model_validator,
 )
 
+from countperf.counting.counts import AT_SIZES, GROUP_SHAPE, group_shape, transaction_roots
+from countperf.counting.structure.issue import ExecutionPolicy, apply_policy
+from countperf.counting.structure.memory_hierarchy import MemoryHierarchy
+from countperf.counting.structure.site_keys import SITE_ROOT
+from countperf.counting.taxonomy import PROPERTY_ROOTS, is_emitted, validate_name
 from countperf.documents import Document, Part, parse_toml, read_file_text
 from countperf.errors import PredictionError, PropertyNameError
-from countperf.execution.issue import ExecutionPolicy, apply_policy
-from countperf.execution.keys import SITE_ROOT
-from countperf.execution.memory_hierarchy import MemoryHierarchy
-from countperf.features import FeatureSpec
 from countperf.models.expressions import FUNCTIONS, Formula, parse
-from countperf.properties.counts import AT_SIZES, GROUP_SHAPE, group_shape, transaction_roots
-from countperf.properties.taxonomy import PROPERTY_ROOTS, is_emitted, validate_name
+from countperf.models.features import FeatureSpec
 
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1", "huber"]
@@ -69,9 +69,6 @@ CODE = "code."
 OVERLAPPED = f"{CODE}cycles_overlapped"
 """Cycles of compiled code in which short loops overlap what follows them."""
 
-UNKNOWN_GROUPS = f"{CODE}groups_unknown"
-"""Work groups of launches in which data decides what each of them executes."""
-
 MISS, SPILL = "miss.", "spill."
 """Prefixes of the names of properties of accesses of compiled code that miss a cache."""
 
@@ -80,7 +77,7 @@ Unread = Annotated[tuple[()], BeforeValidator(lambda _: ())]
 
 _NEEDS_POLICY = (
     "is of what a device issues, which an execution policy says: give one (in a model's document"
-    " [policy] with width = 8 below it, and whatever else countperf.execution.issue has)"
+    " [policy] with width = 8 below it, and whatever else countperf.counting.structure.issue has)"
 )
 _NO_FORMULA = (CODE, MISS, SPILL, *(f"{root}." for root in AT_SIZES))
 _WHICH_TRANSACTIONS = (

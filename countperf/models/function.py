@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from countperf.counting.taxonomy import property_unit
 from countperf.display import ShortRepr
 from countperf.documents import Part
-from countperf.features import CountValue, covers
 from countperf.models.definition import ModelDefinition, Unread
-from countperf.predictions import Quantity
-from countperf.properties.taxonomy import property_unit
+from countperf.models.features import CountValue, covers
+from countperf.models.predictions import Quantity
 
 NORMAL_QUANTILES = {0.9: 1.6448536269514722, 0.95: 1.959963984540054}
 """Quantiles of the standard normal distribution for two-sided intervals of these levels."""
@@ -81,9 +81,9 @@ _MASKED_LOCAL = re.compile(r"(issue\.\w+\.lmem\.\w+)\.masked")
 _UNMASKED = ("shifted", "next")
 """As which a masked access of local memory without a weight is charged: the likeliest first.
 
-It is ``shifted`` that not all items execute (`countperf.execution.count`), and ``next`` where the
-fit has not seen that either. Of the fits that are shipped, none has weights of masked loads, and
-that of Intel's runtime on a Xeon none of masked stores."""
+It is ``shifted`` that not all items execute (`countperf.counting.structure.sites`), and ``next``
+where the fit has not seen that either. Of the fits that are shipped, none has weights of masked
+loads, and that of Intel's runtime on a Xeon none of masked stores."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from platformdirs import user_data_path
 
+from countperf.devices.identity import DeviceIdentity
 from countperf.documents import read_file_text
 from countperf.documents.base import parse_json
 from countperf.documents.lines import locked
 from countperf.errors import DocumentError, ParameterError, nearest
-from countperf.hardware.identity import DeviceIdentity
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords

@@ -58,9 +58,9 @@ innermost loops and the start of groups are charged apart where the data fits th
   of them with the order in which lanes access memory (below).
 - *traffic*: distinct bytes of groups and of the whole launch, which groups share; shares of the
   former beyond the second level of the device's own caches, and of the latter beyond the last one
-  (`countperf.execution.memory_hierarchy`): :math:`\max(0, 1 - C/B)` of :math:`B` bytes for a cache
-  of :math:`C`, which is three quarters of the last level (`LAST_LEVEL_SHARE`); separate pieces of
-  memory; and lines beyond the reach of address translation.
+  (`countperf.counting.structure.memory_hierarchy`): :math:`\max(0, 1 - C/B)` of :math:`B` bytes for
+  a cache of :math:`C`, which is three quarters of the last level (`LAST_LEVEL_SHARE`); separate
+  pieces of memory; and lines beyond the reach of address translation.
 
 What is vectorized, gathered, spilled or unrolled is read from the code, and no execution policy
 guesses it. Counts of the structure view say which lines are touched again and when; that depends on
@@ -79,10 +79,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from countperf.counting.structure.issue import ExecutionPolicy
+from countperf.counting.structure.memory_hierarchy import (
+    ASSUMED,
+    Cache,
+    MemoryHierarchy,
+    load_hierarchy,
+)
+from countperf.devices.identity import DeviceIdentity, memory_hierarchy_of, platform_prefix
 from countperf.errors import ParameterError, nearest
-from countperf.execution.issue import ExecutionPolicy
-from countperf.execution.memory_hierarchy import ASSUMED, Cache, MemoryHierarchy, load_hierarchy
-from countperf.hardware.identity import DeviceIdentity, memory_hierarchy_of, platform_prefix
 from countperf.models.definition import ModelDefinition, Term
 
 COMPILED = "compiled"

@@ -19,10 +19,10 @@ from countperf.errors import (
     option,
 )
 from countperf.models.function import NORMAL_QUANTILES
-from countperf.predictions import Prediction, Quantity, Verdict
+from countperf.models.predictions import Prediction, Quantity, Verdict
 
 if TYPE_CHECKING:
-    from countperf.hardware.identity import DeviceIdentity
+    from countperf.devices.identity import DeviceIdentity
     from countperf.models.function import FitQuality, IndistinguishableGroup, Weight
 
 Level = float

@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from countperf import display
+from countperf.counting.counts import transaction_roots
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, CountingRules, View
+from countperf.devices.identity import DeviceIdentity
 from countperf.display import ShortRepr, Table, shortened
 from countperf.documents import Document
 from countperf.errors import (
@@ -21,13 +25,11 @@ from countperf.errors import (
     PredictionError,
     option,
 )
-from countperf.execution.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.features import vector_of
-from countperf.hardware.identity import DeviceIdentity
 from countperf.models.anchored import AnchoredWeights, WeightsAndKernel, anchor
 from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
-from countperf.models.definition import UNKNOWN_GROUPS, ModelDefinition, Unread
+from countperf.models.definition import ModelDefinition, Unread
+from countperf.models.features import vector_of
 from countperf.models.function import (
     Column,
     FitQuality,
@@ -39,6 +41,13 @@ from countperf.models.function import (
     Weight,
     model_inputs,
     unit_of,
+)
+from countperf.models.predictions import (
+    ParameterValue,
+    Prediction,
+    Quantity,
+    Verdict,
+    largest_first,
 )
 from countperf.models.validity import (
     EXTRAPOLATION_FACTOR,
@@ -66,14 +75,11 @@ from countperf.models.validity import (
     sign_verdict,
     unmeasured_error,
 )
-from countperf.predictions import ParameterValue, Prediction, Quantity, Verdict, largest_first
-from countperf.properties.counts import transaction_roots
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, CountingRules, View
 from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
+    from countperf.counting.vector import PropertyVector
     from countperf.models.anchored import Anchor
-    from countperf.properties.vector import PropertyVector
 
 
 _WELL_FITTED = 3.0
@@ -526,7 +532,7 @@ class WeightSet(Table, Document):
             f"kernel '{vector.kernel}' was counted for caches of {there}, and the {self.model}"
             f" weights for {self.device.slug} are for {expected}: predict the kernel itself, or"
             " count it with count_kernel(..., view='structure', caches=weights.counted_caches);"
-            " counts of measurements are made anew by countperf.workflow.fitting.recount"
+            " counts of measurements are made anew by countperf.api.evaluation.recount"
         )
 
     def _check_what_has_no_formula(self, vector: PropertyVector) -> None:

@@ -21,10 +21,10 @@ from countperf.report.rows import (
 )
 
 if TYPE_CHECKING:
-    from countperf.fitting.comparison import Comparison
-    from countperf.fitting.judging import RankedSet, RankingEvaluation
-    from countperf.measurements import MeasurementSet
-    from countperf.metrics import EvaluatedCase, Evaluation
+    from countperf.measuring import MeasurementSet
+    from countperf.mechanistic.comparison import Comparison
+    from countperf.models.fitting.judging import RankedSet, RankingEvaluation
+    from countperf.models.metrics import EvaluatedCase, Evaluation
 
 _CASE_COLUMNS = {
     **columns_of("kernel parameters"),

@@ -20,7 +20,7 @@ from countperf.models.correction import CORRECTION
 from countperf.report.rows import format_share
 
 if TYPE_CHECKING:
-    from countperf.predictions import Prediction
+    from countperf.models.predictions import Prediction
 
 OTHER = "other"
 

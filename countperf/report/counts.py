@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.counting.access_analysis import bank_conflicts, transactions
+from countperf.counting.taxonomy import property_unit
 from countperf.errors import CountingError
-from countperf.properties.taxonomy import property_unit
 from countperf.report.rows import Column, Printed, plain, point_text, table_of
 
 if TYPE_CHECKING:
     from countperf.counting.access_analysis import AccessAnalysis
     from countperf.counting.analysis import KernelAnalysis
     from countperf.counting.scopes import Known
-    from countperf.properties.vector import PropertyVector
+    from countperf.counting.vector import PropertyVector
 
 
 def counts(

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from countperf.hardware.parameters import DeviceParameters
-    from countperf.measurements import TimedSize, TimingDocument
+    from countperf.devices.parameters import DeviceParameters
+    from countperf.measuring import TimedSize, TimingDocument
     from countperf.mechanistic.predict_all import ModelAnswers
     from countperf.mechanistic.sweep import Sweep, SweepPoint
+    from countperf.models.predictions import Prediction
     from countperf.models.validity import Explanation
-    from countperf.predictions import Prediction
 
 
 BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, GRAY = (

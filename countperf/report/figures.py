@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.devices.parameters import available_devices, load_device
 from countperf.errors import ParameterError
-from countperf.hardware.parameters import available_devices, load_device
-from countperf.measurements import TimingDocument
+from countperf.measuring import TimingDocument
 from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import Sweep
-from countperf.metrics import Evaluation
 from countperf.models.library import short_name
+from countperf.models.metrics import Evaluation
+from countperf.models.predictions import Prediction
 from countperf.models.validity import Explanation
-from countperf.predictions import Prediction
 from countperf.report.breakdown import breakdown_rows
 from countperf.report.curves import (
     BLUE,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from countperf.mechanistic.profile import MechanisticPrediction
     from countperf.mechanistic.step_formulas import StepFormulas
     from countperf.mechanistic.sweep import Sweep
-    from countperf.predictions import DeviceAnswers, Prediction
+    from countperf.models.predictions import DeviceAnswers, Prediction
 
 _WIDTH = 100
 _MOST_REASONS = 5

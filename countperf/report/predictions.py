@@ -12,7 +12,7 @@ from countperf.display import some_of
 from countperf.errors import ParameterError
 from countperf.models.correction import CORRECTION
 from countperf.models.library import short_name
-from countperf.predictions import Prediction
+from countperf.models.predictions import Prediction
 from countperf.report.breakdown import (
     MOST_ROWS,
     bound_text,
@@ -41,7 +41,7 @@ from countperf.report.rows import (
 from countperf.report.weights import NAMED_OTHERS, verdict_lines, weight_rows, weight_texts
 
 if TYPE_CHECKING:
-    from countperf.hardware.parameters import DeviceParameters
+    from countperf.devices.parameters import DeviceParameters
     from countperf.models.validity import Explanation
     from countperf.models.weights import WeightSet
 

@@ -28,7 +28,7 @@ from countperf.report.rows import (
 from countperf.steps import format_duration
 
 if TYPE_CHECKING:
-    from countperf.measurements import TimingDocument
+    from countperf.measuring import TimingDocument
     from countperf.tuning.points import Point
     from countperf.tuning.ranker import Ranking, RefusalCount
     from countperf.tuning.result import Trial, TuningResult

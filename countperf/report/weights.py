@@ -25,15 +25,15 @@ from countperf.report.rows import (
 )
 
 if TYPE_CHECKING:
-    from countperf.fitting.fit import FitResult
-    from countperf.fitting.prior import CalibrationResult
-    from countperf.harness.characterization.bench import Characterization
-    from countperf.harness.devices import DeviceReport
+    from countperf.devices.discovery import DeviceReport
+    from countperf.measuring.characterization.bench import Characterization
     from countperf.models.definition import ModelDefinition
+    from countperf.models.fitting.fit_model import FitResult
+    from countperf.models.fitting.prior import CalibrationResult
     from countperf.models.function import Weight
     from countperf.models.library import AvailableFit
+    from countperf.models.predictions import Verdict
     from countperf.models.weights import WeightSet
-    from countperf.predictions import Verdict
 
 
 NAMED_OTHERS = 4

@@ -27,6 +27,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 import cloudpickle
 
 from countperf.counting.unattended import shared_by_threads
+from countperf.devices.device import Device, EventClock, Timing
+from countperf.devices.discovery import discover, find_device, select_device
+from countperf.devices.workers import Remote, WorkerLostError
 from countperf.errors import (
     DeviceLostError,
     KernelBuildError,
@@ -34,12 +37,8 @@ from countperf.errors import (
     ParameterError,
     option,
 )
-from countperf.harness import campaign
-from countperf.harness.device import Device, EventClock, Timing
-from countperf.harness.devices import discover, find_device, select_device
-from countperf.harness.runner import BROAD, CaseRunner, KernelRunner, Run
-from countperf.harness.workers import Remote, WorkerLostError
-from countperf.measurements import KernelCase
+from countperf.measuring import KernelCase, campaign
+from countperf.measuring.runner import BROAD, CaseRunner, KernelRunner, Run
 from countperf.sizes import checks_keywords
 from countperf.tuning.points import NOT_SENT
 from countperf.tuning.posterior import LogTimes
@@ -49,9 +48,9 @@ from countperf.tuning.space import Choice, SearchSpace, Statistics
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countperf.harness.campaign import CountKernel, IsOver
-    from countperf.harness.runner import Round
-    from countperf.measurements import KernelCase, MeasurementSet, Protocol
+    from countperf.measuring import KernelCase, MeasurementSet, Protocol
+    from countperf.measuring.campaign import CountKernel, IsOver
+    from countperf.measuring.runner import Round
 
 
 LONGEST_S = 300.0

@@ -19,9 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import cloudpickle
 
+from countperf.counting.count_properties import count_kernel
 from countperf.counting.producers import translation_unit
 from countperf.counting.schedule import scheduled
 from countperf.counting.unattended import without_disk_caches
+from countperf.counting.vector import with_transactions
+from countperf.devices.device import DeviceLimits
+from countperf.devices.workers import WorkerLostError, process_pool
 from countperf.display import ShortRepr, cut
 from countperf.errors import (
     CountingError,
@@ -32,17 +36,13 @@ from countperf.errors import (
     UnknownSizeError,
     nearest,
 )
-from countperf.harness.device import DeviceLimits
-from countperf.harness.workers import WorkerLostError, process_pool
 from countperf.models.correction import CORRECTION
-from countperf.properties.count_properties import count_kernel
-from countperf.properties.vector import with_transactions
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 from countperf.user_code import find_in_user_code
 
 if TYPE_CHECKING:
+    from countperf.models.predictions import Prediction
     from countperf.models.weights import WeightSet
-    from countperf.predictions import Prediction
 
 
 _SMALLEST_SHARE = 0.01

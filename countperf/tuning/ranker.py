@@ -13,9 +13,9 @@ from functools import cached_property
 from itertools import islice
 from typing import Self
 
+from countperf.devices.workers import Pool, WorkerLostError, capacity, pool_or
 from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError, SearchSpaceError, TuningError, option
-from countperf.harness.workers import Pool, WorkerLostError, capacity, pool_or
 from countperf.steps import end_if_interrupted, report
 from countperf.tuning.points import (
     NOT_SENT,

@@ -23,6 +23,7 @@ from pydantic import (
     create_model,
 )
 
+from countperf.devices.identity import DeviceIdentity
 from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.documents import (
     IntervalOfTimes,
@@ -35,8 +36,7 @@ from countperf.documents import (
 )
 from countperf.documents.lines import AppendedLines
 from countperf.errors import DocumentError, MeasurementError, ParameterError, option
-from countperf.hardware.identity import DeviceIdentity
-from countperf.harness.runner import CaseRunner
+from countperf.measuring.runner import CaseRunner
 from countperf.tuning.points import PredictionTask, Refused
 from countperf.tuning.ranker import RefusalCount
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value

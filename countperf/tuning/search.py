@@ -13,9 +13,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from countperf.devices.workers import pool_or
 from countperf.errors import DocumentError, MeasurementError, TuningError
-from countperf.harness.runner import CaseRunner
-from countperf.harness.workers import pool_or
+from countperf.measuring.runner import CaseRunner
 from countperf.steps import deferred_interrupts, end_if_interrupted
 from countperf.tuning.measuring import Bench
 from countperf.tuning.points import Predicted, PredictionTask, Refused, Stage, checked_space

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin,
 from countperf.counting.producers import translation_unit
 from countperf.display import ShortRepr
 from countperf.errors import SearchSpaceError
-from countperf.measurements import KernelCase
+from countperf.measuring import KernelCase
 from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from countperf.measurements import KernelCase, Statistic
+    from countperf.measuring import KernelCase, Statistic
 
     MakeArguments: TypeAlias = Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]
     Reference: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]]

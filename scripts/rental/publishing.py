@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from countperf.api.evaluation import evaluate, evaluate_ranking, fit, read_measurements
+from countperf.api.prediction import Target
 from countperf.documents import check_writable
 from countperf.models.shipped import COMPILED
-from countperf.workflow.fitting import evaluate, evaluate_ranking, fit, read_measurements
-from countperf.workflow.prediction import Target
 from measurement_kernels.catalog import families
 
 if TYPE_CHECKING:
-    from countperf.measurements import MeasurementSet
+    from countperf.measuring import MeasurementSet
     from countperf.models.definition import ModelDefinition
     from countperf.models.weights import WeightSet
 

@@ -11,6 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countperf.api.catalogue import Profile, measure_catalogue
+from countperf.api.catalogue import measure_variants as measure
+from countperf.api.evaluation import evaluate_ranking
+from countperf.devices.discovery import backends, examine, find_device, open_session
+from countperf.devices.machine import available_cores
+from countperf.devices.workers import process_pool
 from countperf.display import ShortRepr
 from countperf.documents import (
     parse_json,
@@ -18,24 +24,18 @@ from countperf.documents import (
     write_atomically,
 )
 from countperf.errors import CountperfError, DeviceLostError, DocumentError, FitError
-from countperf.harness.characterization.bench import FULL
-from countperf.harness.characterization.bench import QUICK as QUICK_EFFORT
-from countperf.harness.characterization.suite import characterize
-from countperf.harness.devices import backends, examine, find_device, open_session
-from countperf.harness.environment import available_cores
-from countperf.harness.runner import QUICK as QUICKLY
-from countperf.harness.runner import KernelRunner
-from countperf.harness.workers import process_pool
-from countperf.workflow.fitting import evaluate_ranking
-from countperf.workflow.measuring import Profile, measure_catalogue
-from countperf.workflow.measuring import measure_variants as measure
+from countperf.measuring.characterization.bench import FULL
+from countperf.measuring.characterization.bench import QUICK as QUICK_EFFORT
+from countperf.measuring.characterization.suite import characterize
+from countperf.measuring.runner import QUICK as QUICKLY
+from countperf.measuring.runner import KernelRunner
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.variants.sets import variant_entries
 from rental.publishing import publish
 
 if TYPE_CHECKING:
-    from countperf.harness.workers import Pool
-    from countperf.measurements import MeasurementSet, Purpose
+    from countperf.devices.workers import Pool
+    from countperf.measuring import MeasurementSet, Purpose
 
 
 LOST = 3  # exit status of a stage whose device is lost

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import NonNegativeFloat
 
+from countperf.devices.parameters import available_devices, load_device
 from countperf.display import ShortRepr
 from countperf.documents import (
     Part,
@@ -15,10 +16,9 @@ from countperf.documents import (
     read_file_text,
     validate,
 )
-from countperf.fitting.judging import RankingEvaluation
-from countperf.hardware.parameters import available_devices, load_device
-from countperf.harness.characterization.bench import Characterization
-from countperf.metrics import Evaluation
+from countperf.measuring.characterization.bench import Characterization
+from countperf.models.fitting.judging import RankingEvaluation
+from countperf.models.metrics import Evaluation
 from countperf.report.printing import printed
 from rental.stages import Options, read_checks, write_json
 

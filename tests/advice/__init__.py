@@ -66,18 +66,16 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "time again when the machine is quiet",
         "time the kernel on the same device",
     ),
-    "is followed in tests/fitting/test_comparison.py": (
+    "is followed in tests/mechanistic/test_comparison.py": (
         "ask for the level 'published' alone, which needs none",
     ),
     "is followed in tests/models/test_counted_caches.py": ("fit to either part",),
-    "is followed in tests/harness/compile/test_gpu_counts.py": (
+    "is followed in tests/devices/compile/test_gpu_counts.py": (
         "follow all with …, which takes long",
     ),
-    "is followed in tests/workflow/test_timing.py": ("predict --anchor FILE",),
-    "is followed in tests/workflow/test_workflow.py": ("read it again",),
-    "is followed in tests/workflow/test_recording.py": (
-        "name what predicts, recording(weights=...)",
-    ),
+    "is followed in tests/api/test_timing.py": ("predict --anchor FILE",),
+    "is followed in tests/api/test_workflow.py": ("read it again",),
+    "is followed in tests/api/test_recording.py": ("name what predicts, recording(weights=...)",),
     "is followed in tests/tuning/test_ranking.py": (
         "let its functions be functions of a module that they can import, which hold no locks,"
         " files or the like",

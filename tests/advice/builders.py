@@ -13,15 +13,15 @@ import numpy as np
 from pymbolic import parse
 
 import countperf
-from countperf.harness.binding import check_accesses, default_inputs, resolve_arguments
-from countperf.harness.description import describe_kernel
-from countperf.measurements.recorded import read_times
-from countperf.workflow.fitting import measurements_of_table
-from tests.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel
-from tests.fitting.builders import measure as made
+from countperf.api.evaluation import measurements_of_table
+from countperf.devices.binding import check_accesses, default_inputs, resolve_arguments
+from countperf.devices.description import describe_kernel
+from countperf.measuring.recorded import read_times
 from tests.kernels import arguments_of, in_groups
 from tests.kernels import made as made_kernel
-from tests.test_tables import MY_KERNELS
+from tests.measuring.test_tables import MY_KERNELS
+from tests.models.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel
+from tests.models.fitting.builders import measure as made
 
 
 def kernel(

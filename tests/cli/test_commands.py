@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from countperf.counting.vector import PropertyVector
+from countperf.devices.discovery import find_device
 from countperf.errors import DeviceError
-from countperf.fitting.fit import fit
-from countperf.harness.devices import find_device
 from countperf.machine_code.object_file import find_objdump
-from countperf.properties.vector import PropertyVector
+from countperf.models.fitting.fit_model import fit
 from tests.cli.conftest import Run
-from tests.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure
+from tests.models.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Loopy and pymbolic warn of what is written
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.harness.nvcc import find_disassembler, find_nvcc
+from countperf.devices.nvcc import find_disassembler, find_nvcc
 from countperf.mechanistic.predict_all import model_names
 from tests.cli.conftest import Run
 

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from countperf.api import fits as available_fits
+from countperf.api.fits import available_weights
+from countperf.api.prediction import default_weights
 from countperf.errors import DeviceMismatchError
-from countperf.fitting.fit import fit
 from countperf.models import library
+from countperf.models.fitting.fit_model import fit
 from countperf.models.library import find_fit, load_weights, store_own_fit
 from countperf.models.shipped import LINEAR
 from countperf.report.weights import available
-from countperf.workflow import fits as available_fits
-from countperf.workflow.fits import available_weights
-from countperf.workflow.prediction import default_weights
 from tests.cli.conftest import Run
-from tests.fitting.builders import KERNELS, TEST_KERNEL, measure
 from tests.models.builders import make_device, make_weights
+from tests.models.fitting.builders import KERNELS, TEST_KERNEL, measure
 
 DEVICE = measure((KERNELS[0],)).device
 

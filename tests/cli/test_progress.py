@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
+from countperf.api.evaluation import evaluate
 from countperf.cli.commands import COMMANDS
 from countperf.cli.common import Progress, shown
-from countperf.measurements import measurements_in
-from countperf.metrics import Evaluation
+from countperf.measuring import measurements_in
+from countperf.models.metrics import Evaluation
 from countperf.steps import listening, stepped
-from countperf.workflow.fitting import evaluate
 from tests.cli.conftest import Run
 from tests.shipped import FITS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.harness.device import Device
+from countperf.devices.device import Device
 from tests.cli.conftest import Run
 from tests.models.builders import make_weights
 from tests.tuning.conftest import _needs_device, device

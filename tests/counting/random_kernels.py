@@ -15,9 +15,9 @@ import loopy as lp
 from hypothesis import Phase, given, seed, settings
 
 from countperf.counting.accesses import UtilizationClass
+from countperf.counting.count_properties import count_kernel
+from countperf.counting.vector import PropertyVector
 from countperf.errors import CountperfError
-from countperf.properties.count_properties import count_kernel
-from countperf.properties.vector import PropertyVector
 from tests.oracles.interpreter import Interpreter, NotInterpretedError, utilization_classes
 from tests.strategies import LOOPY_REFUSALS, KernelCase, generated, kernels
 

@@ -20,9 +20,9 @@ from loopy.symbolic import parse
 from countperf.counting import access_classes
 from countperf.counting.access_analysis import transactions
 from countperf.counting.analysis import analyze_kernel
-from countperf.properties.count_properties import count_kernel
-from countperf.properties.taxonomy import View
-from countperf.properties.vector import PropertyVector
+from countperf.counting.count_properties import count_kernel
+from countperf.counting.taxonomy import View
+from countperf.counting.vector import PropertyVector
 from tests.kernels import made
 
 SIZES = ((5, 21), (7, 16), (12, 33), (3, 40), (1, 9))

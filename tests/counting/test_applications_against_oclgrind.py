@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.properties.count_properties import count_kernel
+from countperf.counting.count_properties import count_kernel
 from tests.counting.applications import APPLICATIONS
 from tests.nightly import one_of
 from tests.oracles import oclgrind

@@ -11,10 +11,10 @@ from loopy.tools import LoopyKeyBuilder
 
 import countperf
 from countperf.counting.automatic import AssumedOrder
+from countperf.counting.vector import PropertyVector, with_transactions
+from countperf.devices.compile.objects import _NotedTarget  # pyright: ignore[reportPrivateUsage]
+from countperf.devices.cuda.target import NvidiaCudaTarget
 from countperf.errors import ParameterError
-from countperf.harness.compile.objects import _NotedTarget  # pyright: ignore[reportPrivateUsage]
-from countperf.harness.cuda.target import NvidiaCudaTarget
-from countperf.properties.vector import PropertyVector, with_transactions
 from tests.kernels import made
 
 

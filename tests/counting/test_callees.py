@@ -11,8 +11,8 @@ import loopy as lp
 import numpy as np
 import pytest
 
+from countperf.counting.count_properties import count_kernel
 from countperf.errors import CountingError
-from countperf.properties.count_properties import count_kernel
 from tests.kernels import made
 from tests.oracles import oclgrind
 

@@ -9,11 +9,11 @@ from typing import Any
 import loopy as lp
 import pytest
 
+from countperf.counting.count_properties import count_kernel
+from countperf.counting.structure.site_keys import ChainKey
+from countperf.counting.structure.sites import count_execution
 from countperf.errors import UnmeasuredPropertyError
-from countperf.execution.count import count_execution
-from countperf.execution.keys import ChainKey
 from countperf.models.library import load_weights
-from countperf.properties.count_properties import count_kernel
 from tests.counting.test_language_complex import EXPRESSIONS, complex_kernel
 from tests.counting.test_language_vectors import typed
 from tests.kernels import made

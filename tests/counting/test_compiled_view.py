@@ -8,16 +8,16 @@ from dataclasses import replace
 import islpy as isl
 import pytest
 
+from countperf.api import kernels, prediction
+from countperf.counting.count_properties import count_kernel
+from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, DocumentError, FitError, MismatchError
-from countperf.fitting.fit import fit
+from countperf.models.fitting.fit_model import fit
 from countperf.models.weights import WeightSet
-from countperf.properties.count_properties import count_kernel
-from countperf.properties.vector import PropertyVector
 from countperf.symbolic import coverage
-from countperf.workflow import kernels, prediction
 from tests.counting.compiled_kernels import KERNELS
-from tests.fitting.builders import measure
 from tests.models.builders import make_weights
+from tests.models.fitting.builders import measure
 
 COMPILED = PropertyVector.from_mapping({"launches": 1}, view="compiled")
 WEIGHTS = make_weights({"launches": 1e-6})

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from countperf.properties.count_properties import count_kernel
+from countperf.counting.count_properties import count_kernel
 from tests.counting.applications import APPLICATIONS
 from tests.counting.compiled_kernels import BOUNDS, KERNELS, LOWER_BOUNDS
 from tests.nightly import one_of

@@ -14,8 +14,10 @@ import pytest
 
 from countperf import analyze_kernel
 from countperf.counting.copies import generate_code
+from countperf.counting.count_properties import count_kernel
 from countperf.counting.programs import kernel_programs
-from countperf.counting.sizes import require_sizes
+from countperf.counting.size_parameters import require_sizes
+from countperf.counting.taxonomy import View
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
@@ -23,8 +25,6 @@ from countperf.errors import (
     KernelBuildError,
     UnsupportedExpressionError,
 )
-from countperf.properties.count_properties import count_kernel
-from countperf.properties.taxonomy import View
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from tests.counting import data_kernels as kernels

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from countperf.counting.count_properties import count_kernel
 from countperf.errors import CountingError
-from countperf.properties.count_properties import count_kernel
 from tests.kernels import made
 from tests.oracles.interpreter import Interpreter
 

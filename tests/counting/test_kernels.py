@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from countperf.counting.count_properties import count_kernel
+from countperf.counting.taxonomy import View
 from countperf.errors import CountingError
-from countperf.properties.count_properties import count_kernel
-from countperf.properties.taxonomy import View
 from tests.kernels import made
 
 

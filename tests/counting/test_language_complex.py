@@ -11,8 +11,8 @@ import numpy as np
 import pymbolic.primitives as p
 import pytest
 
+from countperf.counting.count_properties import count_kernel
 from countperf.errors import UnsupportedExpressionError
-from countperf.properties.count_properties import count_kernel
 from tests.kernels import made
 from tests.oracles import oclgrind
 

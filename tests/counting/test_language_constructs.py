@@ -13,8 +13,8 @@ from typing import Any
 import loopy as lp
 import pytest
 
+from countperf.counting.count_properties import count_kernel
 from countperf.errors import CountingError, DataDependentControlFlowError
-from countperf.properties.count_properties import count_kernel
 from tests.kernels import arguments_of, made
 from tests.oracles import oclgrind
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from countperf.counting.counts import Count
 from countperf.counting.keys import Granularity
+from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError
-from countperf.properties.counts import Count
-from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 

@@ -25,6 +25,7 @@ from loopy.types import NumpyType
 
 from countperf.counting.analysis import analyze_kernel
 from countperf.counting.compiled_view import instruction_counter
+from countperf.counting.count_properties import count_kernel
 from countperf.counting.device_programs import schedule_of
 from countperf.counting.domains import Domains
 from countperf.counting.keys import MemoryAccess, Operation
@@ -32,7 +33,6 @@ from countperf.counting.programs import kernel_programs
 from countperf.counting.schedule import prepared
 from countperf.counting.statistics import Statistics
 from countperf.errors import CountingError, UnsupportedExpressionError
-from countperf.properties.count_properties import count_kernel
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.kernel_sets import assumptions_of
 from tests.kernels import made

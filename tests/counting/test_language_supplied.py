@@ -15,16 +15,16 @@ from pymbolic import parse
 from pymbolic.primitives import Min, Variable
 
 from countperf.cli.options import statistic
+from countperf.counting.count_properties import count_kernel
 from countperf.counting.statistics import ACCESS_CLASSES
+from countperf.counting.taxonomy import property_unit
+from countperf.counting.vector import PropertyVector
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
     PropertyNameError,
     UnsupportedExpressionError,
 )
-from countperf.properties.count_properties import count_kernel
-from countperf.properties.taxonomy import property_unit
-from countperf.properties.vector import PropertyVector
 from tests.kernels import made
 from tests.oracles import oclgrind
 

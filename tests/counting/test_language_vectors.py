@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from pyopencl import cltypes
 
+from countperf.counting.count_properties import count_kernel
 from countperf.errors import CountingError
-from countperf.properties.count_properties import count_kernel
 from tests.kernels import made
 from tests.oracles import oclgrind
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.properties.count_properties import count_kernel
+from countperf.counting.count_properties import count_kernel
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry
 from tests.nightly import one_of

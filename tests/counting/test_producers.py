@@ -13,7 +13,7 @@ import pytest
 import countperf
 from countperf.counting.producers import known_unit, translation_unit
 from countperf.errors import CountingError, KernelSpecificationError
-from countperf.measurements import KernelCase
+from countperf.measuring import KernelCase
 from tests.kernels import made
 from tests.models.builders import make_weights
 

@@ -9,10 +9,10 @@ import pytest
 from loopy.schedule import Barrier
 
 from countperf.counting.analysis import analyze_kernel
+from countperf.counting.count_properties import count_kernel
 from countperf.counting.kernel import count_loopy_kernel
 from countperf.counting.programs import kernel_programs
 from countperf.errors import CountingError
-from countperf.properties.count_properties import count_kernel
 from tests.kernels import made
 
 _STEPS = ("preprocess_program", "get_one_linearized_kernel")

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from loopy.symbolic import get_dependencies
 
+from countperf.counting.count_properties import sorted_by_taxonomy
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.schedule import prepared
-from countperf.properties.count_properties import sorted_by_taxonomy
-from countperf.properties.vector import PropertyVector
+from countperf.counting.vector import PropertyVector
 from measurement_kernels.catalog import entry
 from tests.oracles.enumeration import extents
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.properties.counts import TransactionCounts, transaction_roots
+from countperf.counting.counts import TransactionCounts, transaction_roots
 from measurement_kernels.catalog import entry
 
 

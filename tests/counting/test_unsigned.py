@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from countperf.counting.copies import generate_code
+from countperf.counting.count_properties import count_kernel
 from countperf.errors import CountingError, KernelBuildError
-from countperf.properties.count_properties import count_kernel
 from tests.kernels import arguments_of, made
 from tests.oracles import oclgrind
 

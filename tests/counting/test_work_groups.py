@@ -11,7 +11,7 @@ import pytest
 
 from countperf.counting import work_groups
 from countperf.counting.work_groups import GroupKinds, WorkGroups
-from countperf.harness.compile.objects import HostCode
+from countperf.devices.compile.objects import HostCode
 from countperf.symbolic.kinds import MAX_KINDS
 from tests.kernels import made
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.errors import CountingError, DeviceError
-from countperf.execution.memory_hierarchy import DEFAULT_CACHES
-from countperf.harness.compile.compiled_kernel import (
+from countperf.counting.count_properties import count_kernel
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
+from countperf.devices.compile.compiled_kernel import (
     BUSIEST,
     LARGEST,
     CompiledKernel,
@@ -22,16 +22,16 @@ from countperf.harness.compile.compiled_kernel import (
     counts_of_many,
     read_compiled,
 )
-from countperf.harness.compile.objects import HostCode
-from countperf.harness.device import Device
-from countperf.harness.devices import find_device
+from countperf.devices.compile.objects import HostCode
+from countperf.devices.device import Device
+from countperf.devices.discovery import find_device
+from countperf.errors import CountingError, DeviceError
 from countperf.machine_code.classify_x86 import classify, properties_of
 from countperf.machine_code.machine_state import KernelLaunch
 from countperf.machine_code.object_file import entry_of, find_objdump
 from countperf.machine_code.throughput import find_analyzer
 from countperf.models.function import model_inputs
 from countperf.models.shipped import compiled as compiled_model
-from countperf.properties.count_properties import count_kernel
 from measurement_kernels import catalog
 from tests.counting.test_work_groups import (
     BAND,
@@ -46,7 +46,7 @@ from tests.counting.test_work_groups import (
     TILES,
     TRIANGLE,
 )
-from tests.harness.fakes import make_device
+from tests.devices.fakes import make_device
 
 CASES = {
     "vector-scale-add/stride1/256x1/f32": {"n": 4096},

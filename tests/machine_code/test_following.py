@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from countperf.devices.compile.objects import find_library
+from countperf.devices.discovery import find_device
 from countperf.errors import CountingError, DeviceError
-from countperf.harness.compile.objects import find_library
-from countperf.harness.devices import find_device
 from countperf.machine_code import loop_extrapolation
 from countperf.machine_code.blocks import needed_lines
 from countperf.machine_code.loop_extrapolation import (

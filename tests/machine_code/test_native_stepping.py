@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from countperf.devices.discovery import find_device
 from countperf.errors import DeviceError
-from countperf.harness.devices import find_device
 from countperf.machine_code.object_file import find_objdump
 from measurement_kernels import catalog
-from tests.harness.loopy_cases import GROUP, two_launches
+from tests.devices.loopy_cases import GROUP, two_launches
 from tests.kernels import made
 from tests.oracles.native_stepping import (
     Steppable,

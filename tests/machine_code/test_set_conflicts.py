@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from countperf.execution.memory_hierarchy import load_hierarchy
+from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.machine_code.classify_x86 import missed, set_conflicts
 from countperf.machine_code.machine_state import REGISTERS, Machine
 from tests.machine_code.machines import program

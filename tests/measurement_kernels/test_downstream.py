@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from countperf.measurements import MeasurementSet
-from countperf.properties.count_properties import count_kernel
-from countperf.workflow.measuring import PROFILES, profile_entries
+from countperf.api.catalogue import PROFILES, profile_entries
+from countperf.counting.count_properties import count_kernel
+from countperf.measuring import MeasurementSet
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.entry import CatalogEntry
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from countperf import analyze_kernel, count_kernel
+from countperf.devices.discovery import find_device
 from countperf.errors import DeviceError
-from countperf.harness.devices import find_device
-from countperf.harness.runner import KernelRunner
+from countperf.measuring.runner import KernelRunner
 from measurement_kernels.arguments import ArrayArgument, Extent, SizeParameter
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry, Collection

@@ -10,11 +10,11 @@ import pytest
 
 from countperf.counting.access_analysis import bank_conflicts
 from countperf.counting.analysis import analyze_kernel
+from countperf.counting.count_properties import count_kernel
+from countperf.devices.discovery import find_device
 from countperf.errors import DeviceError, KernelSpecificationError
-from countperf.harness.devices import find_device
-from countperf.harness.runner import KernelRunner
-from countperf.measurements import KernelCase
-from countperf.properties.count_properties import count_kernel
+from countperf.measuring import KernelCase
+from countperf.measuring.runner import KernelRunner
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.published.convolution import CONVOLUTION, padding_columns
 

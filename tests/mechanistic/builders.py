@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from countperf.hardware.parameters import (
+from countperf.devices.parameters import (
     DeviceParameters,
     InstructionClass,
     InstructionKind,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from countperf.devices.parameters import DeviceParameters
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
-from countperf.hardware.parameters import DeviceParameters
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel

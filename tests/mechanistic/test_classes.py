@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from countperf.devices.parameters import load_device
 from countperf.errors import DeviceParameterError
-from countperf.hardware.parameters import load_device
 from countperf.mechanistic.classes import (
     kernel_class,
     memory_cost,

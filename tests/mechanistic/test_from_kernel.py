@@ -7,6 +7,7 @@ from typing import Any
 import loopy as lp
 import pytest
 
+from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import (
     CountperfError,
     DataDependentControlFlowError,
@@ -14,7 +15,6 @@ from countperf.errors import (
     ModelNotApplicableError,
     ParameterError,
 )
-from countperf.hardware.parameters import DeviceParameters, load_device
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.mwp_cwp import MwpCwpModel

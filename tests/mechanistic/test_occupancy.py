@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.errors import ParameterError
-from countperf.hardware.parameters import (
+from countperf.devices.parameters import (
     COMPUTE_CAPABILITIES,
     DeviceParameters,
     capability_device,
     declare_device,
     load_device,
 )
+from countperf.errors import ParameterError
 from countperf.mechanistic.occupancy import (
     KernelOccupancy,
     Residency,

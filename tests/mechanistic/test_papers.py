@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.hardware.parameters import load_device
+from countperf.devices.parameters import load_device
 from countperf.mechanistic.merpsys import resource_use, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.tmm import scheduling_factor

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.harness.characterization.bench import Sharing, mix_throughput
+from countperf.measuring.characterization.bench import Sharing, mix_throughput
 from countperf.mechanistic.pipeline import PipelineModel, Workload, simulate
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.mechanistic.volkov import latency_from_graph

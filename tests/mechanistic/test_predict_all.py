@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.errors import (
     CountingError,
     DeviceParameterError,
     ModelNotApplicableError,
     ParameterError,
 )
-from countperf.hardware.parameters import DeviceParameters, available_devices, load_device
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.merpsys import MerpsysModel
@@ -23,7 +23,7 @@ from countperf.mechanistic.occupancy import program_occupancy
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.predict_all import ModelAnswers, answers_of, model_names
 from countperf.mechanistic.profile import MechanisticPrediction
-from countperf.mechanistic.validity import published_error
+from countperf.mechanistic.published_errors import published_error
 from countperf.mechanistic.volkov import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
 from measurement_kernels import catalog

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from countperf.cli import main
+from countperf.devices.parameters import load_device
 from countperf.errors import TableError
-from countperf.hardware.parameters import load_device
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.predict_all import answers_of
 from countperf.mechanistic.profiler_csv import (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from countperf.devices.parameters import declare_device
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
-from countperf.hardware.parameters import declare_device
 from countperf.mechanistic.gpumech import GpuMechModel, Interval, interval_cycles
 from countperf.mechanistic.merpsys import (
     MerpsysModel,

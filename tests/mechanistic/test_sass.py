@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from countperf.devices.parameters import load_device
 from countperf.errors import CountingError, ModelNotApplicableError, ParameterError
-from countperf.hardware.parameters import load_device
 from countperf.machine_code.sass_listing import parse_sass
 from countperf.machine_code.warp import WarpProgram, launched
 from countperf.mechanistic import sass

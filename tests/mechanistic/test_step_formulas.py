@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from countperf.api.mechanistic_models import profiler_of
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.mechanistic.step_formulas import growth, step_formulas
 from countperf.mechanistic.tmm import step_bound
-from countperf.workflow.mechanistic import profiler_of
 from tests.kernels import made
 
 GTX = "nvidia-gtx-480"

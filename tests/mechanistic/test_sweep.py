@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from countperf.api.mechanistic_models import sweep as sweep_kernel
+from countperf.devices.discovery import find_device
+from countperf.devices.parameters import load_device
 from countperf.errors import DeviceError, ModelNotApplicableError, ParameterError
-from countperf.hardware.parameters import load_device
-from countperf.harness.devices import find_device
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.occupancy import unused_local_bytes
 from countperf.mechanistic.profile import MechanisticPrediction, ProfiledKernel
 from countperf.mechanistic.sweep import AXES, sweep, vary
 from countperf.mechanistic.volkov import latency_from_graph
-from countperf.workflow.mechanistic import sweep as sweep_kernel
 from measurement_kernels import catalog
-from tests.harness.fakes import PROTOCOL
+from tests.devices.fakes import PROTOCOL
 from tests.mechanistic.builders import chain, example_device, example_profile, launch_at
 from tests.printing import object_of, text_of
 
@@ -95,7 +95,7 @@ def test_a_kernel_is_timed_over_resident_groups(monkeypatch: pytest.MonkeyPatch)
     except DeviceError as error:
         pytest.skip(str(error))
     once = PROTOCOL.changed(rounds=1, separation_s=0.0, extra_rounds=0)
-    monkeypatch.setattr("countperf.workflow.timing.TIMING", once)
+    monkeypatch.setattr("countperf.api.timing.TIMING", once)
     described = load_device("pocl-epyc-zen5").replaced(
         max_groups_per_compute_unit=4, local_bytes_per_compute_unit=65536
     )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.hardware.parameters import (
+from countperf.devices.parameters import (
     DeviceParameters,
     InstructionClass,
     LinkParameters,

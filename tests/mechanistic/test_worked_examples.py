@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.hardware.parameters import DeviceParameters, declare_device
+from countperf.devices.parameters import DeviceParameters, declare_device
 from countperf.mechanistic.gpumech import Interval, Policy, interval_cycles, intervals_of
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, byte_roof, roof

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from countperf.hardware.identity import DeviceIdentity
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION, property_unit
+from countperf.devices.identity import DeviceIdentity
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import (
     Calibration,
@@ -15,7 +16,6 @@ from countperf.models.function import (
 )
 from countperf.models.shipped import LINEAR
 from countperf.models.weights import WeightSet
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, property_unit
 
 
 def make_device(**changes: Any) -> DeviceIdentity:

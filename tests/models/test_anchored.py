@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from countperf.api.prediction import explained
+from countperf.counting.vector import PropertyVector
 from countperf.errors import ParameterError, PredictionError
 from countperf.models.weights import WeightSet
-from countperf.properties.vector import PropertyVector
-from countperf.workflow.prediction import explained
 from tests.models.builders import calibrated, make_device, make_weights
 
 KERNEL = PropertyVector.from_mapping(

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from countperf.counting.vector import PropertyVector
 from countperf.errors import ParameterError, UnmeasuredPropertyError
 from countperf.models.correction import Correction
 from countperf.models.function import Range
 from countperf.models.library import load_weights
 from countperf.models.weights import WeightSet
-from countperf.properties.vector import PropertyVector
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from tests.kernels import made

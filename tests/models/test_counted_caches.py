@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import countperf
+from countperf.counting.count_properties import content_key, count_kernel
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, load_hierarchy
+from countperf.counting.vector import PropertyVector
 from countperf.errors import FitError, MismatchError
-from countperf.execution.memory_hierarchy import DEFAULT_CACHES, load_hierarchy
-from countperf.fitting.design import common_caches
-from countperf.measurements import KernelCase, Measurement, TimingDocument
-from countperf.measurements.sets import counts_digest
+from countperf.measuring import KernelCase, Measurement, TimingDocument
+from countperf.measuring.sets import counts_digest
+from countperf.models.fitting.design import common_caches
 from countperf.models.weights import WeightSet
-from countperf.properties.count_properties import content_key, count_kernel
-from countperf.properties.vector import PropertyVector
 from tests.kernels import made
 
 OLD = Path(__file__).resolve().parents[1] / "golden" / "documents" / "weights-without-caches.json"

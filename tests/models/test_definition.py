@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from countperf.counting.structure.issue import ExecutionPolicy
+from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.errors import CountingError, DocumentError, ParameterError
-from countperf.execution.issue import ExecutionPolicy
-from countperf.execution.memory_hierarchy import load_hierarchy
-from countperf.features import FeatureSpec
 from countperf.models.definition import ModelDefinition, property_of
+from countperf.models.features import FeatureSpec
 from countperf.models.function import column_keys, model_inputs
 from countperf.models.shipped import LINEAR, fitted_model, structural
 from tests.models.builders import sum_model

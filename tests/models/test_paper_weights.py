@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from countperf.counting.kernel import count_loopy_kernel
-from countperf.hardware.parameters import load_device
+from countperf.devices.parameters import load_device
 from countperf.models.library import load_weights
 from countperf.version import __version__
 from measurement_kernels.catalog import entry

@@ -9,7 +9,13 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from countperf.execution.issue import ExecutionPolicy, IssuedEvents, Serving, Unit, apply_policy
+from countperf.counting.structure.issue import (
+    ExecutionPolicy,
+    IssuedEvents,
+    Serving,
+    Unit,
+    apply_policy,
+)
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.library import load_weights, named_fits
 from countperf.models.shipped import LINEAR, POLICIES, policy_on, structural

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION, validate_name
+from countperf.counting.vector import PropertyVector
 from countperf.errors import (
     DeviceMismatchError,
     DocumentError,
@@ -17,13 +19,11 @@ from countperf.errors import (
     PredictionError,
     UnmeasuredPropertyError,
 )
-from countperf.measurements import KernelCase, Measurement
-from countperf.measurements.lines import format_line, parse_line
+from countperf.measuring import KernelCase, Measurement
+from countperf.measuring.lines import format_line, parse_line
 from countperf.models.function import Range
 from countperf.models.library import fits_folders
 from countperf.models.weights import WeightSet
-from countperf.properties.taxonomy import COUNTING_RULES_VERSION, validate_name
-from countperf.properties.vector import PropertyVector
 from measurement_kernels.catalog import entry
 from tests.models.builders import (
     TWO_TO_ONE,

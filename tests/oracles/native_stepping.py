@@ -20,10 +20,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from countperf.devices.compile.compiled_kernel import CompiledKernel, kernel_of
+from countperf.devices.compile.objects import objects_of, programs_of
+from countperf.devices.device import Device
 from countperf.errors import KernelBuildError
-from countperf.harness.compile.compiled_kernel import CompiledKernel, kernel_of
-from countperf.harness.compile.objects import objects_of, programs_of
-from countperf.harness.device import Device
 from countperf.machine_code.machine_state import KernelLaunch, pocl_group
 from countperf.machine_code.object_file import entry_of
 

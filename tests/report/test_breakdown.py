@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from countperf.models.library import load_weights, named_fits
-from countperf.predictions import Prediction, Verdict
+from countperf.models.predictions import Prediction, Verdict
 from countperf.report.breakdown import (
     OTHER,
     PlainName,

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from countperf.counting.structure.issue import ExecutionPolicy
+from countperf.counting.vector import PropertyVector
+from countperf.devices.parameters import InstructionClass, declare_device
 from countperf.errors import ParameterError
-from countperf.execution.issue import ExecutionPolicy
-from countperf.hardware.parameters import InstructionClass, declare_device
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import IndistinguishableGroup, unit_of
 from countperf.models.library import load_weights
 from countperf.models.shipped import structural
 from countperf.models.weights import WeightSet
-from countperf.properties.vector import PropertyVector
 from countperf.report.rows import format_quantity
 from countperf.report.weights import rate_of, weights_table
 from tests.models.builders import make_weight, make_weights, sum_model

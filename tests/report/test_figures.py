@@ -13,9 +13,9 @@ import pytest
 
 from countperf.cli import main
 from countperf.errors import MissingExtraError, ParameterError
-from countperf.measurements import measurements_in
-from countperf.metrics import Evaluation
-from countperf.predictions import Prediction
+from countperf.measuring import measurements_in
+from countperf.models.metrics import Evaluation
+from countperf.models.predictions import Prediction
 from countperf.report.curves import check_figure_path, save_figure, svg_text
 from countperf.report.figures import evaluations_figure, figure_of, roofline_figure
 from tests.report.test_explanation import DEVICE, VECTOR, make_summed

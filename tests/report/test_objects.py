@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.fitting.fit import fit
-from countperf.fitting.judging import RankedSet, RankedVariant, RankingEvaluation
-from countperf.metrics import EvaluatedCase, Evaluation
+from countperf.counting.vector import PropertyVector
+from countperf.models.fitting.fit_model import fit
+from countperf.models.fitting.judging import RankedSet, RankedVariant, RankingEvaluation
+from countperf.models.metrics import EvaluatedCase, Evaluation
 from countperf.models.weights import WeightSet
-from countperf.properties.vector import PropertyVector
 from countperf.report.rows import plain
-from tests.fitting.builders import measure
 from tests.models.builders import make_weights
+from tests.models.fitting.builders import measure
 from tests.printing import object_of, text_of
 
 VECTOR = PropertyVector.from_mapping(

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.fitting.fit import fit
-from countperf.metrics import EvaluatedCase, Evaluation
+from countperf.counting.vector import PropertyVector
+from countperf.models.fitting.fit_model import fit
 from countperf.models.function import FitQuality
-from countperf.properties.vector import PropertyVector
+from countperf.models.metrics import EvaluatedCase, Evaluation
 from countperf.report.rows import format_percent, format_quantity, format_table, si_prefix
 from countperf.report.weights import doctor_text, rate_of
-from tests.fitting.builders import measure
 from tests.models.builders import make_weight, make_weights
+from tests.models.fitting.builders import measure
 from tests.printing import text_of
 
 VECTOR = PropertyVector.from_mapping(

@@ -6,8 +6,8 @@ import islpy as isl
 import loopy as lp
 import pytest
 
+from countperf.counting.count_properties import count_kernel
 from countperf.errors import CountingError, UncountableSetError
-from countperf.properties.count_properties import count_kernel
 from countperf.symbolic import isl_sets
 from countperf.symbolic.cardinality import Counter
 from tests.kernels import made

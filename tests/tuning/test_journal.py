@@ -16,7 +16,7 @@ from countperf.errors import DocumentError, MeasurementError
 from countperf.tuning.posterior import Posterior
 from countperf.tuning.result import Budget, Plan, SearchInterrupt
 from countperf.tuning.search import tune_space
-from tests.harness.fakes import FakeRunner
+from tests.devices.fakes import FakeRunner
 from tests.tuning.test_search import (
     BEST,
     LARGE,

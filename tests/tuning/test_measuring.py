@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import pytest
 
 from countperf.errors import MeasurementError
-from countperf.harness.runner import Run
-from countperf.measurements import KernelCase
+from countperf.measuring import KernelCase
+from countperf.measuring.runner import Run
 from countperf.tuning.measuring import Bench
 from countperf.tuning.result import Plan
-from tests.harness.fakes import FakeRunner
+from tests.devices.fakes import FakeRunner
 from tests.tuning.spaces import DOUBLE
 
 CHOICE = {"group": 16, "each": 1, "fetch": False}

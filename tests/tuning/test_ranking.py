@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from countperf.api.searching import load_space
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
 from countperf.tuning.points import (
     Packed,
@@ -27,9 +28,8 @@ from countperf.tuning.result import Budget, Plan, Trial, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, SearchSpace
 from countperf.tuning.trials import Candidates
-from countperf.workflow.tuning import load_space
-from tests.harness.fakes import LIMITS as FAKE_LIMITS
-from tests.harness.fakes import FakeRunner
+from tests.devices.fakes import LIMITS as FAKE_LIMITS
+from tests.devices.fakes import FakeRunner
 from tests.models.builders import make_weights
 from tests.tuning.spaces import CHOOSY, DOUBLE, N, chances, make_space
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from countperf.devices.device import Device
+from countperf.devices.workers import process_pool
 from countperf.errors import ParameterError, TuningError
-from countperf.harness.device import Device
-from countperf.harness.runner import KernelRunner
-from countperf.harness.workers import process_pool
+from countperf.measuring.runner import KernelRunner
 from countperf.tuning.points import Point, PredictionTask, Refused, checked_space
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan

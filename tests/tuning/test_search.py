@@ -19,7 +19,7 @@ from countperf.errors import (
     TuningError,
     WrongResultError,
 )
-from countperf.measurements import KernelCase
+from countperf.measuring import KernelCase
 from countperf.tuning import SearchSpace
 from countperf.tuning.points import PredictionTask, Refused
 from countperf.tuning.result import (
@@ -33,7 +33,7 @@ from countperf.tuning.result import (
     trials_in,
 )
 from countperf.tuning.search import tune_space
-from tests.harness.fakes import FakeRunner
+from tests.devices.fakes import FakeRunner
 from tests.printing import object_of, text_of
 from tests.tuning.spaces import CHOOSY, DOUBLE, build_double, chances
 from tests.tuning.test_ranking import WEIGHTS, Inline

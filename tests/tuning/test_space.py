@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countperf.devices.device import Device
 from countperf.errors import SearchSpaceError
-from countperf.harness.device import Device
-from countperf.harness.runner import KernelRunner
+from countperf.measuring.runner import KernelRunner
 from countperf.tuning.points import Predicted, PredictionTask, predict_point
 from countperf.tuning.space import SearchSpace, check_expression, holds
 from measurement_kernels.variants import spaces

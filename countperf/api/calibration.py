@@ -1,0 +1,357 @@
+"""Calibration: weights of a device within minutes, from what is known of other devices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from countperf.api.catalogue import read_code
+from countperf.api.fits import why_no_code
+from countperf.counting.count_properties import count_kernel
+from countperf.counting.structure.memory_hierarchy import (
+    DEFAULT_CACHES,
+    CountedCaches,
+    MemoryHierarchy,
+)
+from countperf.devices.device import Device
+from countperf.devices.discovery import find_device
+from countperf.devices.identity import counted_caches_of, memory_hierarchy_of
+from countperf.devices.machine import available_cores
+from countperf.display import ShortRepr
+from countperf.documents import check_writable
+from countperf.errors import (
+    DeviceError,
+    DocumentError,
+    FitError,
+    KernelSpecificationError,
+    MeasurementError,
+    ParameterError,
+    option,
+)
+from countperf.measuring import KernelCase, Measurement, MeasurementSet
+from countperf.measuring.campaign import Rewriting, measure
+from countperf.measuring.runner import CALIBRATION, KernelRunner
+from countperf.measuring.size_choice import calibrate as choose_sizes
+from countperf.measuring.size_choice import measure_limits
+from countperf.models.fitting.fit_model import observations_of
+from countperf.models.fitting.prior import (
+    CalibratedModel,
+    CalibrationResult,
+    ChosenKernel,
+    ExpectedErrors,
+    KernelChoice,
+    KnownDevices,
+    KnownModel,
+    fit_with_prior,
+    is_alike,
+    shipped_choice,
+    shipped_devices,
+    widening,
+)
+from countperf.models.fitting.rescale import rescale_weights
+from countperf.models.library import (
+    OWN,
+    checked_own_name,
+    find_fit,
+    fits_for,
+    load_weights,
+    store_own_fit,
+    user_fits_folder,
+)
+from countperf.models.shipped import COMPILED, STRUCTURAL
+from countperf.models.weights import WeightSet
+from countperf.steps import report
+from measurement_kernels.catalog import entry
+from measurement_kernels.entry import CatalogEntry
+
+LEAST_MINUTES, MOST_MINUTES = 1.0, 60.0
+
+_MOST_UNSETTLED = 1 / 3
+"""Share of cases that did not settle from which on the machine counts as busy."""
+
+_FIRST_CASES = 12
+"""Number of cases from which on a busy machine is noticed before the time is over."""
+
+_FEWEST_KERNELS = 8
+
+_FIT_S = 5.0
+
+CODE_S = 1.1
+"""Processor time that reading a kernel's compiled code takes, s (mean over 40 kernels, PoCL)."""
+
+_SEARCH_SHARE = 0.35
+"""Share of the time in which sizes are found on devices for which none ship."""
+
+_MEMORY_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CalibrationTask(ShortRepr):
+    """Task of a calibration."""
+
+    device: Device  # the device
+    runner: KernelRunner  # what runs kernels on it
+    memory: MemoryHierarchy  # its caches
+    caches: CountedCaches  # for which kernels are counted
+    store: Path  # where measurements go
+    reads_code: bool  # whether compiled code will be read
+    deadline: float  # when all has to be done, by the monotonic clock
+    minutes: float  # the budget
+
+
+def calibrate(
+    *,
+    device: str | Device | None = None,
+    minutes: float = 3.0,
+    name: str | None = None,
+    store: Path | str | None = None,
+    busy: bool = False,
+    runner: KernelRunner | None = None,
+    known: KnownDevices | None = None,
+    choice: KernelChoice | None = None,
+) -> CalibrationResult:
+    """Measure the kernels that tell most about a device, and fit its weights to them.
+
+    What other devices' fits say is the prior: weights that the measured kernels do not determine
+    stay there, with the uncertainty that other devices show. Where weights of the very device ship,
+    they are rescaled to the measured kernels instead (`countperf.models.fitting.rescale`). Weights
+    are stored among the user's own, for ``predict(..., weights="mine/NAME")``; those that ship stay
+    as they are. Called again, it goes on with the next kernels.
+    """
+    began = time.monotonic()
+    if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
+        message = f"{minutes:g} minutes are not between {LEAST_MINUTES:g} and {MOST_MINUTES:g}"
+        raise ParameterError(message, parameter="minutes")
+    if name is not None:
+        checked_own_name(name)
+    chosen = device if isinstance(device, Device) else find_device(device)
+    plain = checked_own_name(name or chosen.identity.slug)
+    kept = Path(store or user_fits_folder().parent / "calibrations" / f"{plain}.jsonl")
+    check_writable(user_fits_folder() / "weights.json", kept)
+    devices = known or shipped_devices()
+    without_code = why_no_code(chosen)
+    is_here = chosen.identity.device_type == "cpu"
+    own = counted_caches_of(chosen.identity, is_here=is_here)
+    task = CalibrationTask(
+        device=chosen,
+        runner=runner or KernelRunner.open(chosen),
+        memory=memory_hierarchy_of(chosen.identity, is_here=is_here),
+        caches=own if devices.own_caches else DEFAULT_CACHES,
+        store=kept,
+        reads_code=not without_code,
+        deadline=began + 60.0 * minutes,
+        minutes=minutes,
+    )
+    cases = cases_of(task, (choice or shipped_choice()).kernels)
+    if not busy:
+        forget_unsettled(task.store)
+    measured = _measure(task, cases, busy=busy)
+    unsettled = sum(measurement.settling != "settled" for measurement in measured)
+    _require_settled(measured, task.store, busy=busy)
+    if task.reads_code:
+        measured, without_code = _with_code(task, measured)
+    if not busy:
+        measured = measured.select(_is_settled)
+    shipped = _shipped(chosen, task.caches) if known is None else {}
+    models = _fit_all(task, measured, devices, shipped, plain, busy=busy)
+    near = [weights.device for weights in shipped.values()]
+    near = near or [one.device for model in devices.models for one in model.devices]
+    near.sort(key=lambda identity: not is_alike(identity, chosen.identity))
+    return CalibrationResult(
+        name=f"{OWN}{models[0].path.parent.name}",
+        device=chosen.identity,
+        known=tuple(dict.fromkeys(identity.slug for identity in near)),
+        is_kin=any(is_alike(identity, chosen.identity) for identity in near),
+        store=task.store,
+        kernels=len({measurement.kernel for measurement in measured}),
+        cases=len(measured),
+        unsettled=unsettled,
+        busy=busy,
+        spent_s=time.monotonic() - began,
+        models=models,
+        without_code=without_code,
+        is_complete={case.name for case in cases}
+        <= {e.case for e in (*measured.measurements, *measured.failures)},
+    )
+
+
+def _measure(task: CalibrationTask, cases: Sequence[KernelCase], *, busy: bool) -> MeasurementSet:
+    """Measure cases until the time for it is over, or too many of them do not settle."""
+    code_s = CODE_S / min(available_cores(), 2) if task.reads_code else 0.0
+
+    def is_over(kernels: Collection[str], measured: Sequence[Measurement]) -> bool:
+        left_s = task.deadline - _FIT_S - code_s * len(kernels) - time.monotonic()
+        unstable = sum(not measurement.stable for measurement in measured)
+        is_hopeless = len(measured) >= _FIRST_CASES and unstable > _MOST_UNSETTLED * len(measured)
+        return left_s <= CALIBRATION.separation_s or (is_hopeless and not busy)
+
+    return measure(
+        cases,
+        store=task.store,
+        protocol=CALIBRATION,
+        count=partial(count_kernel, view="structure", caches=task.caches),
+        runner=task.runner,
+        begin_no_more=is_over,
+    )
+
+
+def _is_settled(measurement: Measurement) -> bool:
+    return measurement.settling == "settled"
+
+
+def forget_unsettled(store: Path) -> None:
+    """Drop times that did not settle from earlier measurements, so that they are taken again."""
+    if store.exists():
+        with Rewriting(store) as file:
+            measured = file.read()
+            if len(settled := measured.select(_is_settled)) < len(measured):
+                file.write(settled)
+
+
+def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> None:
+    """Refuse a fit to times that do not repeat."""
+    unsettled = sum(not _is_settled(failure) for failure in measured)
+    if unsettled > _MOST_UNSETTLED * len(measured) and not busy:
+        raise MeasurementError(
+            f"{unsettled} of {len(measured)} times did not settle: other programs use the machine;"
+            f" nothing is stored but the {len(measured) - unsettled} that settled ({store}). End"
+            " those programs and calibrate again, which goes on from there; or pass"
+            f" {option('busy', 'True')}, which uses the others as well and makes intervals wider"
+        )
+    kernels = {failure.kernel for failure in measured if busy or _is_settled(failure)}
+    if len(kernels) < _FEWEST_KERNELS:
+        first = next((failure.reason for failure in measured.failures), "the time was over")
+        raise MeasurementError(
+            f"only {len(kernels)} kernels could be measured ({first}); give more"
+            f" ({option('minutes', 'NUMBER')});"
+            f" what was measured is kept in {store}"
+        )
+
+
+def _with_code(task: CalibrationTask, measured: MeasurementSet) -> tuple[MeasurementSet, str]:
+    """Read the compiled code of measured kernels; say why, if that fails."""
+    try:
+        return read_code(task.store, device=task.device.label), ""
+    except (DeviceError, KernelSpecificationError, DocumentError) as error:
+        return measured, str(error)
+
+
+def _fit_all(
+    task: CalibrationTask,
+    measured: MeasurementSet,
+    known: KnownDevices,
+    shipped: Mapping[str, WeightSet],
+    name: str,
+    *,
+    busy: bool,
+) -> tuple[CalibratedModel, ...]:
+    """Fit each model and store its weights, that which reads code first."""
+    observations = observations_of(measured)
+    noise = float(np.sqrt(np.mean([case.noise**2 for case in observations]))) if busy else 0.0
+    kernels = len({case.kernel for case in observations})
+    made: list[tuple[KnownModel, WeightSet]] = []
+    for kind in (COMPILED, STRUCTURAL):
+        model = known.of(kind)
+        if model is None or (kind == COMPILED and not task.reads_code):
+            continue
+        report(f"fitting the {kind} model", 0)
+        own = shipped.get(kind)
+        try:
+            if own is not None:
+                weights = rescale_weights(own, observations, measured.header, noise=noise)
+            else:
+                weights = fit_with_prior(
+                    observations,
+                    model,
+                    measured.header,
+                    memory=task.memory,
+                    caches=task.caches,
+                    noise=noise,
+                ).weights
+        except FitError:
+            if kind == STRUCTURAL:
+                raise
+            continue
+        made.append((model, weights))
+    stored, _ = store_own_fit(*(weights for _, weights in made), name=name, replace=_is_calibrated)
+    fit = find_fit(stored)
+    assert fit is not None
+    return tuple(
+        _calibrated(weights, fit.models[model.kind], model.errors_on(task.device.identity, kernels))
+        for model, weights in made
+    )
+
+
+def _shipped(device: Device, caches: CountedCaches) -> dict[str, WeightSet]:
+    """Return the weights that ship for the very device, by model."""
+    weights = {
+        kind: load_weights(fit.name, model=kind)
+        for fit in fits_for(device.identity)
+        if not fit.name.startswith(OWN)
+        for kind in (COMPILED, STRUCTURAL)
+        if kind in fit.models
+    }
+    return {kind: w for kind, w in weights.items() if w.counted_caches.counts_alike(caches)}
+
+
+def _calibrated(weights: WeightSet, path: Path, expected: ExpectedErrors | None) -> CalibratedModel:
+    """Say what a model reached, beside calibrations of other devices after as many kernels."""
+    quality = weights.quality
+    error = None if quality is None else quality.held_out_error
+    factor = 1.0 if expected is None else widening(error, expected)
+    return CalibratedModel(
+        model=weights.model,
+        weights=weights,
+        path=path,
+        held_out_error=error,
+        factor=factor,
+        expected_error=expected and factor * expected.typical_error,
+    )
+
+
+def _is_calibrated(path: Path) -> bool:
+    """Tell whether an earlier calibration wrote a document, which the next may replace."""
+    source = WeightSet.read_file(path).source
+    return source is not None and source.protocol == CALIBRATION.name
+
+
+def cases_of(task: CalibrationTask, kernels: Sequence[ChosenKernel]) -> list[KernelCase]:
+    """Return the cases to measure, in their order."""
+    limits = task.device.limits
+    fitting = [
+        (kernel, entry(kernel.name))
+        for kernel in kernels
+        if int(np.prod(entry(kernel.name).group_shape)) <= limits.max_group_size
+    ]
+    most_bytes = min(_MEMORY_SHARE * limits.global_memory_bytes, limits.max_allocation_bytes)
+    if task.device.identity.device_type == "cpu":
+        cases = (
+            known.case_at(**size.parameters) for kernel, known in fitting for size in kernel.sizes
+        )
+        return [case for case in cases if case.global_memory_bytes <= most_bytes]
+    return sized_here(task, [known for _, known in fitting])
+
+
+def sized_here(task: CalibrationTask, entries: Sequence[CatalogEntry]) -> list[KernelCase]:
+    """Find sizes on a device of another kind than those that the choice has sizes for."""
+    limits = measure_limits(
+        task.runner.session, overhead_factor=15.0, max_run_s=0.02, max_setup_s=0.6
+    )
+    path = task.store.with_suffix(".sizes.json")
+    until = time.monotonic() + _SEARCH_SHARE * 60.0 * task.minutes
+    number = 8
+    while True:
+        chosen = choose_sizes(entries[:number], task.runner, limits, store=path)
+        if time.monotonic() > until or number >= len(entries):
+            break
+        number += 8
+    cases: list[KernelCase] = []
+    for tried in entries[:number]:
+        of_kernel = chosen.cases([tried])
+        cases += [of_kernel[0], of_kernel[-1]] if len(of_kernel) > 1 else of_kernel
+    return cases

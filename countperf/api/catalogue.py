@@ -1,0 +1,421 @@
+"""Campaigns: which kernels of the library are measured, measuring them, and reading their code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from countperf.api.kernels import kernel_itself
+from countperf.counting.count_properties import count_kernel
+from countperf.counting.counts import caches_of
+from countperf.counting.structure.memory_hierarchy import CacheSize
+from countperf.devices.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
+from countperf.devices.discovery import find_device
+from countperf.devices.identity import counted_caches_of
+from countperf.devices.workers import process_pool
+from countperf.display import ShortRepr
+from countperf.errors import (
+    CountingError,
+    DeviceMismatchError,
+    KernelBuildError,
+    KernelSpecificationError,
+    ParameterError,
+    nearest,
+)
+from countperf.measuring import PURPOSES, Protocol
+from countperf.measuring.campaign import Rewriting, measure, open_store
+from countperf.measuring.runner import BROAD, QUICK, KernelRunner
+from countperf.measuring.size_choice import calibrate, measure_limits
+from countperf.mechanistic.compiled_profile import GpuCounts, GpuKernel
+from countperf.models.definition import OVERLAPPED
+from countperf.sizes import checks_keywords
+from countperf.steps import stepped
+from measurement_kernels.catalog import APART, entries, entry
+from measurement_kernels.catalog import families as all_families
+from measurement_kernels.entry import COLLECTIONS
+from measurement_kernels.groups import GROUP_SHAPES, SizeClass
+from measurement_kernels.variants.sets import variant_entries, variant_sets
+
+if TYPE_CHECKING:
+    from countperf.devices.device import Device
+    from countperf.measuring import Measurement, MeasurementSet, Purpose
+    from measurement_kernels.entry import CatalogEntry, Collection
+
+
+ProfileName = Literal["quick", "broad", "trial"]
+_TRIED_VARIANTS = 5  # of a set, to find its sizes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile(ShortRepr):
+    """Extent of a campaign."""
+
+    protocol: Protocol  # how often each case runs
+    shapes_per_kernel: int  # group shapes of the device's set that are measured, at most three
+    max_run_s: float  # longest time of one run, s
+    overhead_factor: float  # how many times the launch overhead the smallest size has to take
+    max_setup_s: float = 2.0  # longest time to make inputs and put them into the device's memory, s
+    collections: tuple[Collection, ...] = ("paper",)  # which kernels of the catalogue
+    # which share of the measurement kernels of each family is measured (`evenly_spaced`)
+    share: float = 1.0
+
+
+LEAST_KERNELS = 12
+"""Families with so many kernels are measured in full, whatever the share."""
+
+_QUICK = Profile(protocol=QUICK, shapes_per_kernel=2, max_run_s=0.06, overhead_factor=30.0)
+_TRIAL = QUICK.changed(
+    name="trial",
+    rounds=1,
+    runs=4,
+    drops=1,
+    noise_limit=0.5,
+    extra_rounds=0,
+    separation_s=0.0,
+    max_seconds=0.05,
+    warm_up_s=0.0,
+)
+PROFILES: Mapping[str, Profile] = {
+    "quick": _QUICK,
+    "broad": Profile(
+        protocol=BROAD,
+        shapes_per_kernel=2,
+        max_run_s=0.06,
+        overhead_factor=10.0,
+        max_setup_s=0.6,
+        collections=("paper", "extended", "random"),
+        share=0.4,  # costs at most 1.3 % on left-out families
+    ),
+    # to see that all works, as tests do: the times are too few to be relied on
+    "trial": replace(
+        _QUICK,
+        protocol=_TRIAL,
+        shapes_per_kernel=1,
+        max_run_s=0.004,
+        overhead_factor=5.0,
+        max_setup_s=0.2,
+    ),
+}
+
+
+def profile_entries(
+    profile: Profile,
+    group_class: SizeClass,
+    *,
+    families: Sequence[str] = (),
+    element_types: Sequence[str] = ("f32",),
+    purposes: Sequence[Purpose] = (),
+    collections: Sequence[Collection] = (),
+    max_group_size: int | None = None,
+) -> tuple[CatalogEntry, ...]:
+    """List the catalogue's kernels that a profile measures, those that judge fits last."""
+    shapes = GROUP_SHAPES[group_class]
+    linear = [s for s in shapes if s[1] == 1]
+    planar = [s for s in shapes if s[1] > 1]
+    # the shapes of the test kernels first: every set has them
+    linear.sort(key=lambda shape: shape != (256, 1))
+    planar.sort(key=lambda shape: shape != (16, 16))
+    wanted = {*linear[: profile.shapes_per_kernel], *planar[: profile.shapes_per_kernel]}
+    _check_families(families)
+    if not purposes:
+        purposes = PURPOSES if families else ("measurement", "test")
+    if not collections:
+        collections = COLLECTIONS if families else profile.collections
+
+    listed: tuple[Collection | None, ...] = (None, *(c for c in collections if c in APART))
+
+    def fits(e: CatalogEntry) -> bool:
+        if e.collection == "paper":
+            return e.purpose != "measurement" or e.group_shape in wanted
+        return max_group_size is None or e.group_shape[0] * e.group_shape[1] <= max_group_size
+
+    listed_entries = tuple(
+        e
+        for purpose in PURPOSES
+        if purpose in purposes
+        for collection in listed
+        for e in entries(element_type=None, purpose=purpose, collection=collection)
+        if e.collection in collections
+        and fits(e)
+        and (purpose == "application" or e.collection != "paper" or e.element_type in element_types)
+        and (not families or e.family in families)
+    )
+    if not listed_entries:
+        raise KernelSpecificationError(
+            f"no {' or '.join(purposes)} kernel of {', '.join(families) or 'any family'} "
+            f"({' or '.join(collections)}) has "
+            f"element type {' or '.join(element_types)}"
+        )
+    return listed_entries if families else _share_of(listed_entries, profile.share)
+
+
+def _share_of(listed: Sequence[CatalogEntry], share: float) -> tuple[CatalogEntry, ...]:
+    """Keep all that judges fits, and a share of each family of measurement kernels."""
+    by_family: dict[str, dict[str, None]] = {}
+    for kernel in listed:
+        if kernel.purpose == "measurement":
+            by_family.setdefault(kernel.family, {})[kernel.name] = None
+    kept = {name for names in by_family.values() for name in evenly_spaced([*names], share)}
+    return tuple(e for e in listed if e.purpose != "measurement" or e.name in kept)
+
+
+def evenly_spaced(kernels: Sequence[str], share: float) -> list[str]:
+    """Return a share of the kernels of a family in their order, at least `LEAST_KERNELS`."""
+    number = min(len(kernels), max(LEAST_KERNELS, round(share * len(kernels))))
+    return [kernels[i * len(kernels) // number] for i in range(number)]
+
+
+@checks_keywords
+def measure_catalogue(
+    *,
+    store: Path | str,
+    device: str | None = None,
+    profile: ProfileName | Profile = "broad",
+    families: Sequence[str] = (),
+    element_types: Sequence[str] = ("f32",),
+    purposes: Sequence[Purpose] = (),
+    collections: Sequence[Collection] = (),
+) -> MeasurementSet:
+    """Measure the library's kernels on a device; resumes where an earlier call stopped.
+
+    Parameters
+    ----------
+    store : Path or str
+        The campaign's file (``.jsonl``); the chosen sizes are kept beside it.
+    device : str, optional
+        ``pocl:0``, or a part of a device's name; by default the first GPU that works, else
+        the first device.
+    profile : {"broad", "quick", "trial"} or Profile
+        How much is measured, and by which protocol.
+    families, element_types, purposes, collections : sequence of str, optional
+        Only these families of kernels; the paper's kernels of these types, by default f32; kernels
+        for these purposes, and of these collections, as for `profile_entries`.
+
+    Returns
+    -------
+    MeasurementSet
+        All that is in the file, of whatever purpose.
+
+    Raises
+    ------
+    DeviceError, MeasurementError, KernelSpecificationError
+        As for `measure`; or no such family.
+    """
+    chosen = _profile(profile)
+    target = find_device(device)
+    wanted = profile_entries(
+        chosen,
+        target.limits.group_class,
+        families=families,
+        element_types=element_types,
+        purposes=purposes,
+        collections=collections,
+        max_group_size=target.limits.max_group_size,
+    )
+    return _measure(target, chosen, wanted, Path(store))
+
+
+def _profile(given: str | Profile) -> Profile:
+    if isinstance(given, Profile):
+        return given
+    if given not in PROFILES:
+        message = f"there is no profile {given!r}; pass one of {', '.join(map(repr, PROFILES))}"
+        raise ParameterError(message, parameter="profile")
+    return PROFILES[given]
+
+
+def measure_variants(
+    *,
+    store: Path | str,
+    device: str | None = None,
+    profile: ProfileName | Profile = "broad",
+    families: Sequence[str] = (),
+    count: int | None = None,
+) -> MeasurementSet:
+    """Measure sets of variants, or parts of them, as `measure_catalogue` does."""
+    wanted = [e for name in families or variant_sets() for e in variant_entries(name)[:count]]
+    return _measure(find_device(device), _profile(profile), wanted, Path(store))
+
+
+def _measure(
+    device: Device,
+    profile: Profile,
+    wanted: Sequence[CatalogEntry],
+    store: Path,
+) -> MeasurementSet:
+    """Find out which sizes kernels take on a device, and measure them."""
+    runner = KernelRunner.open(device)
+    protocol = profile.protocol
+    sets = dict.fromkeys(entry.family for entry in wanted if entry.purpose == "variant")
+    tried = [entry for family in sets for entry in variant_entries(family)[:_TRIED_VARIANTS]]
+    others = [entry for entry in wanted if entry.purpose != "variant"]
+    with open_store(store, runner, protocol) as file:  # before anything is written or timed
+        limits = measure_limits(
+            runner.session,
+            overhead_factor=profile.overhead_factor,
+            max_run_s=profile.max_run_s,
+            max_setup_s=profile.max_setup_s,
+        )
+        sizes = calibrate(
+            [*others, *tried],
+            runner,
+            limits,
+            store=store.with_suffix(".sizes.json"),
+        )
+        cases = sizes.cases(others)
+        for family in sets:
+            choices = [sizes.choice(entry) for entry in variant_entries(family)[:_TRIED_VARIANTS]]
+            largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
+            for exponent in largest.exponents:
+                cases += (e.case(exponent) for e in wanted if e.family == family)
+        return measure(
+            cases,
+            store=file,
+            protocol=protocol,
+            count=partial(
+                count_kernel,
+                view="structure",
+                caches=counted_caches_of(device.identity, is_here=True),
+            ),
+            runner=runner,
+        )
+
+
+def _check_families(families: Sequence[str]) -> None:
+    known = (
+        *all_families(purpose=None, collection=None),
+        *(name for apart in APART for name in all_families(purpose=None, collection=apart)),
+        *all_families(purpose="variant"),
+    )
+    for family in families:
+        if family not in known:
+            raise KernelSpecificationError(
+                f"no family of kernels is called {family!r}; there are {', '.join(known)}"
+                f"{nearest(family, known)}"
+            )
+
+
+_BATCH = 40  # kernels that a process compiles
+_BETWEEN_FILES_S = 60.0  # seconds after which the file is written again
+
+
+def executed_on_gpu(
+    kernel: Any,
+    parameters: Mapping[str, int] | None = None,
+    *,
+    capability: str = "9.0",
+    every_group: bool = False,
+) -> GpuCounts:
+    """Count the instructions that a kernel executes on an NVIDIA GPU; no GPU is needed."""
+    executed = GpuKernel(kernel_itself(kernel, "code to compile"), capability)
+    return executed.counts(parameters or {}, every_group=every_group)
+
+
+def read_code(
+    measurements: Path | str,
+    *,
+    device: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> MeasurementSet:
+    """Compile the measured kernels of the catalogue, and note what their code executes, in place.
+
+    Nothing is measured. Misses are those of the first-level cache that the counts of a case state
+    (`countperf.api.evaluation.recount` makes it that of the device). Cases that have their
+    instructions already are left as they are, unless what older versions noted says nothing of
+    cycles that overlap. The file is written now and then, so that a run that is cut off goes on
+    where it was.
+    """
+    with Rewriting(measurements) as file:
+        say = progress or (lambda _: None)
+        return with_machine_code(file.read(), device=device, say=say, write=file.write)
+
+
+def lacks_code(measurement: Measurement) -> bool:
+    """Return whether the instructions of a case, or its cycles that overlap, are not known."""
+    return measurement.code is None or OVERLAPPED not in measurement.code
+
+
+def with_machine_code(
+    measured: MeasurementSet,
+    *,
+    device: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    write: Callable[[MeasurementSet], None] = lambda _: None,
+) -> MeasurementSet:
+    """Return measurements with what the code of their kernels executes, where it can be read.
+
+    They are written now and then, and at the end.
+    """
+    chosen = find_device(device or measured.device.slug)
+    if not measured.device.matches(chosen.identity):
+        raise DeviceMismatchError(
+            f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled for"
+            " each processor; read it there"
+        )
+    waiting: dict[str, list[Measurement]] = {}
+    for measurement in measured:
+        if lacks_code(measurement):
+            waiting.setdefault(measurement.kernel, []).append(measurement)
+    cases = [
+        # with the first-level cache that the counts of a case say code is read for
+        (name, tuple((m.case, m.parameters, caches_of(m.properties or {}).code) for m in some))
+        for name, some in waiting.items()
+    ]
+    batches = [cases[first : first + _BATCH] for first in range(0, len(cases), _BATCH)]
+    code: dict[str, dict[str, int]] = {}
+
+    def renewed() -> MeasurementSet:
+        noted = tuple(
+            m.model_copy(update={"code": code[m.case]}) if m.case in code else m for m in measured
+        )
+        return replace(measured, measurements=noted)
+
+    with process_pool() as pool:
+        done, written = 0, time.monotonic()
+        read = pool.map(partial(_code_of, chosen.label), batches)
+        pairs = zip(batches, read, strict=True)
+        for batch, outcomes in stepped(pairs, "reading code", total=len(batches)):
+            for case, outcome in outcomes:
+                if isinstance(outcome, str):
+                    say(f"{case}: {outcome}")
+                else:
+                    code[case] = outcome
+            done += len(batch)
+            say(f"{done} of {len(cases)} kernels")
+            if time.monotonic() > written + _BETWEEN_FILES_S:
+                write(renewed())
+                written = time.monotonic()
+    noted = renewed()
+    write(noted)
+    return noted
+
+
+def _code_of(
+    label: str, cases: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, int], CacheSize]]]]
+) -> list[tuple[str, dict[str, int] | str]]:
+    """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
+    code: list[tuple[str, dict[str, int] | str]] = []
+    there: list[tuple[CatalogEntry, Sequence[tuple[str, Mapping[str, int], CacheSize]]]] = []
+    for name, some in cases:
+        try:
+            there.append((entry(name), some))
+        except KernelSpecificationError as error:  # of an older catalogue
+            code += [(case, str(error)) for case, *_ in some]
+    units = [(known.build(), some[0][1]) for known, some in there]
+    names: list[str] = []
+    requests: list[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]] = []
+    read = read_compiled(units, find_device(label))
+    for (known, some), compiled in zip(there, read, strict=True):
+        for case, parameters, cache in some:
+            if isinstance(compiled, KernelBuildError):
+                code.append((case, str(compiled)))
+                continue
+            names.append(case)
+            requests.append((compiled, parameters, known.statistics_at(parameters), cache))
+    for case, counts in zip(names, counts_of_many(requests), strict=True):
+        code.append((case, str(counts) if isinstance(counts, CountingError) else counts))
+    return code

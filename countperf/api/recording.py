@@ -1,0 +1,130 @@
+"""Predicting every kernel that Loopy launches in a program; its executors are wrapped."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from loopy.target.c.c_execution import CExecutor
+from loopy.target.pyopencl_execution import PyOpenCLExecutor
+
+from countperf.api.prediction import Target, vector_for
+from countperf.api.timing import predicted_fields
+from countperf.counting.producers import launched_sizes, launched_unit
+from countperf.devices.opencl import describe
+from countperf.display import Table, printed
+from countperf.errors import ParameterError
+from countperf.sizes import checks_keywords
+
+if TYPE_CHECKING:
+    from countperf.measuring import Statistic
+    from countperf.models.weights import WeightSet
+
+
+@checks_keywords
+def recording(
+    *,
+    weights: WeightSet | Path | str | None = None,
+    statistics: Mapping[str, Mapping[str, Statistic]] | None = None,
+    incomplete_ok: bool = False,
+) -> LaunchLog:
+    """Record every kernel that Loopy launches while a ``with`` block runs.
+
+    Recording does not change what the program does: kernels are predicted when the log is read.
+
+    Parameters
+    ----------
+    weights : WeightSet, Path or str, optional
+        What predicts; by default the structural weights fitted on the device of each launch.
+    statistics : mapping from str to mapping, optional
+        By name of the kernel what data decides, as for `count_kernel`.
+    incomplete_ok : bool, optional
+        Whether to leave out of predictions what has no weight.
+    """
+    return LaunchLog(weights, statistics or {}, incomplete_ok)
+
+
+class LaunchLog(Table):
+    """Launches of kernels; `to_frame` has a row for each kernel, sizes and device."""
+
+    __repr__ = printed
+
+    def __init__(self, weights: Any, statistics: Mapping[str, Any], incomplete_ok: bool) -> None:
+        self._weights, self._statistics = weights, statistics
+        self._incomplete_ok = incomplete_ok
+        self._noted: Counter[Any] = Counter()
+        self.problems: dict[str, None] = {}  # of noting launches
+
+    def __enter__(self) -> Self:
+        _active.append(self)
+        for executor in (CExecutor, PyOpenCLExecutor):
+            if not hasattr(executor.__call__, "is_recorded"):
+                executor.__call__ = _recorded(executor.__call__)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _active.remove(self)
+
+    def note(self, executor: Any, queue: Any, arguments: Mapping[str, Any]) -> None:
+        """Note a launch; whatever goes wrong is noted too, and not raised."""
+        try:
+            shapes, given = {}, {}
+            for name, value in arguments.items():
+                if shape := getattr(value, "shape", ()):
+                    shapes[name] = tuple(map(int, shape))
+                elif hasattr(value, "__index__"):
+                    given[name] = int(value)
+            types = {n: str(v.dtype) for n, v in arguments.items() if hasattr(v, "dtype")}
+            known = [tuple(sorted(values.items())) for values in (given, shapes, types)]
+            device = getattr(queue, "device", None)
+            self._noted[executor.t_unit, executor.entrypoint, *known, device] += 1
+        except Exception as error:  # noqa: BLE001  the program is not to be disturbed
+            self.problems[f"a launch was not noted: {type(error).__name__}: {error}"] = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Launches so far: sizes, number, predicted times; a reason where one fails."""
+        rows: list[dict[str, Any]] = []
+        for launch, launches in self._noted.items():
+            row: dict[str, Any] = {"kernel": launch[1], "launches": launches, "parameters": {}}
+            try:
+                row |= self._predicted(*launch)
+                if row["predicted_s"] is not None:
+                    row["total_s"] = launches * row["predicted_s"]
+            except Exception as error:  # noqa: BLE001  one kernel is not to cost the others
+                row["reason"] = f"{type(error).__name__}: {error}"
+            rows.append(row)
+        return sorted(rows, key=lambda row: -row.get("total_s", 0.0))
+
+    def _predicted(self, unit: Any, name: str, *known: Any) -> dict[str, Any]:
+        given, shapes, types, device = known
+        if device is None and self._weights is None:
+            message = "it ran on no OpenCL device: name what predicts, recording(weights=...)"
+            raise ParameterError(message, parameter="weights")
+        identity = None if device is None else describe(device, "recorded").identity
+        weights = Target(weights=self._weights, device=identity).loaded()
+        unit = launched_unit(unit, name, dict(types))
+        sizes = launched_sizes(unit, dict(given), dict(shapes))
+        vector = vector_for(unit, self._statistics.get(name), weights, sizes)
+        at = {n: sizes[n] for n in vector.parameters if n in sizes}
+        made = weights.predict_counts(vector, at, incomplete_ok=self._incomplete_ok)
+        by = {"device": made.device, "weights": made.weights, "model": made.model}
+        return {"parameters": at, **by, **predicted_fields(made)}
+
+
+_active: list[LaunchLog] = []
+
+
+def _recorded(launch: Any) -> Any:
+    @functools.wraps(launch)
+    def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = launch(self, *args, **kwargs)
+        for log in tuple(_active):
+            log.note(self, kwargs.get("queue", args[0] if args else None), kwargs)
+        return result
+
+    vars(recorded)["is_recorded"] = True
+    return recorded

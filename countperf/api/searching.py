@@ -1,0 +1,258 @@
+"""Search spaces by name; ranking their variants, and searching for the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countperf.api.prediction import Target
+from countperf.devices.device import EventClock
+from countperf.devices.discovery import find_device
+from countperf.devices.machine import available_cores
+from countperf.devices.workers import pool_or
+from countperf.errors import ParameterError, SearchSpaceError, nearest, option
+from countperf.models.weights import WeightSet
+from countperf.sizes import checks_keywords, given_sizes
+from countperf.steps import report
+from countperf.tuning.measuring import ApartRunner
+from countperf.tuning.points import PredictionTask, checked_space, user_space
+from countperf.tuning.ranker import rank_points
+from countperf.tuning.result import Budget, Plan
+from countperf.tuning.search import tune_space
+from countperf.tuning.space import SearchSpace
+from measurement_kernels.variants import spaces
+
+if TYPE_CHECKING:
+    from countperf.devices.device import Device
+    from countperf.tuning.points import Point
+    from countperf.tuning.ranker import Ranking
+    from countperf.tuning.result import TuningResult
+    from countperf.tuning.space import SearchSpace, Statistics
+    from countperf.tuning.trials import Watch
+
+
+def load_space(specification: str) -> SearchSpace:
+    """Return the search space that a text names."""
+    if ":" in specification:
+        return user_space(specification)
+    known = spaces()
+    if specification not in known:
+        raise SearchSpaceError(
+            f"no search space is called {specification!r}; there are {', '.join(known)}, and"
+            f" path/file.py:name{nearest(specification, known)}"
+        )
+    return known[specification]
+
+
+def named_in_processes(space: SearchSpace | str) -> SearchSpace | str:
+    """Return a space as processes get it: a space of users' code by its text, others themselves.
+
+    Functions of a user's file cannot be sent to other processes, so each reads the file.
+    """
+    return load_space(space) if isinstance(space, str) and ":" not in space else space
+
+
+@checks_keywords
+def rank(
+    space: SearchSpace | str,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    weights: WeightSet | Path | str | None = None,
+    device: str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = False,
+    keep: int = 20,
+    points: int | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    on_point: Callable[[Point], None] | None = None,
+    longest_s: float = 60.0,
+    statistics: Statistics | None = None,
+    **more: int,
+) -> Ranking:
+    """Predict all variants of a kernel and keep those that should be fastest.
+
+    Parameters
+    ----------
+    space : SearchSpace or str
+        The variants, or a text for `countperf.api.searching.load_space`.
+    parameters, **more : int
+        Sizes, in place of the space's.
+    weights, device, force, incomplete_ok
+        As for `predict`; of a device that is named the limits are looked at, too.
+    keep : int
+        How many to keep.
+    points : int, optional
+        Predict only so many, scattered over the space.
+    executor : concurrent.futures.Executor, optional
+        What predicts: Dask's (``Client.get_executor()``), MPI's (``MPIPoolExecutor``), or any
+        other; by default a pool of `workers` processes, one for each processor.
+    on_point : callable, optional
+        Is told of every point as it comes.
+    longest_s : float
+        What a variant may take, s; one that takes longer, or crashes, is refused.
+    statistics : Mapping from str to number or str, or callable, optional
+        What counting has to know of the data, in place of the space's `SearchSpace.statistics`, or
+        of some of them; also as a function of the choice.
+
+    Returns
+    -------
+    Ranking
+
+    Raises
+    ------
+    SearchSpaceError, PredictionError, DeviceError, DocumentError
+        Wrong space, weights or device. What is wrong with single points is in the result.
+    ParameterError
+        A size is not positive, or is none of the space.
+    """
+    sizes = given_sizes(parameters, more)
+    space = named_in_processes(space)
+    checked_space(space, sizes)
+    target = None if device is None else find_device(device)
+    question = _task(
+        space, sizes, weights, target, force, incomplete_ok=incomplete_ok, statistics=statistics
+    )
+    with pool_or(executor, workers) as pool:
+        return rank_points(
+            question,
+            executor=pool,
+            keep=keep,
+            points=points,
+            on_point=on_point,
+            longest_s=longest_s,
+        )
+
+
+@checks_keywords
+def tune(
+    space: SearchSpace | str,
+    parameters: Mapping[str, int] | None = None,
+    /,
+    *,
+    seconds: float | None = None,
+    measurements: int | None = None,
+    device: str | None = None,
+    weights: WeightSet | Path | str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = True,
+    store: Path | str | None = None,
+    confidence: float = 0.95,
+    tolerance: float = 0.02,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    longest_s: float | None = None,
+    watch: Watch | None = None,
+    statistics: Statistics | None = None,
+    **more: int,
+) -> TuningResult:
+    """Find the fastest variant of a kernel on a device within a budget.
+
+    Parameters
+    ----------
+    space : SearchSpace or str
+        The variants, or a text for `countperf.api.searching.load_space`.
+    parameters, **more : int
+        Sizes, in place of the space's.
+    seconds, measurements
+        The budget: time, predictions included, s; variants to run. At least one of the two.
+    device : str, optional
+        As for `measure`; by default the first GPU that works, else the first device.
+    weights, force
+        As for `rank`; by default the device's.
+    incomplete_ok : bool
+        Whether variants that have properties without a weight take part; what their predictions
+        leave out is learnt from measurements.
+    store : Path or str, optional
+        A file; the same call goes on where it stopped, and a larger budget goes on from there.
+    confidence, tolerance : float
+        At which to stop, and at which the regret is bounded; gains below are not looked for.
+    executor, workers, longest_s
+        As for `rank`; by default half of the seconds, but 3 s at least and a minute at most.
+    progress, watch : callable, optional
+        Are told what happens, a line at a time, and the `SearchState` between variants.
+    statistics
+        As for `rank`.
+
+    Returns
+    -------
+    TuningResult
+
+    Raises
+    ------
+    TuningError
+        No variant can be predicted, or none runs.
+    SearchSpaceError, ParameterError, PredictionError, DeviceError, DocumentError, MeasurementError
+        Wrong space, sizes, weights or device; or the store cannot be used.
+    """
+    clock = EventClock()
+    began_s = clock.now()
+    budget = Budget(seconds=seconds, measurements=measurements)
+    plan = Plan(confidence=confidence, tolerance=tolerance)
+    sizes = given_sizes(parameters, more)
+    space = named_in_processes(space)
+    report("preparing the search", 0)
+    checked_space(space, sizes)
+    target = find_device(device)
+    question = _task(
+        space, sizes, weights, target, force, incomplete_ok=incomplete_ok, statistics=statistics
+    )
+    more_than_one = target.identity.device_type == "cpu"
+    number = min(_BUILDERS, workers or available_cores()) if more_than_one else 1
+    with pool_or(executor, workers) as pool, ExitStack() as stack:
+        runners = [
+            stack.enter_context(
+                ApartRunner(
+                    target, clock, longest_s=budget.longest_s if longest_s is None else longest_s
+                )
+            )
+            for _ in range(number)
+        ]
+        for runner in runners:
+            runner.begin()
+        return tune_space(
+            question,
+            runners[0],
+            budget,
+            store=store,
+            plan=plan,
+            executor=pool,
+            progress=progress,
+            began_s=began_s,
+            longest_s=longest_s,
+            watch=watch,
+            builders=runners[1:],
+        )
+
+
+_BUILDERS = 8
+"""Processes that build variants at most: what is chosen together learns nothing from one another.
+
+Those for other devices than the processors of this machine would disturb its timings.
+"""
+
+
+def _task(
+    space: SearchSpace | str,
+    sizes: Mapping[str, int],
+    weights: WeightSet | Path | str | None,
+    device: Device | None,
+    force: bool,
+    **more: Any,
+) -> PredictionTask:
+    """Return the task to predict variants, with weights that match the device, and its limits."""
+    identity = None if device is None else device.identity
+    weights = Target(weights=weights, device=identity, force=force).checked()
+    if weights.definition.reads_code:
+        raise ParameterError(
+            "variants are ranked by a model that reads no compiled code: take weights of such a"
+            f" model, {option('model', repr('structural'))}",
+            parameter="model",
+        )
+    limits = None if device is None else device.limits
+    return PredictionTask(space=space, weights=weights, sizes=sizes, limits=limits, **more)

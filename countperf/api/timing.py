@@ -1,0 +1,357 @@
+"""Timing a kernel of the user's, predicting its times, and comparing both."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from loopy import LoopyError, PyOpenCLTarget, ValueArg
+
+from countperf.api.kernels import (
+    counted,
+    is_in_catalogue,
+    kernel_and_arguments,
+    kernel_statistics,
+)
+from countperf.api.prediction import Target, predict
+from countperf.devices.binding import made_up_indices
+from countperf.devices.description import describe_kernel
+from countperf.devices.device import Device
+from countperf.display import some_of
+from countperf.errors import (
+    CountingError,
+    CountperfError,
+    DeviceMismatchError,
+    KernelBuildError,
+    MeasurementError,
+    ParameterError,
+    PredictionError,
+    UnknownSizeError,
+    WrongResultError,
+    nearest,
+)
+from countperf.measuring import (
+    InstructionCounts,
+    KernelCase,
+    Protocol,
+    Statistic,
+    TimedSize,
+    TimingDocument,
+    counts_digest,
+)
+from countperf.measuring.campaign import measure
+from countperf.measuring.runner import TIMING
+from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
+from countperf.steps import stepped
+from countperf.tuning.measuring import LONGEST_S, running
+from measurement_kernels.catalog import entry
+
+if TYPE_CHECKING:
+    from countperf.counting.taxonomy import View
+    from countperf.measuring import MeasurementSet
+    from countperf.measuring.cases import MakeArguments, Reference
+    from countperf.measuring.runner import CaseRunner
+    from countperf.models.predictions import Prediction
+    from countperf.models.validity import Level
+    from countperf.models.weights import WeightSet
+
+
+_VIEWS: tuple[View, ...] = ("source", "structure", "compiled")
+
+
+def predicted_by_choice(
+    cases: Sequence[KernelCase], counts: InstructionCounts | None, target: Target
+) -> tuple[WeightSet | str, str, list[dict[str, Any]]]:
+    """Predict all sizes by one model, which is chosen as `countperf.predict` does.
+
+    Returned are the weights, or why there are none, what was chosen, and fields of `TimedSize`.
+    """
+
+    def predicted(weights: WeightSet, is_attempt: bool) -> tuple[WeightSet, list[dict[str, Any]]]:
+        rows: list[dict[str, Any]] = []
+        for case in stepped(cases, "predicting"):
+            try:
+                prediction = predict(
+                    case.build(),
+                    case.parameters,
+                    weights=weights,
+                    level=target.level,
+                    incomplete_ok=target.incomplete_ok and not is_attempt,
+                    statistics=case.statistics or None,
+                    instruction_counts=counts,
+                )
+            except CountperfError as error:  # a reason may hold for some of the points only
+                rows.append({"reason": str(error)})
+            else:
+                rows.append(predicted_fields(prediction))
+        if is_attempt and (lacking := [r["reason"] for r in rows if r.get("predicted_s") is None]):
+            raise PredictionError(lacking[0])
+        return weights, rows
+
+    try:
+        (weights, rows), choice = target.by_choice(predicted)
+    except DeviceMismatchError as error:
+        if target.weights is not None:
+            raise
+        return str(error), "", [{"reason": str(error)}] * len(cases)
+    return weights, choice, rows
+
+
+def predicted_fields(prediction: Prediction) -> dict[str, Any]:
+    """Return time and interval of a prediction at one point, as `TimedSize` has them."""
+    time_s = float(np.squeeze(prediction.time_s))
+    if time_s <= 0:
+        reason = f"the {prediction.model} model predicts {time_s:.3g} s, which is no time"
+        return {"predicted_s": None, "interval_s": None, "reason": reason}
+    missing = some_of(prediction.missing)
+    reason = "" if prediction.complete else f"incomplete: without the cost of {missing}"
+    interval_s = None
+    if prediction.interval_s is not None:
+        low, high = (float(np.squeeze(end)) for end in prediction.interval_s)
+        interval_s = (max(low, 0.0), high) if math.isfinite(high) else None
+    return {"predicted_s": time_s, "interval_s": interval_s, "reason": reason}
+
+
+def _digests(case: KernelCase, counts: InstructionCounts | None) -> dict[str, str]:
+    """Return digests of a kernel's counts by the views that can be counted."""
+    digests: dict[str, str] = {}
+    for view in _VIEWS:
+        with suppress(CountingError):
+            vector = counted(
+                case.build(), statistics=case.statistics, view=view, instruction_counts=counts
+            )
+            digests[view] = counts_digest(vector)
+    return digests
+
+
+_FAILURES = (KernelBuildError, WrongResultError, MeasurementError)
+
+
+@checks_keywords
+def time_kernel(
+    kernel: Any,
+    sizes: Sizes | None = None,
+    /,
+    *,
+    device: str | Device | None = None,
+    make_arguments: MakeArguments | None = None,
+    reference: Reference | None = None,
+    tolerance: float | None = None,
+    statistics: Mapping[str, Statistic] | None = None,
+    instruction_counts: InstructionCounts | None = None,
+    weights: WeightSet | Path | str | None = None,
+    model: str | None = None,
+    force: bool = False,
+    incomplete_ok: bool = False,
+    level: Level = 0.95,
+    protocol: Protocol | None = None,
+    runner: CaseRunner | None = None,
+    longest_s: float = LONGEST_S,
+    **more: Any,
+) -> TimingDocument:
+    """Time a kernel at some sizes, and compare the times with predicted ones.
+
+    Each size runs in several rounds, some time apart, as in a campaign (`countperf.measure`): after
+    a warm-up, the first runs of a round do not count, and the time is the minimum of the others.
+    Before it is timed, the kernel runs once at the smallest size, and its outputs are compared with
+    the reference, if there is one.
+
+    Parameters
+    ----------
+    kernel : str or loopy.TranslationUnit
+        The kernel, or a text that `load_kernel` understands. A kernel of the catalogue brings its
+        inputs, its reference and its statistics.
+    sizes, **more : int or sequence of int
+        Values of the size parameters. Several parameters with several values each have equally
+        many, which go together value by value.
+    device : str or Device, optional
+        As for `measure`; by default the first GPU that works, else the first device.
+    make_arguments : callable, optional
+        From a random generator and the parameters to the kernel's inputs by name. By default they
+        are made from the types and shapes of its arguments (`countperf.devices.binding`).
+    reference, tolerance : optional
+        From inputs and parameters to the expected outputs by name; largest ``|got - want|``.
+    statistics, instruction_counts, weights, model, force, incomplete_ok, level
+        As for `predict`; weights are by default those fitted on the device, if there are any.
+    protocol, runner : optional
+        How often each size runs; what runs the kernel, by default on `device` in a process of its
+        own: a kernel that crashes is a failure of its size.
+    longest_s : float, optional
+        What building and checking the kernel may take in that process, or a round of its runs, s;
+        by default 300. The kernel is ended then, and by Ctrl-C.
+
+    Returns
+    -------
+    Timing
+        A row for each size: measured time, noise, predicted time, and what that says. It prints;
+        ``to_frame()`` has all rows, ``plot()`` draws time over size, ``write_file`` keeps it as a
+        document, which ``Timing.read_file`` reads, and predictions take as an anchor.
+
+    Raises
+    ------
+    DeviceError, DeviceMismatchError
+        The device does not work, or the named weights are of another one.
+    ParameterError, CountingError
+        A size is unknown, lists do not go together, or a property vector was given.
+    KernelBuildError, WrongResultError, MeasurementError
+        No size could be measured. One that fails alone is among the failures of the result.
+    """
+    at = given_sizes(sizes, more)
+    cases = _cases(kernel, at, statistics, make_arguments, reference, tolerance)
+    used = protocol or TIMING
+    with running(runner, device, None, longest_s=longest_s) as opened:
+        target = Target(
+            weights=weights,
+            model=model,
+            device=opened.identity,
+            force=force,
+            incomplete_ok=incomplete_ok,
+            level=level,
+        )
+        result, choice, predicted = predicted_by_choice(cases, instruction_counts, target)
+        digests = [_digests(case, instruction_counts) for case in cases]
+        made_up = _made_up(cases[0])
+        measured = _measured(cases, used, opened)
+    of_case = {measurement.case: measurement for measurement in measured}
+    return TimingDocument(
+        kernel=cases[0].kernel,
+        device=measured.header.device,
+        protocol=used,
+        environment=measured.header.environment,
+        weights="" if isinstance(result, str) else result.name,
+        model="" if isinstance(result, str) else result.model,
+        model_choice=choice,
+        interval_level=level,
+        made_up=made_up,
+        sizes=tuple(
+            TimedSize(measurement=of_case[case.name], counts=counts, **fields)
+            for case, fields, counts in zip(cases, predicted, digests, strict=True)
+            if case.name in of_case
+        ),
+        failures=tuple(measured.failures),
+    )
+
+
+def time_resident_groups(
+    kernel: Any,
+    sizes: Mapping[str, int],
+    unused_local_bytes: Mapping[int, int],
+    *,
+    device: str | Device | None = None,
+    statistics: Mapping[str, Statistic] | None = None,
+) -> MeasurementSet:
+    """Time a kernel with several numbers of resident groups, by unused local memory.
+
+    Names of cases end in the number, as in ``groups=3``; errors as of `time_kernel`.
+    """
+    (case,) = _cases(kernel, sizes, statistics, None, None, None)
+    cases = [
+        replace(
+            case,
+            name=f"{case.name}/groups={groups}",
+            kernel=f"{case.kernel}/groups={groups}",
+            inputs=case.kernel,
+            unused_local_bytes=unused,
+        )
+        for groups, unused in unused_local_bytes.items()
+    ]
+    with running(None, device, None) as opened:
+        return _measured(cases, TIMING, opened)
+
+
+def _measured(
+    cases: Sequence[KernelCase], protocol: Protocol, runner: CaseRunner
+) -> MeasurementSet:
+    """Measure cases; if none can be, raise the first failure."""
+    with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
+        store = Path(folder) / "timing.jsonl"
+        measured = measure(cases, store=store, protocol=protocol, runner=runner)
+    if measured.failures and not len(measured):
+        first = measured.failures[0]
+        kind = next(kind for kind in _FAILURES if kind.stage == first.stage)
+        raise kind(first.reason, case=first.case)
+    return measured
+
+
+def _cases(
+    kernel: Any,
+    sizes: Sizes,
+    statistics: Mapping[str, Statistic] | None,
+    make_arguments: MakeArguments | None,
+    reference: Reference | None,
+    tolerance: float | None,
+) -> list[KernelCase]:
+    """Return a case for each point of a kernel; numbers are checked at the smallest one."""
+    unit, bound = kernel_and_arguments(kernel, "code to run")
+    entrypoints = getattr(unit, "entrypoints", ())
+    if len(entrypoints) != 1:
+        raise ParameterError(
+            f"a loopy.TranslationUnit with one entry point can be timed, not {type(unit).__name__}"
+            f" with {len(entrypoints)}; pass such a kernel, or a text that names one",
+            parameter="kernel",
+        )
+    name = unit.default_entrypoint.name
+    if isinstance(kernel, str):
+        name = kernel.rpartition(":")[2]
+        if is_in_catalogue(kernel):
+            known = entry(kernel)
+            if make_arguments is None:
+                make_arguments, reference = known.make_arguments, reference or known.reference
+            fixed = {size.name: size.fixed for size in known.sizes if size.fixed is not None}
+            sizes = {**fixed, **sizes}
+    arguments = {arg.name: arg for arg in unit.default_entrypoint.args}
+    bound_sizes = {
+        name: int(value)
+        for name, value in bound.items()
+        if isinstance(arguments.get(name), ValueArg) and isinstance(value, int | np.integer)
+    }
+    sizes = {**bound_sizes, **sizes}
+    _check_sizes(unit, name, sizes)
+    points = combine_sizes(sizes)
+    smallest = min(points, key=lambda point: math.prod(max(n, 1) for n in point.values()))
+    return [
+        KernelCase(
+            name="/".join(filter(None, (name, ",".join(f"{n}={v}" for n, v in point.items())))),
+            kernel=name,
+            build=unit,
+            parameters=point,
+            check_parameters=smallest,
+            make_arguments=make_arguments,
+            reference=reference,
+            tolerance=tolerance,
+            statistics=kernel_statistics(kernel, statistics, point) or {},
+            purpose="application",
+            bound_arguments=bound,
+        )
+        for point in points
+    ]
+
+
+def _made_up(case: KernelCase) -> str:
+    """Say which index arrays are made up at the first size; a failure is the measurement's."""
+    unit = case.build()
+    types = (getattr(arg.dtype, "numpy_dtype", None) for arg in unit.default_entrypoint.args)
+    if case.make_arguments is not None or all(arg is None or arg.kind not in "iu" for arg in types):
+        return ""
+    with suppress(CountperfError, LoopyError):
+        kernel = describe_kernel(unit.copy(target=PyOpenCLTarget()), lambda _: [])
+        return made_up_indices(kernel, case.parameters, case.bound_arguments, case.statistics)
+    return ""
+
+
+def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
+    arguments = unit.default_entrypoint.args
+    known = [argument.name for argument in arguments if isinstance(argument, ValueArg)]
+    for size in sizes:
+        if size not in known:
+            listed = ", ".join(known) or "none"
+            raise UnknownSizeError(
+                f"kernel {name!r} has no parameter {size} (it has: {listed}){nearest(size, known)}",
+                parameter=size,
+            )

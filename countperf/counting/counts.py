@@ -1,0 +1,374 @@
+"""Counts of properties, symbolic in the sizes, with what one unit of each is executed by.
+
+Some properties of sub-groups, which models may name, have no formula.
+``transactions.32x128.load`` are the lines of 128 bytes that sub-groups of 32 work items touch in
+all loads from global memory, each line once whenever a sub-group executes an access; likewise
+``store``; ``transactions.32x128`` are both. How lines are shared depends on how every access lies
+in its array, so that there is no formula: the number is found at given sizes, exactly
+(`countperf.counting.access_analysis`).
+
+``subgroups.32.launched``, ``.arithmetic``, ``.load``, ``.store``, ``.local``, ``.passes`` and
+``.barrier`` are what sub-groups of 32 work items execute (`countperf.counting.programs`);
+``distinct.load`` and ``distinct.store`` the distinct bytes of global memory that the kernel
+accesses. They are found at given sizes likewise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from countperf.counting.keys import Granularity
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
+from countperf.counting.structure.site_keys import site_key
+from countperf.counting.taxonomy import (
+    COUNTING_RULES_VERSION,
+    CountingRules,
+    View,
+)
+from countperf.display import FieldsAlone, shortened
+from countperf.documents import Document, Part, validate
+from countperf.errors import CountingError, DocumentError
+from countperf.steps import stepped
+from countperf.symbolic.isl_counts import to_isl_text
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import parse_polynomial
+
+if TYPE_CHECKING:
+    from countperf.counting.access_analysis import AccessAnalysis
+    from countperf.counting.analysis import Footprint
+    from countperf.counting.preparation import PreparedKernel
+    from countperf.counting.programs import KernelProgram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Count of one property, symbolic in the parameters.
+
+    Counts of one granularity add up, by ``+`` and by ``sum``; an integer times a count is a
+    count of the same granularity.
+
+    Attributes
+    ----------
+    quantity : PiecewiseQuasiPolynomial
+        The count.
+    granularity : Granularity
+        What one unit is executed by.
+    exact : bool
+        Whether the count is what is executed; else it rests on what the caller passed.
+    reason : str
+        Why it is not exact; empty if it is.
+    integral : bool
+        Whether its values are integers; not where it was scaled by a fraction.
+
+    Raises
+    ------
+    CountingError
+        The granularity is no `Granularity`, or counts of different granularities are added.
+
+    Examples
+    --------
+    >>> three = Count(quantity=PiecewiseQuasiPolynomial.from_value(3))
+    >>> str(sum([three, 2 * three]))
+    '{ 9 }'
+    """
+
+    quantity: PiecewiseQuasiPolynomial
+    granularity: Granularity = Granularity.WORK_ITEM
+    exact: bool = True
+    reason: str = ""
+    integral: bool = True
+
+    def __post_init__(self) -> None:
+        if type(self.granularity) is not Granularity:
+            listed = ", ".join(str(member) for member in Granularity)
+            raise CountingError(
+                f"{self.granularity!r} is no granularity of a count; pass a member of Granularity "
+                f"({listed})"
+            )
+
+    def __add__(self, other: Count) -> Count:
+        if self.granularity is not other.granularity:
+            raise CountingError(
+                f"counts per {self.granularity.value} and per {other.granularity.value} cannot be "
+                "added; keep them apart, or evaluate them and convert explicitly"
+            )
+        reasons = {r for part in (self.reason, other.reason) for r in part.split("; ") if r}
+        return Count(
+            quantity=self.quantity + other.quantity,
+            granularity=self.granularity,
+            exact=self.exact and other.exact,
+            reason="; ".join(sorted(reasons)),
+            integral=self.integral and other.integral,
+        )
+
+    def __radd__(self, other: int) -> Count:
+        """Let ``sum`` start at its 0."""
+        return self if other == 0 else NotImplemented
+
+    def __mul__(self, factor: int | Fraction) -> Count:
+        integral = self.integral and factor == int(factor)
+        return replace(self, quantity=self.quantity.scale(factor), integral=integral)
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        """Return isl's piecewise quasi-polynomial; our own notation where guards are not affine."""
+        return to_isl_text(self.quantity) or str(self.quantity)
+
+    def __repr__(self) -> str:
+        exact = "" if self.exact else ", not exact"
+        return shortened(f"Count({self}, each by a {self.granularity.value}{exact})")
+
+
+GROUP_SHAPE = ("items", "rows")
+"""Names of properties that say how large work groups are."""
+
+
+def says_group_shape(names: Iterable[str]) -> bool:
+    """Return whether counts of these names say how large the work groups are, all alike."""
+    known = set(names)
+    return "groups" not in known or known.issuperset(GROUP_SHAPE) or len(_shapes_of(known)) == 1
+
+
+def group_shape(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return work items and rows of all groups; nothing where no group is launched."""
+    if "groups" not in counts:
+        return {}
+    shapes = _shapes_of(counts)
+    if not shapes:
+        raise CountingError(
+            "these counts do not say how many items work groups have: count the kernel in the"
+            " structure view, or give items and rows themselves"
+        )
+    if len(shapes) > 1:
+        listed = ", ".join(f"{row}x{rows}" for row, rows in sorted(shapes))
+        raise CountingError(
+            f"work groups of several shapes are launched ({listed}), and the counts do not say how"
+            " many of each: the kernel has no items and rows for a model"
+        )
+    ((row, rows),) = shapes
+    return {"items": counts["groups"] * (row * rows), "rows": counts["groups"] * rows}
+
+
+def _shapes_of(names: Iterable[str]) -> set[tuple[int, int]]:
+    """Return row length and number of rows of the groups."""
+    return {key.site.shape for key in map(site_key, names) if key is not None}
+
+
+_GRANULARITIES = {
+    **dict.fromkeys(("groups", *GROUP_SHAPE), Granularity.WORK_GROUP),
+    "launches": Granularity.LAUNCH,
+}
+
+
+def granularity_of(name: str) -> Granularity:
+    """Return what one unit of a property is executed by."""
+    return _GRANULARITIES.get(name, Granularity.WORK_ITEM)
+
+
+CountsAt = Callable[[Mapping[str, int]], Mapping[str, Any]]
+
+
+def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Evaluate counts without a formula, one by one where parameters are arrays."""
+    shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
+    if not shape:
+        return dict(counts_at({name: int(value) for name, value in values.items()}))
+    rows = {name: np.broadcast_to(value, shape) for name, value in values.items()}
+    counts_by_index = {
+        index: counts_at({name: int(row[index]) for name, row in rows.items()})
+        for index in stepped(np.ndindex(shape), "counting at each size", total=int(np.prod(shape)))
+    }
+    names = sorted({name for counts in counts_by_index.values() for name in counts})
+    return {
+        name: np.array(
+            [_plain(counts.get(name, 0)) for counts in counts_by_index.values()]
+        ).reshape(shape)
+        for name in names
+    }
+
+
+def _plain(count: Any) -> Any:
+    return float(count) if isinstance(count, Fraction) else count
+
+
+class _GuardsPart(Part):
+    nonnegative: tuple[str, ...] = ()
+    zero: tuple[str, ...] = ()
+
+
+class _TermPart(_GuardsPart):
+    value: str
+
+
+class _CountPart(Part):
+    terms: tuple[_TermPart, ...]
+    exact: bool = True
+    reason: str = ""
+
+
+class VectorDocument(Document):
+    """Document of a property vector."""
+
+    remade_by: ClassVar[str] = (
+        "count the kernel again (countperf count KERNEL), or measure again (countperf measure) and"
+        " fit what that writes (countperf fit FILE)"
+    )
+    format: Literal["countperf-property-vector"] = "countperf-property-vector"
+    version: Literal[2] = 2
+    counting_rules: CountingRules = COUNTING_RULES_VERSION
+    view: View = "source"
+    caches: CountedCaches | None = None
+    kernel: str
+    parameters: tuple[str, ...]
+    assumptions: str
+    assumption_guards: tuple[_GuardsPart, ...]
+    defaults: dict[str, str] = Field(default_factory=dict[str, str])
+    counts: dict[str, _CountPart]
+
+
+def damaged(field: str, error: Exception) -> DocumentError:
+    """Return the error of a document whose field cannot be read."""
+    return DocumentError(f"damaged property vector at {field}: {error}", field=field)
+
+
+def vector_fields(document: Any) -> dict[str, Any]:
+    """Return the arguments of `countperf.counting.vector.PropertyVector` from its document."""
+    stored = VectorDocument.from_object(document)
+    field = "$"
+    try:
+        counts: dict[str, Count] = {}
+        for name, entry in stored.counts.items():
+            field = f"$.counts[{name!r}]"
+            terms = [term.model_dump() for term in entry.terms]
+            counts[name] = Count(
+                quantity=PiecewiseQuasiPolynomial.from_document(terms),
+                granularity=granularity_of(name),
+                exact=entry.exact,
+                reason=entry.reason,
+            )
+        field = "$.assumption_guards"
+        guards = tuple(
+            (
+                frozenset(map(parse_polynomial, entry.nonnegative)),
+                frozenset(map(parse_polynomial, entry.zero)),
+            )
+            for entry in stored.assumption_guards
+        )
+        field = "$.defaults"
+        defaults = {name: parse_polynomial(value) for name, value in stored.defaults.items()}
+    except (ValueError, CountingError) as error:
+        raise damaged(field, error) from error
+    return {
+        "counts": counts,
+        "kernel": stored.kernel,
+        "parameters": stored.parameters,
+        "assumptions": stored.assumptions,
+        "assumption_guards": guards,
+        "view": stored.view,
+        "defaults": defaults,
+        "caches": (stored.caches or DEFAULT_CACHES) if stored.view == "structure" else None,
+    }
+
+
+def caches_of(document: Mapping[str, Any]) -> CountedCaches:
+    """Return the caches that the document of a property vector states.
+
+    Documents that state none have `DEFAULT_CACHES`: older ones, and those of other views than the
+    structure view, whose counts do not depend on caches.
+    """
+    stated = document.get("caches")
+    if stated is None:
+        return DEFAULT_CACHES
+    return validate(CountedCaches, stated, root="$.properties.caches")
+
+
+TRANSACTIONS = "transactions"
+"""First part of the names of transactions."""
+
+SUB_GROUPS = "subgroups"
+"""First part of the names of instructions of sub-groups."""
+
+DISTINCT = "distinct"
+"""First part of the names of distinct bytes."""
+
+AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT)
+"""First part of all names of this module."""
+
+_NUMBER = r"[1-9]\d*"
+_ROOT = re.compile(
+    rf"(?:{TRANSACTIONS}\.{_NUMBER}x{_NUMBER}|{SUB_GROUPS}\.{_NUMBER}|{DISTINCT})(?![^.])"
+)
+
+
+def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
+    """Return what names, or patterns of them, begin with that say which transactions are meant."""
+    matches = (_ROOT.match(name) for name in names)
+    return tuple(sorted({match.group() for match in matches if match is not None}))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TransactionCounts(FieldsAlone):
+    """A function from sizes to the transactions of a kernel; picklable."""
+
+    kernel: Any
+    # which are counted: ``transactions.<work items of a sub-group>x<bytes of a line>``,
+    # ``subgroups.<work items of a sub-group>``, ``distinct``
+    roots: tuple[str, ...]
+    statistics: Mapping[str, Any]  # what data decides, as for `countperf.count_kernel`
+
+    @cached_property
+    def _prepared(self) -> PreparedKernel:
+        from countperf.counting.preparation import PreparedKernel
+
+        return PreparedKernel(self.kernel, statistics=self.statistics)
+
+    @cached_property
+    def _programs(self) -> tuple[KernelProgram, ...]:
+        from countperf.counting.programs import kernel_programs
+
+        return kernel_programs(self._prepared)
+
+    @cached_property
+    def _accesses(self) -> tuple[AccessAnalysis, ...]:
+        from countperf.counting.analysis import analyzed_accesses
+
+        with self._prepared.counting():
+            return analyzed_accesses(self._prepared)
+
+    @cached_property
+    def _footprints(self) -> tuple[Footprint, ...]:
+        from countperf.counting.analysis import footprints_of
+
+        return footprints_of(self._accesses)
+
+    def __call__(self, parameters: Mapping[str, int]) -> dict[str, int]:
+        """Count the transactions at sizes."""
+        sizes: dict[str, int] = {}
+        for root in self.roots:
+            counted = self._counted(root, parameters)
+            sizes |= {f"{root}.{name}": number for name, number in counted.items()}
+        return sizes
+
+    def _counted(self, root: str, parameters: Mapping[str, int]) -> dict[str, int]:
+        kind, _, numbers = root.partition(".")
+        if kind == DISTINCT:
+            from countperf.counting.analysis import distinct_bytes
+
+            return distinct_bytes(self._footprints, parameters)
+        if kind == SUB_GROUPS:
+            from countperf.counting.programs import sub_group_work
+
+            return sub_group_work(self._programs, parameters, sub_group_size=int(numbers))
+        from countperf.counting.access_analysis import lines_moved
+
+        items, line_bytes = map(int, numbers.split("x"))
+        return lines_moved(self._accesses, parameters, line_bytes=line_bytes, sub_group_size=items)

@@ -1,0 +1,279 @@
+"""Footprints: distinct bytes and contiguous pieces of global memory, by group and by kernel."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import cast
+
+from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
+from countperf.counting.accesses import Address
+from countperf.counting.domains import Domains
+from countperf.counting.instructions import Conditions, Instruction
+from countperf.counting.keys import Grid, MemoryAccess
+from countperf.counting.scopes import Scope
+from countperf.counting.structure.memory_hierarchy import LINE_BYTES
+from countperf.counting.structure.placement import StepSorter
+from countperf.counting.structure.reuse import within_line
+from countperf.counting.structure.site_keys import Direction, FootprintKey
+from countperf.errors import CountingError, UncountableSetError
+from countperf.symbolic import isl_sets, sets
+from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+_ZERO = QuasiPolynomial()
+_FAR = 2**30
+"""Elements; instead of a step that is not known."""
+
+_Touched = tuple[PiecewiseQuasiPolynomial, ...]
+_Part = tuple[FootprintKey, PiecewiseQuasiPolynomial]
+
+
+@dataclass(frozen=True, slots=True)
+class _GlobalAccess:
+    """An access to global memory."""
+
+    # the launch, the access, its address if it is known, where and when it is executed
+    grid: Grid
+    access: MemoryAccess
+    index: Address | None
+    scope: Scope
+    cases: Conditions
+    # the least constant step along items and loops, and along groups too, elements
+    least_step: int
+    least_in_all: int
+    is_even: bool  # whether steps are known, or stated to stay in a line
+    thin: QuasiPolynomial | None  # a step by a symbol that may stay in a line
+
+
+class Footprints:
+    """Collects a kernel's accesses to global memory, and counts what they touch."""
+
+    def __init__(self, domains: Domains, steps: StepSorter) -> None:
+        self._domains = domains
+        self._steps = steps
+        self._accesses: list[_GlobalAccess] = []
+
+    def add(
+        self, access: MemoryAccess, instruction: Instruction, cases: Conditions, grid: Grid
+    ) -> None:
+        """Add an access to global memory."""
+        address = self._domains.address(access)
+        address = address and address.simplified()
+        strides = self._steps.strides(access, instruction)
+        constant = [
+            (s.kind, abs(int(s.stride.constant_term)))
+            for s in strides
+            if s.stride is not None and s.stride.is_constant and s.stride
+        ]
+        least = min((step for kind, step in constant if kind != "group"), default=_FAR)
+        counter = self._domains.counter
+        self._accesses.append(
+            _GlobalAccess(
+                grid=grid,
+                access=access,
+                index=address,
+                scope=instruction.scope,
+                cases=cases,
+                least_step=least,
+                least_in_all=min((step for _, step in constant), default=1),
+                is_even=least != _FAR or self._steps.stays_beside(access),
+                thin=next(
+                    (
+                        s.stride
+                        for s in strides
+                        if s.kind != "group"
+                        and within_line(s.stride, access.bits, counter) is not None
+                    ),
+                    None,
+                ),
+            )
+        )
+
+    def counted(self) -> dict[FootprintKey, PiecewiseQuasiPolynomial]:
+        """Count what all accesses touch."""
+        by_array: defaultdict[tuple[str, str, int], list[_GlobalAccess]] = defaultdict(list)
+        for member in self._accesses:
+            access = member.access
+            by_array[access.array, access.direction, access.component_of].append(member)
+        parts: defaultdict[FootprintKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
+        for (array, direction, _), members in by_array.items():
+            touched = self._touched(array, members)
+            for kind, part in self._of_array(cast("Direction", direction), members, touched):
+                parts[kind].append(part)
+        return {kind: PiecewiseQuasiPolynomial.sum(some) for kind, some in parts.items()}
+
+    def _of_array(
+        self,
+        direction: Direction,
+        members: Sequence[_GlobalAccess],
+        touched: _Touched | None,
+    ) -> Iterator[_Part]:
+        """Yield the bytes and pieces of accesses to one array."""
+        size = members[0].access.bits // 8
+        if touched is None:
+            even = PiecewiseQuasiPolynomial.sum(
+                self._domains.executions(m.scope.within, m.cases, m.grid)
+                for m in members
+                if m.is_even
+            )
+            yield FootprintKey("bytes.group", direction, "dense"), even.scale(size)
+            whole = PiecewiseQuasiPolynomial.from_value(
+                self._steps.extent(members[0].access) or _ZERO
+            )
+            yield FootprintKey("bytes.kernel", direction), whole.scale(size)
+            return
+        by_group, pieces, thin_pieces, in_all = touched
+        in_lines = _bytes_between([(m.least_in_all, m.index) for m in members], size)
+        yield (
+            FootprintKey("bytes.kernel", direction),
+            in_all.scale(min(in_lines, Fraction(LINE_BYTES))),
+        )
+        if min(m.least_step for m in members) * size >= LINE_BYTES:
+            yield from self._sparse(direction, members, size, by_group, thin_pieces)
+            return
+        in_lines = _bytes_between([(m.least_step, m.index) for m in members], size)
+        yield FootprintKey("bytes.group", direction, "dense"), by_group.scale(in_lines)
+        yield FootprintKey("segments.group", direction), pieces
+
+    def _sparse(
+        self,
+        direction: Direction,
+        members: Sequence[_GlobalAccess],
+        size: int,
+        by_group: PiecewiseQuasiPolynomial,
+        thin_pieces: PiecewiseQuasiPolynomial,
+    ) -> Iterator[_Part]:
+        """Yield the bytes and pieces of accesses with a line between, unless a symbol is small."""
+        counter = self._domains.counter
+        thin = next((m.thin for m in members if m.thin is not None), None)
+        inside = within_line(thin, 8 * size, counter)
+        if thin is not None and inside is not None:
+            step = thin if counter.is_nonnegative(thin) else -thin
+            between = PiecewiseQuasiPolynomial.from_value(step).scale(size)
+            yield (
+                FootprintKey("bytes.group", direction, "dense"),
+                by_group.restricted((inside,)) * between,
+            )
+            yield FootprintKey("segments.group", direction), thin_pieces.restricted((inside,))
+            by_group = by_group.restricted((-inside - 1,))
+        yield FootprintKey("bytes.group", direction, "sparse"), by_group.scale(size)
+        yield FootprintKey("segments.group", direction), by_group
+
+    def _touched(self, array: str, members: Sequence[_GlobalAccess]) -> _Touched | None:
+        """Count distinct elements by group, contiguous pieces by group, and elements in all.
+
+        Pieces are counted twice: also for where steps by a symbol stay in a line. None where data
+        decides them, where subscripts divide by sizes in many ways or multiply them, or where that
+        takes too long.
+        """
+        by_axes: defaultdict[tuple[int, ...], list[_GlobalAccess]] = defaultdict(list)
+        repeats: dict[tuple[int, ...], PiecewiseQuasiPolynomial] = {}
+        for member in members:
+            counted, _ = self._domains.trip_statistics(member.scope.within)
+            if member.index is None or counted != member.scope.within:
+                return None
+            axes = tuple(sorted({self._domains.group_axes.get(n, -1) for n in counted} - {-1}))
+            by_axes[axes].append(member)
+            repeats[axes] = PiecewiseQuasiPolynomial.from_value(1)
+            for axis in sorted(member.grid.groups.keys() - set(axes)):
+                repeats[axes] *= member.grid.groups[axis]
+        if any(m.index and (m.index.has_quotients or m.index.has_products) for m in members):
+            try:  # quotients may have few values, each of which is looked at
+                self._count_cells(members, ())
+            except CountingError:
+                return None
+        try:
+            return self._counted(array, members, by_axes, repeats)
+        except UncountableSetError as error:
+            self._steps.assumed.add(str(error))
+            return None
+
+    def _counted(
+        self,
+        array: str,
+        members: Sequence[_GlobalAccess],
+        by_axes: Mapping[tuple[int, ...], list[_GlobalAccess]],
+        repeats: Mapping[tuple[int, ...], PiecewiseQuasiPolynomial],
+    ) -> _Touched:
+        what = f"kernel '{self._domains.kernel.name}': the footprint of array '{array}'"
+        with isl_sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
+            by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
+            thin = next((m.thin for m in members if m.thin is not None), None)
+            for axes, some in by_axes.items():
+                elements = self._count_cells(some, axes)
+                by_group += elements * repeats[axes]
+                pieces += self._count_pieces(some, axes, elements) * repeats[axes]
+                if thin is not None:
+                    thin_pieces += self._count_pieces(some, axes, elements, thin) * repeats[axes]
+            in_all = self._count_cells(members, ())
+            return by_group, pieces, thin_pieces, in_all
+
+    def _count_pieces(
+        self,
+        members: Sequence[_GlobalAccess],
+        axes: Sequence[int],
+        elements: PiecewiseQuasiPolynomial,
+        thin: QuasiPolynomial | None = None,
+    ) -> PiecewiseQuasiPolynomial:
+        """Count the contiguous pieces of an array in which groups access some elements.
+
+        Along an axis with a thin stride, or its negative, they are next to each other.
+        """
+        access = members[0].access
+        strides = self._domains.layout_of(access).strides
+        known = sorted((int(s.constant_term), a) for a, s in enumerate(strides) if s.is_constant)
+        in_lines = [axis for stride, axis in known if stride * access.bits < 8 * LINE_BYTES]
+        if thin is not None:
+            along = [axis for axis, stride in enumerate(strides) if stride in (thin, -thin)]
+            return self._count_cells(members, axes, without=[*in_lines, *along])
+        pieces = self._count_cells(members, axes, without=in_lines)
+        for stride, axis in known[len(in_lines) :]:
+            if elements != pieces.scale(stride):
+                break
+            in_lines.append(axis)
+            pieces = self._count_cells(members, axes, without=in_lines)
+        return pieces
+
+    def _count_cells(
+        self,
+        members: Sequence[_GlobalAccess],
+        axes: Sequence[int],
+        without: Collection[int] = (),
+    ) -> PiecewiseQuasiPolynomial:
+        """Count distinct subscripts, perhaps without some, told apart by groups along some axes."""
+
+        def told_apart(
+            address: Address, groups: Sequence[QuasiPolynomial]
+        ) -> tuple[QuasiPolynomial, ...]:
+            kept = (part for i, part in enumerate(address.index) if i not in without)
+            return (*groups, *kept)
+
+        pieces: list[isl_sets.IntegerSet] = []
+        for member in members:
+            if member.index is None:
+                continue
+            groups = [QuasiPolynomial.name(self._group_name(member.scope, axis)) for axis in axes]
+            pieces.append(
+                accessed_cells(
+                    [(member.index, member.scope.within, member.cases)],
+                    self._domains,
+                    partial(told_apart, groups=groups),
+                )
+            )
+        counter = self._domains.counter
+        whole = pieces[0] if len(pieces) == 1 else counter.as_one_piece(sets.union(pieces))
+        return counter.count(whole)
+
+    def _group_name(self, scope: Scope, axis: int) -> str:
+        return min(n for n in scope.within if self._domains.group_axes.get(n) == axis)
+
+
+def _bytes_between(steps: Sequence[tuple[int, Address | None]], size: int) -> Fraction:
+    """Return the bytes from an element to the next that some accesses take in their least steps."""
+    least = min(step for step, _ in steps)
+    together = len({index for step, index in steps if step == least})
+    return max(Fraction(least * size, together), Fraction(size))

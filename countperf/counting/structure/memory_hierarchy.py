@@ -1,0 +1,209 @@
+"""The memory hierarchy of a device: sizes, ways and lines of its caches, and address translation.
+
+Hierarchies are documents in ``hierarchies`` beside this module, one per processor, each number with
+its source; `read_system` makes one of what the operating system says. Sizes of caches enter at
+three places, and at all of them they are those of the device:
+
+- *Derived features of models* (``beyond_l2``, ``beyond_llc``, ``out_of_reach`` and their products,
+  `countperf.models.shipped` and `countperf.models.shipped`) have the caches and the translation
+  reach of the device's hierarchy, which a weights document states (`ModelDefinition.memory`).
+- *Reuse classes of counts* (``l1_reuse``, ``l2_reuse``, ``beyond_l2``, ``data_l2_reuse``,
+  ``..._conflict1`` and so on, `countperf.counting.structure.reuse`), and *misses and spills* of
+  compiled code (``miss.conflict``, `countperf.machine_code.classify_x86`) have the `CountedCaches`
+  that a kernel is counted for. Property vectors and weights state theirs, and weights predict no
+  vector of others.
+
+Where no device is named, kernels are counted for `DEFAULT_CACHES`. Vectors and weights in older
+documents state no caches; they are of these, too. Lines have 64 bytes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from countperf.documents import Document, Part, read_file_text
+from countperf.errors import DeviceParameterError, DocumentError
+
+_FOLDER = Path(__file__).parent / "hierarchies"
+_SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_HOLDING_DATA = ("Data", "Unified")
+
+COUNTED = "amd-zen5"
+"""Hierarchy by which accesses are sorted by their reuse distance where no device is named."""
+
+COMPILED = "amd-zen4"
+"""Hierarchy by which misses and spills of compiled code are found where no device is named."""
+
+ASSUMED = "amd-zen4"
+"""Hierarchy of models that do not say theirs, and of devices of which none is known."""
+
+UNKNOWN = "unknown"
+"""Name of the hierarchy of a device of which none is known: with the numbers of `ASSUMED`."""
+
+
+LINE_BYTES = 64
+"""Size of the lines that counts are of, byte."""
+
+
+class CacheSize(Part):
+    """Size of a cache by which counts are sorted."""
+
+    size_bytes: int = Field(gt=0)  # how much it holds, byte
+    ways: int = Field(gt=0)  # lines of each set
+
+    @property
+    def lines(self) -> int:
+        """Number of lines of 64 bytes."""
+        return self.size_bytes // LINE_BYTES
+
+    @property
+    def sets(self) -> int:
+        """Number of sets of such lines."""
+        return self.lines // self.ways
+
+    @property
+    def set_stride_bytes(self) -> int:
+        """Distance of addresses that share a set where sets follow from low bits, byte."""
+        return self.size_bytes // self.ways
+
+    @property
+    def text(self) -> str:
+        """The numbers in words."""
+        return f"{self.size_bytes // 1024} KiB of {self.ways} ways"
+
+
+class CountedCaches(Part):
+    """Caches by which accesses that come back to a line are sorted when a kernel is counted."""
+
+    # the nearest cache, and the one behind it
+    first: CacheSize
+    second: CacheSize
+    code: CacheSize  # the nearest one, by which misses and spills of compiled code are found
+
+    @property
+    def text(self) -> str:
+        """The numbers in words, without those for compiled code."""
+        return f"{self.first.text} and {self.second.text}"
+
+    def counts_alike(self, other: CountedCaches, *, reads_code: bool = False) -> bool:
+        """Tell whether kernels have the same counts for other caches."""
+        same = (self.first, self.second) == (other.first, other.second)
+        return same and (not reads_code or self.code == other.code)
+
+
+class Cache(CacheSize):
+    """One cache that holds data."""
+
+    line_bytes: int = Field(default=LINE_BYTES, gt=0)  # size of a line, byte
+    source: str = Field(min_length=1)  # where the numbers are from
+
+    @model_validator(mode="after")
+    def _has_whole_sets(self) -> Self:
+        if self.size_bytes % (self.ways * self.line_bytes):
+            raise ValueError(
+                f"{self.size_bytes} bytes are no whole number of sets of {self.ways} lines of"
+                f" {self.line_bytes} bytes"
+            )
+        return self
+
+    @property
+    def lines(self) -> int:
+        """Number of lines."""
+        return self.size_bytes // self.line_bytes
+
+
+class MemoryHierarchy(Document):
+    """Caches from the nearest to the farthest, and how far address translation reaches."""
+
+    format: Literal["countperf-memory-hierarchy"] = "countperf-memory-hierarchy"
+    version: Literal[1] = 1
+    # of the document; ``system`` for one that was read from the operating system
+    name: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    # those that hold data, the nearest first, each larger than the one before
+    caches: tuple[Cache, ...] = Field(min_length=2)
+    # what the entries of the second-level translation buffer map with pages of 4 KiB, byte
+    translation_reach_bytes: int = Field(gt=0)
+    translation_source: str = Field(min_length=1)  # where that is from
+
+    @model_validator(mode="after")
+    def _caches_grow(self) -> Self:
+        sizes = [cache.size_bytes for cache in self.caches]
+        if sizes != sorted(set(sizes)):
+            raise ValueError(
+                f"caches of {sizes} bytes do not grow from the nearest to the farthest"
+            )
+        return self
+
+    @property
+    def counted(self) -> CountedCaches:
+        """The caches by which kernels are counted for a device of this hierarchy."""
+        first, second = (
+            CacheSize(size_bytes=cache.size_bytes, ways=cache.ways) for cache in self.caches[:2]
+        )
+        return CountedCaches(first=first, second=second, code=first)
+
+
+def available_hierarchies() -> tuple[str, ...]:
+    """Return the names of the documents that come along, sorted."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+
+
+@lru_cache
+def load_hierarchy(name: str) -> MemoryHierarchy:
+    """Read a memory hierarchy that comes along."""
+    path = _FOLDER / f"{name}.toml"
+    if name not in available_hierarchies():
+        there = ", ".join(available_hierarchies())
+        message = f"there is no memory hierarchy {name!r}; take one of {there}"
+        raise DeviceParameterError(message, field="memory hierarchy")
+    return MemoryHierarchy.from_object(tomllib.loads(read_file_text(path)), path=path)
+
+
+DEFAULT_CACHES = load_hierarchy(COUNTED).counted.model_copy(
+    update={"code": load_hierarchy(COMPILED).counted.first}
+)
+"""Caches by which kernels are counted where no device is named, and of documents that state none:
+those of `COUNTED`, and for compiled code that of `COMPILED`."""
+
+
+def read_system(folder: Path = _SYSTEM) -> MemoryHierarchy | None:
+    """Return the hierarchy that Linux reports of its first processor; None if it reports none.
+
+    Linux does not report the reach of address translation: that of `ASSUMED` is taken.
+    """
+    caches: list[Cache] = []
+    try:
+        for index in sorted(folder.glob("index*")):
+            said = {
+                name: (index / name).read_text().strip()
+                for name in ("type", "size", "ways_of_associativity", "coherency_line_size")
+            }
+            if said["type"] in _HOLDING_DATA:
+                caches.append(
+                    Cache(
+                        size_bytes=_bytes_of(said["size"]),
+                        ways=int(said["ways_of_associativity"]),
+                        line_bytes=int(said["coherency_line_size"]),
+                        source=str(index),
+                    )
+                )
+        assumed = load_hierarchy(ASSUMED)
+        return MemoryHierarchy(
+            name="system",
+            caches=tuple(sorted(caches, key=lambda cache: cache.size_bytes)),
+            translation_reach_bytes=assumed.translation_reach_bytes,
+            translation_source=f"not reported by Linux; that of {assumed.name} is assumed",
+        )
+    except (OSError, ValueError, DocumentError):
+        return None  # virtual machines may report none, or numbers that make no cache
+
+
+def _bytes_of(text: str) -> int:
+    """Return a size such as ``48K``, in byte."""
+    return int(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else int(text)

@@ -1,0 +1,427 @@
+"""Property vectors: the counts of a kernel under the taxonomy's names, symbolic in its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from countperf.counting.counts import (
+    Count,
+    CountsAt,
+    TransactionCounts,
+    VectorDocument,
+    counts_at_sizes,
+    damaged,
+    granularity_of,
+    vector_fields,
+)
+from countperf.counting.size_parameters import SizeParameters
+from countperf.counting.structure.memory_hierarchy import CountedCaches
+from countperf.counting.taxonomy import (
+    COUNTING_RULES_VERSION,
+    View,
+    assumption_of,
+    is_emitted,
+    validate_name,
+)
+from countperf.display import Table, shortened
+from countperf.errors import CountingError
+from countperf.sizes import given_sizes
+from countperf.symbolic.compiled import CompiledCounts, CountSource
+from countperf.symbolic.isl_counts import from_isl_text
+from countperf.symbolic.piecewise import ZERO_COUNT, Guards, PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+
+_SHARED = (
+    "kernel",
+    "parameters",
+    "assumptions",
+    "assumption_guards",
+    "view",
+    "defaults",
+    "caches",
+)
+"""Attributes that a vector made from another one has in common with it."""
+
+
+class PropertyVector(Table, Mapping[str, Count]):
+    """The property counts of one kernel; immutable.
+
+    Iterates over the properties that can be other than zero. Looking up another valid name gives a
+    count of zero; ``flop.special.<type>`` gives the sum over its functions.
+
+    Parameters
+    ----------
+    counts : mapping from str to Count
+        By property name.
+    kernel : str
+        Name of the kernel.
+    parameters : iterable of str
+        Size parameters; those of the counts are added.
+    assumptions : str
+        What the parameters must satisfy, for messages.
+    assumption_guards : tuple of (nonnegative, zero)
+        The same as guards, alternatives; empty if everything is allowed.
+    view : {"source", "compiled"}
+        Whether what Loopy emits was counted, or what a compiler leaves of it. Weights fitted to one
+        view do not apply to the other.
+    defaults : mapping from str to QuasiPolynomial
+        Values of parameters that need not be given, in terms of the others: offsets of arrays, and
+        strides that Loopy leaves to the caller.
+    caches : CountedCaches, optional
+        Caches of the device that the kernel was counted for, in the structure view; None in other
+        views, and for counts by hand.
+
+    Raises
+    ------
+    PropertyNameError
+        A name is not of the taxonomy.
+    CountingError
+        A count has another granularity than its property.
+    """
+
+    def __init__(
+        self,
+        counts: Mapping[str, Count],
+        *,
+        kernel: str,
+        parameters: tuple[str, ...] = (),
+        assumptions: str = "{ : }",
+        assumption_guards: tuple[Guards, ...] = (),
+        view: View = "source",
+        defaults: Mapping[str, QuasiPolynomial] | None = None,
+        caches: CountedCaches | None = None,
+    ) -> None:
+        self._counts = {
+            validate_name(name): count for name, count in sorted(counts.items()) if count.quantity
+        }
+        for name, count in self._counts.items():
+            if count.granularity is not granularity_of(name):
+                raise CountingError(
+                    f"kernel '{kernel}': {name} is counted per {granularity_of(name).value}, not "
+                    f"per {count.granularity.value}; pass granularity={granularity_of(name)}"
+                )
+        self.kernel = kernel
+        names = set(parameters).union(*(c.quantity.names() for c in self._counts.values()))
+        self.parameters: tuple[str, ...] = tuple(sorted(names))
+        self.defaults: Mapping[str, QuasiPolynomial] = dict(defaults or {})
+        self.assumptions = assumptions
+        self.assumption_guards = assumption_guards
+        self.view: View = view
+        self.caches = caches
+        self._at_sizes: dict[tuple[str, ...], CountsAt] = {}
+        self._ranges: Mapping[str, range] = {}
+        self._anew: Callable[[Mapping[str, int]], PropertyVector] | None = None
+
+    # --- mapping
+
+    def __getitem__(self, name: str) -> Count:
+        count = self._counts.get(name)
+        if count is not None:
+            return count
+        validate_name(name)
+        members = [c for other, c in self._counts.items() if other.startswith(f"{name}.")]
+        if not members:
+            return Count(quantity=ZERO_COUNT, granularity=granularity_of(name))
+        total = members[0]
+        for member in members[1:]:
+            total = total + member
+        return total
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._counts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, PropertyVector)
+            and self._counts == other._counts
+            and self.kernel == other.kernel
+            and self.parameters == other.parameters
+            and self.assumption_guards == other.assumption_guards
+            and self.view == other.view
+            and self.caches == other.caches
+            and self.defaults == other.defaults
+        )
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        lines = [f"  {name}: {count}" for name, count in self._counts.items()]
+        view = "" if self.view == "source" else f", {self.view} view"
+        return shortened("\n".join([f"PropertyVector of '{self.kernel}'{view}:", *lines]))
+
+    @property
+    def is_exact(self) -> bool:
+        """True if no caller's statistics entered."""
+        return all(count.exact for count in self._counts.values())
+
+    def caveat(self, name: str) -> str:
+        """Return why a count is no fact of the program; empty if it is one.
+
+        It may rest on what the caller passed, on an upper bound, or on assumptions about compilers
+        and caches (`countperf.counting.taxonomy.assumption_of`).
+        """
+        count = self._counts[name]
+        return assumption_of(name, self.caches) if count.exact else count.reason
+
+    @classmethod
+    def from_mapping(
+        cls,
+        counts: Mapping[str, str | int],
+        *,
+        kernel: str = "by hand",
+        view: View = "source",
+    ) -> PropertyVector:
+        """Build a vector by hand.
+
+        Parameters
+        ----------
+        counts : mapping from str to str or int
+            Piecewise quasi-polynomials in isl's notation, or numbers.
+        kernel : str
+            A name for messages.
+        view : {"source", "compiled"}
+            What the counts stand for.
+
+        Raises
+        ------
+        PropertyNameError
+            A name is not of the taxonomy.
+        CountingError
+            A text is no piecewise quasi-polynomial.
+
+        Examples
+        --------
+        >>> vector = PropertyVector.from_mapping({"flop.add.f32": "[n] -> { n^2 : n > 0 }"})
+        >>> vector.evaluate(n=3)
+        {'flop.add.f32': 9}
+        """
+        return cls(
+            {
+                name: Count(
+                    quantity=PiecewiseQuasiPolynomial.from_value(value)
+                    if isinstance(value, int)
+                    else from_isl_text(value),
+                    granularity=granularity_of(name),
+                )
+                for name, value in counts.items()
+            },
+            kernel=kernel,
+            view=view,
+        )
+
+    def mapped(
+        self, function: Callable[[Mapping[str, Count]], Mapping[str, Count]]
+    ) -> PropertyVector:
+        """Return the vector with other counts, made from its own."""
+        same = {name: getattr(self, name) for name in _SHARED}
+        mapped = PropertyVector(function(self._counts), **same)
+        mapped._ranges = self._ranges
+        mapped._at_sizes = self._at_sizes
+        if (anew := self._anew) is not None:
+            mapped._anew = lambda sizes: anew(sizes).mapped(function)
+        return mapped
+
+    def recount(self, count: Callable[[Mapping[str, int]], PropertyVector]) -> PropertyVector:
+        """Return the vector of a kernel whose statistics depend on its sizes.
+
+        `evaluate` counts it at each size; formulas are those of this vector.
+        """
+        counted = self.mapped(lambda known: known)
+        counted._anew = count
+        return counted
+
+    def hold_sizes_to(self, ranges: Mapping[str, range]) -> None:
+        """Have parameters refused that the types of a kernel's arguments do not hold."""
+        self._ranges = dict(ranges)
+
+    def knows(self, root: str) -> bool:
+        """Return whether there are counts whose names begin so, as with ``transactions.32x128``."""
+        at_sizes = any(root in roots for roots in self._at_sizes)
+        return at_sizes or any(f"{name}.".startswith(f"{root}.") for name in self._counts)
+
+    def with_counts_at(self, counts: CountsAt, *roots: str) -> PropertyVector:
+        """Return the vector with counts that have no formula, which `evaluate` adds.
+
+        Parameters
+        ----------
+        counts : callable
+            From values of all parameters to numbers by property.
+        *roots : str
+            What the names of these begin with; what was known at sizes of the same ones is
+            replaced.
+        """
+        replaced = self.mapped(lambda known: known)
+        replaced._at_sizes = {**self._at_sizes, roots: counts}
+        return replaced
+
+    def emitted(self) -> PropertyVector:
+        """Return the source's view of a vector of the structure view; others as they are."""
+        if self.view != "structure":
+            return self
+        emitted = self.mapped(lambda counts: {n: c for n, c in counts.items() if is_emitted(n)})
+        emitted.view = "source"
+        emitted.caches = None
+        return emitted
+
+    # --- evaluation
+
+    @cached_property
+    def compiled(self) -> CompiledCounts:
+        """The counts as a function of all parameters, which are not checked."""
+        return CompiledCounts(
+            self.parameters,
+            [(c.quantity, c.exact and c.integral) for c in self._counts.values()],
+        )
+
+    def evaluate(
+        self, parameters: Mapping[str, Any] | None = None, /, **more: Any
+    ) -> dict[str, Any]:
+        """Evaluate all counts.
+
+        Parameters
+        ----------
+        parameters, **more : int or ndarray of integers
+            Values of all parameters; arrays broadcast against each other. Those in `defaults` and
+            those that decide no count may be left out.
+
+        Returns
+        -------
+        dict from str to int, Fraction or ndarray
+            Exact integers for scalars (Fractions where statistics entered), arrays for arrays: of
+            int64, or of Python integers where int64 would overflow.
+
+        Raises
+        ------
+        ParameterError
+            A parameter is missing, unknown, no integer, or outside the assumptions.
+        CountingError
+            Counts that have no formula are not known there: code that cannot be followed, say.
+        """
+        values = self.checked_parameters(parameters, more)
+        if (anew := self._anew) is not None:
+            return counts_at_sizes(lambda sizes: anew(sizes).evaluate(sizes), values)
+        if any(isinstance(v, np.ndarray) for v in values.values()):
+            evaluate = dict(zip(self._counts, self.compiled.at_arrays(values), strict=True))
+        else:
+            evaluate = dict(zip(self._counts, self.compiled.at(values), strict=True))
+        for counts in self._at_sizes.values():
+            evaluate |= counts_at_sizes(counts, values)
+        return evaluate
+
+    def checked_parameters(
+        self, parameters: Mapping[str, Any] | None, more: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the parameters as Python integers or int64 arrays, checked.
+
+        Raises
+        ------
+        ParameterError
+            As for `evaluate`.
+        """
+        given = given_sizes(parameters, more)
+        idle = self._idle if len(given) < len(self.parameters) else ()
+        return self._sizes.checked(given, idle=idle, held=self._ranges, arrays=True)
+
+    @property
+    def _idle(self) -> frozenset[str]:
+        """Parameters that decide neither a count nor whether the counts hold."""
+        if self._at_sizes or not self._counts:
+            return frozenset()
+        used = frozenset[str]().union(
+            *(count.quantity.names() for count in self._counts.values()), self._sizes.guarded
+        )
+        behind = (value.names() for name, value in self.defaults.items() if name in used)
+        return frozenset(self.parameters) - used.union(*behind)
+
+    @cached_property
+    def _sizes(self) -> SizeParameters:
+        return SizeParameters(
+            kernel=self.kernel,
+            names=self.parameters,
+            assumptions=self.assumptions,
+            guards=self.assumption_guards,
+            defaults=self.defaults,
+        )
+
+    def condition(self, source: CountSource) -> str:
+        """Write the condition that integers are sizes of the kernel."""
+        both = [
+            f"{held.start} <= {source.variables[name]} < {held.stop}"
+            for name, held in self._ranges.items()
+            if name in self.parameters
+        ]
+        alternatives = [source.guards(*guards) or ["True"] for guards in self.assumption_guards]
+        some = " or ".join(f"({' and '.join(guards)})" for guards in alternatives)
+        return " and ".join([*both, f"({some or True})"])
+
+    # --- documents
+
+    def to_document(self) -> dict[str, Any]:
+        """Return a JSON-able document that `from_document` reads back equal."""
+        document: dict[str, Any] = {
+            "format": VectorDocument.model_fields["format"].default,
+            "version": VectorDocument.model_fields["version"].default,
+            "counting_rules": COUNTING_RULES_VERSION,
+        }
+        if self.view != "source":
+            document["view"] = self.view
+        if self.caches is not None:
+            document["caches"] = self.caches.model_dump(mode="json")
+        document |= {
+            "kernel": self.kernel,
+            "parameters": list(self.parameters),
+            "assumptions": self.assumptions,
+            "assumption_guards": [
+                {"nonnegative": sorted(map(str, a)), "zero": sorted(map(str, b))}
+                for a, b in self.assumption_guards
+            ],
+        }
+        if self.defaults:
+            document["defaults"] = {name: str(value) for name, value in self.defaults.items()}
+        document["counts"] = {
+            name: {
+                "terms": count.quantity.to_document(),
+                **({} if count.exact else {"exact": False, "reason": count.reason}),
+            }
+            for name, count in self._counts.items()
+        }
+        return document
+
+    @classmethod
+    def from_document(cls, document: Any) -> PropertyVector:
+        """Read back what `to_document` wrote.
+
+        Raises
+        ------
+        DocumentError
+            The document is none of a property vector, damaged, or of an unknown version.
+        """
+        fields = vector_fields(document)
+        try:
+            return cls(**fields)
+        except (ValueError, CountingError) as error:
+            raise damaged("$.parameters", error) from error
+
+
+def with_transactions(
+    vector: PropertyVector,
+    kernel: Any,
+    roots: Iterable[str],
+    statistics: Mapping[str, Any] | None = None,
+) -> PropertyVector:
+    """Return the vector of a kernel with its transactions, as far as it has none."""
+    wanted = tuple(root for root in roots if not vector.knows(root))
+    if not wanted:
+        return vector
+    counts = TransactionCounts(kernel=kernel, roots=wanted, statistics=dict(statistics or {}))
+    return vector.with_counts_at(counts, *wanted)

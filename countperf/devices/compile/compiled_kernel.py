@@ -1,0 +1,447 @@
+"""Kernels compiled by an OpenCL runtime for CPUs, and what their groups execute at given sizes."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pymbolic.primitives as p
+from loopy.symbolic import TypeCast, get_dependencies
+from numpy.typing import NDArray
+from pymbolic.mapper.distributor import distribute
+
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CacheSize
+from countperf.counting.taxonomy import UNKNOWN_GROUPS
+from countperf.counting.work_groups import GroupKinds, WorkGroups
+from countperf.devices.compile.objects import INTEL, POCL, HostCode, compile_many
+from countperf.devices.device import Device
+from countperf.devices.identity import DeviceIdentity
+from countperf.errors import CountingError, KernelBuildError
+from countperf.machine_code.classify_x86 import ROOT, missed, properties_of
+from countperf.machine_code.interpreter import Program
+from countperf.machine_code.machine_state import (
+    ArrayData,
+    KernelLaunch,
+    Machine,
+    fill_arrays,
+    intel_group,
+    pocl_group,
+)
+from countperf.machine_code.object_file import entry_of
+from countperf.machine_code.throughput import Analyzed, Block, Cycles, analyze, blocks_of, cycles_of
+from countperf.symbolic.isl_sets import names_of
+from countperf.symbolic.kernel_sets import as_expression, bounds_of, domain_of
+
+GROUP_STATES: Mapping[str, Callable[[KernelLaunch, Sequence[int]], Machine]] = {
+    POCL: pocl_group,
+    INTEL: intel_group,
+}
+"""Function from a launch and a group's number to its registers at entry, by platform."""
+
+BUSIEST, LARGEST = f"{ROOT}.cycles_busiest", f"{ROOT}.cycles_largest"
+"""Cycles of the compute unit that has the most, and of the largest group, where groups differ."""
+
+_MOST_STEPS = 300_000
+"""Steps that kinds of work groups may take together, some seconds, before fewer are followed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompiledKernel:
+    """The compiled code of a translation unit, to be followed at any sizes."""
+
+    platform: str  # of the OpenCL runtime
+    units: int  # compute units of the device
+    programs: Mapping[str, Program]  # the code of each of the device's kernels
+    host: HostCode  # what launches them
+    groups: WorkGroups  # sorts work groups by what they execute
+    data_loops: tuple[DataLoop, ...] = ()  # loops whose trip counts are data
+    # cycles of blocks that were analyzed already
+    analyzed: Analyzed = field(default_factory=dict[Block, Cycles])
+
+    def counts(
+        self,
+        parameters: Mapping[str, int],
+        statistics: Mapping[str, Any] | None = None,
+        *,
+        cache: CacheSize = DEFAULT_CACHES.code,
+        every_group: bool = False,
+    ) -> dict[str, int]:
+        """Follow groups of each launch; return instructions of all groups, by property name."""
+        followed = self.follow(parameters, statistics, every_group=every_group)
+        analyze((block for launch in followed for block in launch.blocks), self.analyzed)
+        return counted(followed, self.analyzed, cache=cache)
+
+    def follow(
+        self,
+        parameters: Mapping[str, int],
+        statistics: Mapping[str, Any] | None = None,
+        *,
+        every_group: bool = False,
+    ) -> tuple[FollowedLaunch, ...]:
+        """Follow a group of each kind of each launch, or every group."""
+        contents = contents_for(self.data_loops, statistics or {})
+        followed: list[FollowedLaunch] = []
+        for launch in self.host.launches(parameters):
+            program = self.programs.get(launch.kernel)
+            if program is None:
+                raise CountingError(f"there is no code of kernel {launch.kernel!r}")
+            if every_group or launch.number_of_groups == 1:
+                kinds = GroupKinds.of_each(launch.groups)
+                groups = self._follow_groups(program, launch, kinds, contents, math.inf)
+            else:
+                args = launch.kernel, launch.groups, parameters, launch.integers
+                kinds = self.groups.kinds(*args)
+                groups = self._follow_groups(program, launch, kinds, contents, _MOST_STEPS)
+                if len(groups) < len(kinds.kinds):
+                    kinds = self.groups.kinds(*args, most=0)
+                    groups = self._follow_groups(program, launch, kinds, contents, math.inf)
+            followed.append(
+                FollowedLaunch(
+                    program=program,
+                    groups=tuple(groups),
+                    kinds=kinds,
+                    number_of_groups=launch.number_of_groups,
+                    units=self.units,
+                    in_chunks=self.platform == POCL,
+                )
+            )
+        return tuple(followed)
+
+    def _follow_groups(
+        self,
+        program: Program,
+        launch: KernelLaunch,
+        kinds: GroupKinds,
+        contents: Mapping[str, ArrayData],
+        most_steps: float,
+    ) -> list[FollowedGroup]:
+        """Follow a group of each kind, until all of them took too many steps."""
+        entry = entry_of(program, launch.kernel, launch.group_shape)
+        groups: list[FollowedGroup] = []
+        steps = 0
+        for kind in kinds.kinds:
+            machine = GROUP_STATES[self.platform](launch, kind.point)
+            fill_arrays(machine, launch, contents)
+            try:
+                executed = program.executed(entry, machine)
+            except CountingError as error:
+                raise CountingError(
+                    f"the compiled code of {launch.kernel!r} cannot be followed: {error};"
+                    " predict with a model that does not read it"
+                ) from error
+            groups.append(FollowedGroup(kind.times, executed, machine.accessed))
+            steps += machine.steps
+            if steps > most_steps:
+                break
+        return groups
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedGroup:
+    """Instructions that a group of a launch executes."""
+
+    times: int | Fraction  # for so many groups it stands
+    executed: Mapping[int, int]  # how often each line is executed, by number
+    accessed: Mapping[int, int]  # where lines accessed memory when they were executed first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FollowedLaunch:
+    """Instructions that the groups of a launch execute."""
+
+    program: Program  # its code
+    groups: tuple[FollowedGroup, ...]  # one of each kind
+    kinds: GroupKinds  # which groups these stand for
+    number_of_groups: int
+    units: int  # compute units of the device
+    in_chunks: bool  # whether units take several groups at a time
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Blocks to be analyzed."""
+        return [b for group in self.groups for b in blocks_of(self.program, group.executed)]
+
+    def total(self, cycles: Sequence[int]) -> float:
+        """Return the cycles of all groups, from those of each that was followed."""
+        return float(sum(g.times * c for g, c in zip(self.groups, cycles, strict=True)))
+
+    def busiest(self, cycles: Sequence[int]) -> float:
+        """Return the cycles of the compute unit with the most, from the same."""
+        order = self.kinds.order
+        if order is None:
+            return self.total(cycles) / self.units
+        of_kinds = [float(g.times) * c for g, c in zip(self.groups, cycles, strict=True)]
+        work = (np.array(of_kinds) / np.bincount(order))[order]
+        return busiest_unit(work, self.units, in_chunks=self.in_chunks)
+
+
+def busiest_unit(work: NDArray[np.float64], units: int, *, in_chunks: bool) -> float:
+    """Return the work of the unit with the most, if the one that is free takes what is next.
+
+    In chunks, it takes its share of what is left, but no more than 32 pieces times the units, as
+    PoCL's threads do.
+
+    Source: Polychronopoulos and Kuck, 1987, "Guided Self-Scheduling: A Practical Scheduling
+    Scheme for Parallel Supercomputers", IEEE Transactions on Computers C-36(12).
+    """
+    busy = [0.0] * units
+    first = 0
+    while first < len(work):
+        chunk = min(-(-(len(work) - first) // units), 32 * units) if in_chunks else 1
+        heapq.heapreplace(busy, busy[0] + float(work[first : first + chunk].sum()))
+        first += chunk
+    return max(busy)
+
+
+def counted(
+    followed: Sequence[FollowedLaunch],
+    analyzed: Analyzed,
+    *,
+    cache: CacheSize = DEFAULT_CACHES.code,
+) -> dict[str, int]:
+    """Return what all groups of launches execute, by property name."""
+    counts: defaultdict[str, float | Fraction] = defaultdict(int)
+    is_uneven = any(len(launch.groups) > 1 for launch in followed)
+    full_groups = 0.0  # of the largest ones, how many execute as much as all
+    for launch in followed:
+        program = launch.program
+        cycles_of_groups: list[int] = []
+        for group in launch.groups:
+            for number_of_line, count in group.executed.items():
+                line = program.lines[number_of_line]
+                for name, number in properties_of(line.mnemonic, line.operands):
+                    counts[name] += number * count * group.times
+            misses = missed(program, group.executed, group.accessed, cache)
+            for name, number in misses.items():
+                counts[name] += number * group.times
+            cycles = cycles_of(program, group.executed, analyzed)
+            for name, number in cycles.items():
+                counts[f"{ROOT}.{name}"] += number * group.times
+            cycles_of_groups.append(cycles["cycles"])
+        if is_uneven and any(cycles_of_groups):
+            counts[BUSIEST] += launch.busiest(cycles_of_groups)
+            full_groups += launch.total(cycles_of_groups) / max(cycles_of_groups)
+        if not launch.kinds.is_known:
+            counts[UNKNOWN_GROUPS] += launch.number_of_groups
+    if full_groups:
+        counts[LARGEST] = counts[f"{ROOT}.cycles"] / full_groups
+    return dict(sorted((name, round(number)) for name, number in counts.items() if number))
+
+
+def counts_of_many(
+    requests: Sequence[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]],
+) -> list[dict[str, int] | CountingError]:
+    """Count what kernels execute, with one run of the analyzer for all."""
+    analyzed: Analyzed = {}
+    followed: list[tuple[FollowedLaunch, ...] | CountingError] = []
+    for kernel, parameters, statistics, _ in requests:
+        try:
+            followed.append(kernel.follow(parameters, statistics))
+        except CountingError as error:
+            followed.append(error)
+    analyze(
+        (
+            block
+            for launches in followed
+            if not isinstance(launches, CountingError)
+            for launch in launches
+            for block in launch.blocks
+        ),
+        analyzed,
+    )
+    return [
+        launches
+        if isinstance(launches, CountingError)
+        else counted(launches, analyzed, cache=cache)
+        for launches, (_, _, _, cache) in zip(followed, requests, strict=True)
+    ]
+
+
+def read_compiled(
+    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
+) -> tuple[CompiledKernel | KernelBuildError, ...]:
+    """Compile kernels with an OpenCL runtime for CPUs, and read their code."""
+    identity = device.identity
+    return tuple(
+        compiled if isinstance(compiled, KernelBuildError) else kernel_of(unit, compiled, identity)
+        for (unit, _), compiled in zip(units, compile_many(units, device), strict=True)
+    )
+
+
+def kernel_of(unit: Any, programs: Mapping[str, Program], device: DeviceIdentity) -> CompiledKernel:
+    """Join a translation unit and the code that a runtime made of it."""
+    return CompiledKernel(
+        platform=device.platform,
+        units=device.compute_units,
+        programs=programs,
+        host=HostCode.of(unit),
+        groups=WorkGroups(unit),
+        data_loops=data_loops_of(unit.default_entrypoint),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """An element that enters a trip count: of which array, at which place, with which sign."""
+
+    array: str
+    index: Any
+    factor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLoop:
+    """A loop whose trip count is data."""
+
+    iname: str  # its name in the kernel
+    bounds: str  # what bounds it, as text
+    arrays: Mapping[str, tuple[str, int]]
+    itemsize: int  # bytes of an element
+    constant: int  # what is added to what the arrays say
+
+    def contents(self, mean: Fraction) -> dict[str, ArrayData]:
+        """Return what arrays hold so that the loop runs so often on average."""
+        rows = mean - self.constant
+
+        def sums(row: int, apart: int) -> int:
+            return int(row * rows // apart)
+
+        contents: dict[str, ArrayData] = {}
+        for name, (kind, apart) in self.arrays.items():
+            if kind == "length":
+                contents[name] = ArrayData(self.itemsize, lambda k: sums(k + 1, 1) - sums(k, 1))
+            elif kind == "begin":
+                contents[name] = ArrayData(self.itemsize, lambda k, apart=apart: sums(k, apart))
+            else:
+                contents[name] = ArrayData(self.itemsize, lambda k: sums(k + 1, 1))
+        return contents
+
+
+def data_loops_of(kernel: Any) -> tuple[DataLoop, ...]:
+    """Return the loops of a kernel whose trip counts are read from arrays.
+
+    Such a loop runs from or to what is read from an array of integers: lengths, or where rows
+    begin. Where the caller states how often it runs on average (``statistics={"j": 12.5}``), the
+    code is followed with contents of the array that have this mean, so that remainders of unrolled
+    loops and vectors are executed as often as rows of such lengths have them:
+
+    1. one element decides: the array holds lengths that differ by one at most;
+    2. two elements of an array do, one some places behind the other: it holds sums of these;
+    3. an element of each of two arrays: these are where rows begin, and where they end.
+    """
+    temporaries = set(kernel.temporary_variables)
+    data_loops: list[DataLoop] = []
+    for iname in sorted(kernel.all_inames()):
+        domain = domain_of(kernel, [iname])
+        names = {*names_of(domain, parameters=True)} & temporaries
+        if names and (loop := _data_loop(kernel, iname, names)) is not None:
+            data_loops.append(loop)
+    return tuple(data_loops)
+
+
+def _data_loop(kernel: Any, iname: str, names: set[str]) -> DataLoop | None:
+    _, extent = bounds_of(kernel, iname)[2].get_pieces()[-1]
+    trips = as_expression(extent.to_pw_aff())
+    deciding = names & set(get_dependencies(trips))
+    if not deciding:
+        return None
+    constant, itemsize = 0, 4
+    arrays: dict[str, tuple[str, int]] = {}
+    try:
+        terms = list(_terms(kernel, trips, 1))
+        constant = sum(term.factor for term in terms if not term.array)
+        arrays = _kinds([term for term in terms if term.array])
+        itemsize = kernel.arg_dict[next(iter(arrays))].dtype.numpy_dtype.itemsize
+    except _NotToldError:
+        arrays = {}
+    return DataLoop(
+        iname=iname,
+        bounds=", ".join(sorted(deciding)),
+        arrays=arrays,
+        itemsize=itemsize,
+        constant=constant,
+    )
+
+
+class _NotToldError(Exception):
+    """Error for a loop whose bound no array contents can decide."""
+
+
+def _definition(kernel: Any, name: str) -> Any:
+    writers = [kernel.id_to_insn[writer] for writer in kernel.writer_map().get(name, ())]
+    if len(writers) != 1 or not hasattr(writers[0], "expression"):
+        raise _NotToldError
+    return writers[0].expression
+
+
+def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_Term]:
+    """Yield the elements that a sum consists of; numbers are of no array."""
+    match expression:
+        case int():
+            yield _Term("", None, factor * expression)
+        case p.Sum():
+            for child in expression.children:
+                yield from _terms(kernel, child, factor)
+        case p.Product():
+            numbers = [child for child in expression.children if isinstance(child, int)]
+            others = [child for child in expression.children if not isinstance(child, int)]
+            if len(others) != 1:
+                raise _NotToldError
+            for child in numbers:
+                factor *= child
+            yield from _terms(kernel, others[0], factor)
+        case TypeCast():
+            yield from _terms(kernel, expression.child, factor)
+        case p.Subscript(aggregate=p.Variable(name=name)) if name in kernel.arg_dict:
+            index = expression.index_tuple
+            if len(index) != 1:
+                raise _NotToldError
+            yield _Term(name, index[0], factor)
+        case p.Variable(name=name) if name in kernel.temporary_variables:
+            yield from _terms(kernel, _definition(kernel, name), factor)
+        case _:
+            raise _NotToldError
+
+
+def _kinds(terms: list[_Term]) -> dict[str, tuple[str, int]]:
+    """Say what arrays hold whose elements make up a trip count."""
+    match sorted(terms, key=lambda term: -term.factor):
+        case [only] if only.factor == 1:
+            return {only.array: ("length", 1)}
+        case [end, begin] if (end.factor, begin.factor) == (1, -1):
+            if end.array != begin.array:
+                return {begin.array: ("begin", 1), end.array: ("end", 1)}
+            apart = distribute(end.index - begin.index)
+            if isinstance(apart, int) and apart > 0:
+                return {end.array: ("begin", apart)}
+            raise _NotToldError
+        case _:
+            raise _NotToldError
+
+
+def contents_for(
+    loops: tuple[DataLoop, ...], statistics: Mapping[str, Any]
+) -> dict[str, ArrayData]:
+    """Return what arrays hold so that loops run as often as is stated."""
+    contents: dict[str, ArrayData] = {}
+    for loop in loops:
+        mean = statistics.get(loop.iname)
+        if not isinstance(mean, int | float | Fraction):
+            raise CountingError(
+                f"how often the loop {loop.iname!r} runs, bounded by {loop.bounds}, is data: state"
+                f" it on average, statistics={{{loop.iname!r}: 12.5}}"
+            )
+        if not loop.arrays:
+            raise CountingError(
+                f"what bounds the loop {loop.iname!r}, {loop.bounds}, is neither an element of an"
+                " array nor the difference of two, as compiled code is followed with: predict with"
+                " a model that does not read it"
+            )
+        contents |= loop.contents(Fraction(mean))
+    return contents

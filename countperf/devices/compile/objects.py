@@ -1,0 +1,400 @@
+"""Object files that an OpenCL runtime for CPUs makes of kernels, from a process of its own.
+
+They are kept between processes by all that they are made from: generated code, shapes of groups,
+runtime and processor. ``COUNTPERF_OBJECT_CACHE`` names the folder, or is ``off``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pickle
+import sqlite3
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import loopy as lp
+import numpy as np
+import pyopencl as cl
+from numpy.typing import NDArray
+from pytools.persistent_dict import WriteOncePersistentDict
+
+from countperf.caches import (
+    OBJECT_FILES,
+    OBJECTS,
+    cache_folder,
+    give_a_cache,
+    tell_not_kept,
+)
+from countperf.counting.automatic import offset_parameters
+from countperf.devices.arrays import evaluate_integer
+from countperf.devices.binding import bind_arguments
+from countperf.devices.cuda.target import HostBuilder, Launches, code_of
+from countperf.devices.description import Kernel, describe_kernel, with_argument_types
+from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
+from countperf.devices.discovery import discover
+from countperf.devices.opencl import Session, build_kernel
+from countperf.devices.workers import run_apart
+from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
+from countperf.machine_code.interpreter import Program
+from countperf.machine_code.machine_state import KernelLaunch
+from countperf.machine_code.object_file import (
+    INSTALL_ADVICE,
+    find_objdump,
+    program_of,
+)
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+
+POCL = "Portable Computing Language"
+INTEL = "Intel(R) OpenCL"
+"""Platforms whose code can be read."""
+
+UNITS = "units.pickle"
+"""Label of the device, and a list of pairs of translation unit and parameters."""
+
+OUTCOMES = "outcomes.jsonl"
+"""For each unit a line: the objects that were compiled for it, or what went wrong."""
+
+CACHE = "cache"
+_ELF = b"\x7fELF"
+_WIDE_GRID = 65536
+"""Work items along an axis: PoCL makes other code for grids that are narrower along every axis."""
+
+
+class _NotedTarget(lp.PyOpenCLTarget):
+    """OpenCL C, and a host function that tells what it launches."""
+
+    # as of `NvidiaCudaTarget`
+    hash_fields = (*lp.PyOpenCLTarget.hash_fields, "__module__")
+
+    def get_host_ast_builder(self) -> Any:
+        """Return what writes the host function."""
+        return HostBuilder(self)
+
+
+class HostCode(Launches):
+    """The launches of a translation unit through OpenCL."""
+
+    @classmethod
+    def of(cls, unit: Any) -> HostCode:
+        """Generate the code of a translation unit."""
+        unit = unit.copy(target=_NotedTarget())
+        return cls(code_of(unit), describe_kernel(unit, lambda _: []))
+
+    def launches(self, parameters: Mapping[str, int]) -> tuple[KernelLaunch, ...]:
+        """Return what is launched at given sizes, with arguments as code takes them."""
+        return tuple(
+            KernelLaunch(
+                kernel=kernel,
+                arguments=tuple(
+                    a.tobytes() if isinstance(a, np.generic) else None for a in arguments
+                ),
+                groups=groups,
+                group_shape=shape,
+                arrays={k: name for k, name in enumerate(arguments) if type(name) is str},
+            )
+            for kernel, groups, shape, arguments in self.noted(parameters)
+        )
+
+
+# --- A process of its own builds kernels
+#
+# PoCL compiles for the shape of the group, and at the first launch; it reads the name of its cache
+# once in a process; and a kernel that fails may end the process. So this module is run as a
+# program, with a fresh cache and arrays full of zeros, and launches the first group alone, or as
+# few groups as PoCL makes the same code for. Intel's runtime hands out the object within the
+# program's binary.
+
+
+class _Apart(Session):
+    """A session in which no two units share what was compiled."""
+
+    folder: Path
+    number = 0
+    program: cl.Program
+
+    def build(
+        self, source: str, options: Sequence[str] = (), *, cache_folder: Path | None = None
+    ) -> cl.Program:
+        """Build with an option that no other unit has."""
+        apart = (*options, f"-DCOUNTPERF_UNIT={self.number}")
+        program = super().build(
+            source, apart, cache_folder=cache_folder or self.folder / "binaries"
+        )
+        self.program = program
+        return program
+
+
+def build_units(folder: Path) -> None:
+    """Build and launch all units that are described in a folder."""
+    label, units = pickle.loads((folder / UNITS).read_bytes())
+    device = next(device for device in discover().devices if device.label == label)
+    session = _Apart.open(device)
+    session.folder = folder
+    seen: set[Path] = set()
+    with (folder / OUTCOMES).open("w", encoding="utf-8") as outcomes:
+        for number, (unit, parameters) in enumerate(units):
+            session.number = number
+            problem, stage = "", "build"
+            try:
+                kernel = build_kernel(session, unit, choose_groups=fewest_groups)
+                stage = "run"
+                if device.identity.platform == POCL:
+                    _launch(session, kernel, parameters)
+                else:
+                    path = folder / CACHE / f"{number}.o"
+                    path.write_bytes(_object_of(session.program))
+            except (CountperfError, cl.Error) as error:
+                problem = str(error)
+            compiled = {*(folder / CACHE).rglob("*.so"), *(folder / CACHE).glob("*.o")} - seen
+            seen |= compiled
+            objects = sorted(str(path) for path in compiled)
+            outcomes.write(json.dumps({"objects": objects, "problem": problem, "stage": stage}))
+            outcomes.write("\n")
+            outcomes.flush()
+
+
+def _object_of(program: cl.Program) -> bytes:
+    """Return the object within a binary of Intel's runtime: an ELF file in a section of another."""
+    binaries = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
+    binary = binaries[0]
+    start = binary.find(_ELF, len(_ELF))
+    if start < 0:
+        raise DeviceError("the runtime's binary holds no machine code: Intel's of 2026 does")
+    return binary[start:]
+
+
+def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the groups of the smallest launch for which PoCL makes the same code.
+
+    One group, but along an axis so long that PoCL takes the grid for a wide one, as many as make it
+    wide (PoCL 3.1, ``pocl_cmd_max_grid_dim_width``).
+    """
+    shape = [*group_shape, *[1] * (len(groups) - len(group_shape))]
+    extents = [n * items for n, items in zip(groups, shape, strict=False)]
+    longest = max(range(len(extents)), key=extents.__getitem__)
+    fewest = [min(n, 1) for n in groups]
+    if extents[longest] >= _WIDE_GRID - 1:
+        fewest[longest] = min(groups[longest], -(-_WIDE_GRID // shape[longest]))
+    return tuple(fewest)
+
+
+def _launch(session: Session, kernel: Kernel, parameters: Mapping[str, int]) -> None:
+    given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
+    bound = bind_arguments(session, kernel, given, _without_shape(kernel, given))
+    kernel.launch(bound.arguments)
+    session.finish()
+
+
+def _without_shape(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """Return zeros for arrays of undeclared shape in which data decides how far the kernel goes.
+
+    Accesses are checked to stay in them before the launch, in which all data is zero.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    for array in kernel.arrays:
+        part = next(iter(array.parts.values()))
+        try:
+            part.extents(sizes, kernel.addressed)
+        except KernelBuildError:
+            if undeclared := part.shape.count(None):
+                extent = round(_UNDECLARED_ELEMENTS ** (1 / undeclared))
+                extents = [extent if e is None else evaluate_integer(e, sizes) for e in part.shape]
+                arrays[array.name] = np.zeros(array.whole(extents), array.dtype)
+    return arrays
+
+
+_ANY_SHAPE = "0-0-0"
+_UNDECLARED_ELEMENTS = 1 << 20
+_LONGEST_S = 300.0  # for each kernel that is built and launched
+_RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
+Programs = dict[str, Program]
+"""The code of kernels, by name."""
+
+Objects = list[tuple[str, bytes]]
+"""Names and contents of object files."""
+
+
+@lru_cache(maxsize=16)
+def find_library(name: str) -> Path | None:
+    """Return a library that Intel's runtime links kernels against, from beside its driver."""
+    for driver in find_drivers().files:
+        path = Path(driver.library)
+        if path.name == INTEL_LIBRARY and (path.parent / name).is_file():
+            return path.parent / name
+    return None
+
+
+def programs_of(objects: Objects) -> Programs:
+    """Return the code in objects by the names of kernels."""
+    programs: dict[str, Program] = {}
+    with tempfile.TemporaryDirectory(prefix="countperf-objects-") as folder:
+        for name, content in objects:
+            path = Path(folder) / name
+            path.write_bytes(content)
+            program = program_of(path, find_library)
+            names = [path.stem] if path.suffix == ".so" else program.entries
+            programs |= dict.fromkeys(names, program)
+    return programs
+
+
+@lru_cache(maxsize=4)
+def _database(folder: Path, process: int) -> Any:
+    """Open a database of this process: a connection does not survive a fork."""
+    assert process == os.getpid()
+    return WriteOncePersistentDict(
+        "countperf-objects", container_dir=str(folder), safe_sync=False, in_mem_cache_size=0
+    )
+
+
+def _kept() -> Any:
+    """Return the database of objects; None if nothing is kept."""
+    if os.environ.get(OBJECTS) == "off":
+        return None
+    give_a_cache(OBJECT_FILES)
+    return _database(cache_folder("countperf/objects", OBJECTS), os.getpid())
+
+
+@contextlib.contextmanager
+def _going_on() -> Generator[None]:
+    """Warn of a database that fails, such as a damaged one, and go on without it."""
+    try:
+        yield
+    except (sqlite3.Error, OSError, pickle.UnpicklingError, EOFError) as error:
+        tell_not_kept("the cache of object files", error)
+
+
+def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | None:
+    """Return the name under which a kernel's objects are kept; None if they are not."""
+    try:
+        code = HostCode.of(unit)
+        launches = code.launches(parameters)
+    except (CountperfError, KeyError, TypeError, ValueError):
+        return None
+    parts = [
+        *(device.identity.model_dump_json(), code.code.source),
+        *(repr(unit.default_entrypoint.options.build_options),),
+        *(
+            repr((e.kernel, e.group_shape, fewest_groups(e.groups, e.group_shape)))
+            for e in launches
+        ),
+        *(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith(_RUNTIME_SETTINGS)),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def compile_many(
+    units: Sequence[tuple[Any, Mapping[str, int]]],
+    device: Device,
+) -> tuple[Programs | KernelBuildError, ...]:
+    """Compile many kernels in one process, and read the objects of each."""
+    return tuple(
+        objects if isinstance(objects, KernelBuildError) else programs_of(objects)
+        for objects in objects_of(units, device)
+    )
+
+
+def objects_of(
+    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
+) -> list[Objects | KernelBuildError]:
+    """Compile many kernels in one process, but for those whose objects are kept."""
+    if device.identity.platform not in (POCL, INTEL):
+        raise DeviceError(
+            f"{device.label} ({device.identity.platform}) does not keep its machine code: name a"
+            " device of PoCL's or of Intel's runtime",
+            device=device.label,
+        )
+    if find_objdump() is None:
+        raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
+    for unit, parameters in units:
+        _check(unit, parameters)
+    database: Any = None
+    with _going_on():
+        database = _kept()
+    if database is None:
+        return _compiled(units, device)
+    keys = [key_of(unit, parameters, device) for unit, parameters in units]
+    objects: list[Any] = [None] * len(keys)
+    for position, key in enumerate(keys):
+        with _going_on():
+            objects[position] = database.get(key) if key else None
+    new = [position for position, known in enumerate(objects) if known is None]
+    for position, made in zip(new, _compiled([units[p] for p in new], device), strict=True):
+        objects[position] = made
+        if keys[position] and not isinstance(made, KernelBuildError):
+            with _going_on():
+                database.store_if_not_present(keys[position], made)
+    return objects
+
+
+def _compiled(
+    units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
+) -> list[Objects | KernelBuildError]:
+    """Compile kernels in a process."""
+    if not units:
+        return []
+    with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name:
+        folder = Path(name)
+        (folder / CACHE).mkdir()
+        apart = {"POCL_CACHE_DIR": str(folder / CACHE)}
+        (folder / UNITS).write_bytes(_packed(device, units))
+        end = ""
+        try:
+            run_apart(_LONGEST_S * len(units), build_units, folder, environment=apart)
+        except Exception as error:  # noqa: BLE001  of drivers and compilers, anything
+            end = f"{type(error).__name__}: {error}"
+        outcomes = folder / OUTCOMES
+        lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
+        compiled = [_outcome(json.loads(line)) for line in lines]
+    missing = KernelBuildError(
+        f"the process that builds and launches kernels ended with {end}", stage="run"
+    )
+    return [*compiled, *[missing] * (len(units) - len(compiled))]
+
+
+def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:
+    entry = with_argument_types(t_unit).default_entrypoint
+    scalars = {arg.name: arg.dtype for arg in entry.args if not hasattr(arg, "dim_tags")}
+    sizes = {name for name, dtype in scalars.items() if dtype.numpy_dtype.kind in "iu"}
+    missing = sorted(sizes - set(parameters) - offset_parameters(entry))
+    if missing:
+        raise ParameterError(
+            f"kernel {entry.name!r}: no value for parameter {', '.join(missing)} (given:"
+            f" {', '.join(parameters) or 'none'}); the code is that of a launch: pass"
+            f" {missing[0]}=64, for example",
+            parameter=missing[0],
+        )
+
+
+def _packed(device: Device, units: Sequence[tuple[Any, Mapping[str, int]]]) -> bytes:
+    try:
+        return pickle.dumps((device.label, [(unit, dict(sizes)) for unit, sizes in units]))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        names = ", ".join(repr(unit.default_entrypoint.name) for unit, _ in units)
+        raise KernelBuildError(
+            f"kernel {names} cannot be handed to another process: {error}; what it is made with,"
+            " such as functions, has to be in a module",
+            stage="run",
+        ) from error
+
+
+def _outcome(line: Mapping[str, Any]) -> Objects | KernelBuildError:
+    if line["problem"]:
+        return KernelBuildError(line["problem"], stage=line["stage"])
+    # beside what was launched there may be code for groups of any shape
+    paths = [
+        Path(path) for path in line["objects"] if not Path(path).parent.name.startswith(_ANY_SHAPE)
+    ]
+    if not paths:
+        return KernelBuildError(
+            "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do", stage="run"
+        )
+    return [(path.name, path.read_bytes()) for path in paths]

@@ -1,0 +1,501 @@
+"""CUDA through CuPy and NVML, and a GPU in use: stream, modules, memory, events, launches."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.devices.cuda.target import CudaCode, generate_cuda, retarget
+from countperf.devices.description import Kernel, check_offsets, describe_kernel
+from countperf.devices.device import CUDA_PRELUDE
+from countperf.display import cut
+from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from countperf.devices.device import Device
+
+
+INSTALL_ADVICE = (
+    "'pip install countperf[cuda]' for CUDA 13 drivers (580 and newer), or"
+    " 'pip install countperf[cuda12]' for CUDA 12"
+)
+_DRIVER_ADVICE = (
+    "install NVIDIA's driver, or where it is older than CUDA 13 'pip install countperf[cuda12]';"
+    " in a container pass the GPU through ('docker run --gpus all')"
+)
+
+OUT_OF_MEMORY = 2
+_INSUFFICIENT_DRIVER = 35
+# errors after which every call of this process fails, by number (cudaError_t, CUresult alike)
+_STICKY = frozenset(
+    (46, 100, 101, 214, 220, 226, 300, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CudaDriver:
+    """CuPy, and NVML where it is there."""
+
+    cupy: Any  # cuPy
+    nvml: Any = None  # ``pynvml``, initialized
+
+    @property
+    def runtime(self) -> Any:
+        """Return CuPy's CUDA runtime."""
+        return self.cupy.cuda.runtime
+
+    def failures(self) -> tuple[type[Exception], ...]:
+        """Return what CuPy raises when CUDA fails."""
+        cuda = self.cupy.cuda
+        return (
+            cuda.runtime.CUDARuntimeError,
+            cuda.driver.CUDADriverError,
+            cuda.memory.OutOfMemoryError,
+        )
+
+    @contextmanager
+    def guarded(self, what: str) -> Generator[None]:
+        """Turn CUDA's failures into ours."""
+        try:
+            yield
+        except self.failures() as error:
+            status = getattr(error, "status", None)
+            if isinstance(error, MemoryError) or status == OUT_OF_MEMORY:
+                raise MeasurementError(f"{what}: the device has not enough memory") from error
+            if status in _STICKY:
+                message = f"{what}: {error}; start a new process to use the device again"
+                raise DeviceLostError(message) from error
+            raise MeasurementError(f"{what}: {error}") from error
+
+
+def load_driver(
+    load: Callable[[str], Any] = importlib.import_module,
+) -> CudaDriver:
+    """Import CuPy and NVML."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CuPy tells of every library that it does not find
+        try:
+            cupy = load("cupy")
+        except ImportError as error:
+            message = f"CuPy is not installed, or does not load ({error}); {INSTALL_ADVICE}"
+            raise DeviceError(message) from error
+    driver = CudaDriver(cupy, _load_nvml(load))
+    try:
+        count = int(driver.runtime.getDeviceCount())
+    except (RuntimeError, OSError) as error:  # CUDA's own, or its library is not there
+        raise DeviceError(f"{_why_not(driver.runtime, error)}; {_DRIVER_ADVICE}") from error
+    if count < 1:
+        raise DeviceError(f"CUDA finds no GPU; {_DRIVER_ADVICE}")
+    return driver
+
+
+def _why_not(runtime: Any, error: Exception) -> str:
+    """Say why CUDA does not start; its own message is the same for no driver and for an old one."""
+    if getattr(error, "status", None) != _INSUFFICIENT_DRIVER:
+        return f"CuPy is there, but CUDA does not start: {error}"
+    known, wanted = int(runtime.driverGetVersion()), int(runtime.runtimeGetVersion())
+    if known == 0:
+        return "CuPy is there, but no NVIDIA driver"
+    return (
+        f"CuPy is there, but the NVIDIA driver is too old: it has CUDA {cuda_version(known)}, CuPy"
+        f" needs {cuda_version(wanted)}"
+    )
+
+
+def cuda_version(number: int) -> str:
+    """Return CUDA's version from its number."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _load_nvml(load: Callable[[str], Any]) -> Any:
+    try:
+        nvml = load("pynvml")
+        nvml.nvmlInit()
+    except Exception:  # noqa: BLE001 - clocks and power are good to know, no more
+        return None
+    return nvml
+
+
+def is_installed() -> bool:
+    """Tell whether CuPy is there, without importing it."""
+    return importlib.util.find_spec("cupy") is not None
+
+
+def has_nvidia_gpu() -> bool:
+    """Tell whether the machine seems to have an NVIDIA GPU, by the files of its driver."""
+    return Path("/proc/driver/nvidia").exists() or os.path.exists("/dev/nvidiactl")  # noqa: PTH110
+
+
+def ask_nvml(nvml: Any, function: str, *arguments: Any) -> Any:
+    """Return what NVML answers; None where it is not there, or does not know."""
+    if nvml is None:
+        return None
+    try:
+        return getattr(nvml, function)(*arguments)
+    except (nvml.NVMLError, AttributeError):  # not on this GPU, or not in this NVML
+        return None
+
+
+_TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
+_ALL_SHARED = 100  # percent of what is divided between shared memory and cache
+_HOLD_S = 2e-5
+_HOLD_SOURCE = """
+extern "C" __global__ void hold(long long cycles)
+{ long long begin = clock64(); while (clock64() - begin < cycles) { } }
+"""
+
+
+class DeviceMemory:
+    """Memory of a GPU; freed with the last reference."""
+
+    def __init__(self, owner: Any, size: int) -> None:
+        self._owner = owner
+        self.ptr = int(owner.ptr)
+        self.size = size
+
+
+def as_argument(value: Any) -> Any:
+    """Return what a kernel is passed: the address of device memory, or the scalar itself."""
+    return np.uint64(value.ptr) if isinstance(value, DeviceMemory) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CudaHandle:
+    """Handle of a GPU: its ordinal and its driver's object."""
+
+    driver: CudaDriver  # cuPy and NVML
+    index: int  # CUDA's number of the GPU
+    max_grid: tuple[int, ...]  # groups along each axis
+
+
+@dataclass(frozen=True, slots=True)
+class _Profile:
+    start: int
+    end: int
+
+
+class CudaSpan:
+    """All that was enqueued between two events; stands for one event of the harness."""
+
+    def __init__(self, driver: CudaDriver, begin: Any, end: Any) -> None:
+        self._driver = driver
+        self._begin = begin
+        self._end = end
+
+    def wait(self) -> None:
+        """Wait for the end."""
+        with self._driver.guarded("the kernel does not run"):
+            self._end.synchronize()
+
+    @property
+    def profile(self) -> _Profile:
+        """Return the time between the events, ns; it begins at 0."""
+        self.wait()
+        elapsed_ms = self._driver.cupy.cuda.get_elapsed_time(self._begin, self._end)
+        return _Profile(0, round(elapsed_ms * 1e6))
+
+
+class CudaProgram:
+    """Kernels of one source, built."""
+
+    def __init__(self, session: CudaSession, module: Any) -> None:
+        self._session = session
+        self._module = module
+        self._functions: dict[str, Any] = {}
+
+    def function(self, name: str) -> Any:
+        """Return CuPy's raw kernel of that name."""
+        if name not in self._functions:
+            with self._session.building():
+                self._functions[name] = self._module.get_function(name)
+        return self._functions[name]
+
+    def launch(
+        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
+    ) -> list[CudaSpan]:
+        """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
+        function = self.function(name)
+        given = tuple(as_argument(argument) for argument in arguments)
+        with self._session.span() as spans:
+            self._session.enqueue(function, (groups,), (group_size,), given)
+        return spans
+
+
+class CudaSession:
+    """Stream of a GPU, with what is built and allocated for it."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        handle: CudaHandle = device.handle
+        self.handle = handle
+        self.driver = handle.driver
+        self._use()
+        self._stream = self.driver.cupy.cuda.Stream(non_blocking=True)
+
+    @classmethod
+    def open(cls, device: Device) -> CudaSession:
+        """Open a GPU."""
+        handle: CudaHandle = device.handle
+        with handle.driver.guarded(f"{device.label} does not open"):
+            return cls(device)
+
+    def _use(self) -> None:
+        self.driver.cupy.cuda.Device(self.handle.index).use()
+
+    # --- building
+
+    def module(self, source: str, options: Sequence[str] = ()) -> CudaProgram:
+        """Compile CUDA C with NVRTC."""
+        self._use()
+        with self.building():
+            module = self.driver.cupy.RawModule(
+                code=source, options=("--std=c++17", *options), backend="nvrtc"
+            )
+            module.compile()
+        return CudaProgram(self, module)
+
+    @contextmanager
+    def building(self) -> Generator[None]:
+        """Turn failures of compiler and loader into ours."""
+        what = f"does not build on {self.device.label}"
+        try:
+            with self.driver.guarded(what):
+                yield
+        except self.driver.cupy.cuda.compiler.CompileException as error:
+            raise KernelBuildError(f"{what}: {compilers_words(str(error))}") from error
+        except MeasurementError as error:
+            raise KernelBuildError(str(error)) from error
+        except (RuntimeError, OSError) as error:  # NVRTC's library is not there
+            raise KernelBuildError(f"{what}: {error}") from error
+
+    def load(self, source: str, *, fresh: bool = False) -> CudaProgram:
+        """Build hand-written kernels, as in `countperf.devices.device.Session`."""
+        # a comment that differs each time keeps CuPy's cache of binaries out
+        stamp = f"// {np.random.default_rng().integers(2**62)}\n" if fresh else ""
+        return self.module(CUDA_PRELUDE + source + stamp)
+
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Kernel:
+        """Generate CUDA for a translation unit and build it."""
+        return build_kernel(self, t_unit, unused_local_bytes)
+
+    # --- running
+
+    def enqueue(
+        self,
+        function: Any,
+        groups: tuple[int, ...],
+        group: tuple[int, ...],
+        arguments: Any,
+        shared_bytes: int = 0,
+    ) -> None:
+        """Launch a kernel; arguments are NumPy scalars."""
+        function.kernel(groups, group, arguments, shared_mem=shared_bytes, stream=self._stream)
+
+    @contextmanager
+    def span(self, *, hold: bool = False) -> Generator[list[CudaSpan]]:
+        """Note the events before and after what is enqueued in the context."""
+        self._use()
+        spans: list[CudaSpan] = []
+        with self.driver.guarded("the launch fails"):
+            if hold:
+                function, arguments = self._hold
+                self.enqueue(function, (1,), (1,), arguments)
+            begin = self._record()
+            yield spans
+            spans.append(CudaSpan(self.driver, begin, self._record()))
+
+    @cached_property
+    def _hold(self) -> tuple[Any, Any]:
+        clock_hz = max(1, self.device.limits.max_clock_mhz) * 1e6
+        return self.module(_HOLD_SOURCE).function("hold"), (np.int64(_HOLD_S * clock_hz),)
+
+    def _record(self) -> Any:
+        event = self.driver.cupy.cuda.Event()
+        event.record(self._stream)
+        return event
+
+    def finish(self) -> None:
+        """Wait for all that was enqueued."""
+        with self.driver.guarded("the kernel does not run"):
+            self._stream.synchronize()
+
+    # --- memory
+
+    def allocate(self, size: int) -> DeviceMemory:
+        """Return new device memory of that many bytes (at least 4), filled with zeros."""
+        size = max(4, -(-size // 4) * 4)
+        memory = self._memory(size)
+        with self.driver.guarded("memory cannot be cleared"):
+            self.driver.runtime.memsetAsync(memory.ptr, 0, size, self._stream.ptr)
+        return memory
+
+    def _memory(self, size: int) -> DeviceMemory:
+        self._use()
+        with self.driver.guarded(f"{size} byte"):
+            return DeviceMemory(self.driver.cupy.cuda.Memory(size), size)
+
+    def upload(self, array: NDArray[Any]) -> DeviceMemory:
+        """Return new device memory with the elements of a contiguous array in memory order."""
+        if array.size == 0:
+            return self.allocate(0)
+        flat = array.ravel(order="K")
+        memory = self._memory(max(4, flat.nbytes))
+        self.copy_in(memory, flat)
+        return memory
+
+    def download(self, memory: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        """Return the first elements of device memory."""
+        result = np.empty(count, dtype)
+        if count:
+            self.copy_out(result, memory)
+        return result
+
+    def copy_in(self, memory: Any, array: NDArray[Any]) -> None:
+        """Copy a contiguous array to the beginning of device memory, and wait."""
+        self._copy(memory.ptr, array.ctypes.data, array.nbytes, _TO_DEVICE)
+
+    def copy_out(self, array: NDArray[Any], memory: Any) -> None:
+        """Fill a contiguous array from the beginning of device memory, and wait."""
+        self._copy(array.ctypes.data, memory.ptr, array.nbytes, _TO_HOST)
+
+    def _copy(self, target: int, source: int, size: int, kind: int) -> None:
+        self._use()
+        with self.driver.guarded("the copy fails"):
+            self.driver.runtime.memcpyAsync(target, source, size, kind, self._stream.ptr)
+            self._stream.synchronize()
+
+    def versions(self) -> dict[str, str]:
+        """Return versions of driver and runtime."""
+        runtime = self.driver.runtime
+        return {
+            "cuda_driver": str(runtime.driverGetVersion()),
+            "cuda_runtime": str(runtime.runtimeGetVersion()),
+            "nvidia_driver": self.device.identity.driver_version,
+        }
+
+
+def compilers_words(text: str) -> str:
+    """Return the errors among the lines of a compiler, or all that it says, at most so long."""
+    lines = [line.strip() for line in text.splitlines() if "error" in line]
+    return cut("; ".join(lines) or " ".join(text.split()), 600)
+
+
+_Launch = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
+
+
+def build_kernel(
+    session: CudaSession, t_unit: Any, unused_local_bytes: int | None = None
+) -> Kernel:
+    """Generate CUDA for a translation unit and build it."""
+    check_offsets(t_unit)
+    entry = t_unit.default_entrypoint
+    index_limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
+    code = generate_cuda(t_unit)
+    program = session.module(code.source, tuple(entry.options.build_options))
+    for name in code.kernels:
+        function = program.function(name)
+        session.device.check_local(int(function.shared_size_bytes))
+        if unused_local_bytes is not None:
+            with session.building():  # a module is shared by all that build the same source
+                most = max(unused_local_bytes, int(function.max_dynamic_shared_size_bytes))
+                function.max_dynamic_shared_size_bytes = most
+                function.preferred_shared_memory_carveout = _ALL_SHARED
+    plans: dict[tuple[Any, ...], _Plan] = {}
+    alive: list[Any] = []  # weak references: arguments that are gone take the plan with them
+
+    def launch(arguments: Mapping[str, Any]) -> list[Any]:
+        key = tuple((name, _key(value)) for name, value in sorted(arguments.items()))
+        if key not in plans:
+            plans.clear()
+            plans[key] = _Plan(
+                session, code, program, arguments, index_limit, unused_local_bytes or 0
+            )
+            memory = [value for value in arguments.values() if isinstance(value, DeviceMemory)]
+            alive[:] = [weakref.ref(buffer, lambda _: plans.clear()) for buffer in memory]
+        return plans[key].launch()
+
+    return describe_kernel(retarget(t_unit), launch)
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, DeviceMemory):
+        return value.ptr
+    return value.tobytes() if isinstance(value, np.void) else value
+
+
+class _Plan:
+    """The launches of a kernel at given arguments, worked out beforehand."""
+
+    def __init__(
+        self,
+        session: CudaSession,
+        code: CudaCode,
+        program: CudaProgram,
+        arguments: Mapping[str, Any],
+        index_limit: int,
+        shared_bytes: int,
+    ) -> None:
+        self._session = session
+        self._shared_bytes = shared_bytes
+        self._shared: list[DeviceMemory] = []
+        self._launches: list[_Launch] = []
+
+        def allocate(size: int) -> Any:
+            self._shared.append(session.allocate(int(size)))
+            return as_argument(self._shared[-1])
+
+        def note(
+            name: str, grid: Sequence[int], group: Sequence[int], given: Sequence[Any]
+        ) -> None:
+            groups, shape = tuple(map(int, grid)), tuple(map(int, group))
+            check_grid(session, name, groups, shape, index_limit)
+            function = program.function(name)
+            session.device.check_group(shape, int(function.max_threads_per_block))
+            if prod(groups):  # CUDA has no empty grids
+                self._launches.append((function, groups, shape, tuple(given)))
+
+        code.host(note, allocate, **{name: as_argument(value) for name, value in arguments.items()})
+        session.finish()
+
+    def launch(self) -> list[Any]:
+        """Enqueue all launches."""
+        session = self._session
+        with session.span(hold=True) as spans:
+            for function, groups, shape, arguments in self._launches:
+                session.enqueue(function, groups, shape, arguments, self._shared_bytes)
+        return spans
+
+
+def check_grid(
+    session: CudaSession,
+    name: str,
+    groups: tuple[int, ...],
+    shape: tuple[int, ...],
+    index_limit: int,
+) -> None:
+    """Compare the number of groups with what the GPU can launch, and the code can number."""
+    items = max(n * extent for n, extent in zip(groups, shape, strict=False))
+    if items > index_limit:
+        raise KernelBuildError(
+            f"{name}: {items} work items along an axis, and the kernel computes indices up to"
+            f" {index_limit}; pass smaller sizes, or make it with index_dtype=np.int64"
+        )
+    limits = session.handle.max_grid
+    if len(groups) > len(limits) or any(n > most for n, most in zip(groups, limits, strict=False)):
+        wanted, most = ("x".join(map(str, extents)) for extents in (groups, limits))
+        message = f"{name}: {wanted} groups: {session.device.label} launches up to {most}"
+        raise KernelBuildError(message)

@@ -1,0 +1,384 @@
+"""OpenCL and CUDA devices, their limits, and sessions and programs, clocks, and drivers."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from countperf.devices.identity import DeviceIdentity
+from countperf.display import ShortRepr
+from countperf.errors import DeviceError, KernelBuildError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from countperf.devices.description import Kernel
+
+
+GroupClass = Literal["small", "medium", "large"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceLimits(ShortRepr):
+    """Limits of a device: group sizes, memory, timer resolution."""
+
+    max_group_size: int  # work items per group
+    max_group_shape: tuple[int, ...]  # work items per group along each axis
+    local_memory_bytes: int  # local memory of a group, global memory, largest single array
+    global_memory_bytes: int
+    max_allocation_bytes: int
+    timer_resolution_s: float = 1e-9  # of event times, s
+    max_clock_mhz: int = 0  # as the driver reports it, MHz
+    sub_group_size: int = 0  # work items that execute together
+    compute_capability: str = ""  # NVIDIA's version of the architecture, such as ``"9.0"``
+
+    @property
+    def group_class(self) -> GroupClass:
+        """Set of the paper's work-group sizes that suits the device.
+
+        The paper leaves the rule open. Ours: large from 1024 items per group on, small below 512,
+        the largest group of the medium and large sets.
+        """
+        if self.max_group_size >= 1024:
+            return "large"
+        return "medium" if self.max_group_size >= 512 else "small"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device(ShortRepr):
+    """A device that is present."""
+
+    label: str  # platform and index, ``pocl:0`` or ``cuda:0``
+    identity: DeviceIdentity  # which device it is
+    limits: DeviceLimits  # what it can hold and run
+    handle: Any = field(repr=False, compare=False)  # what the backend knows the device by
+    # name of what runs kernels on it, one of `countperf.devices.discovery.backends`
+    backend: str = "opencl"
+    # that opened the driver
+    process: int = field(default_factory=os.getpid, repr=False, compare=False)
+
+    def check_group(self, shape: tuple[int, ...], most: int) -> None:
+        """Refuse a work group that is too large; the driver says how many items a kernel may."""
+        most = min(self.limits.max_group_size, most)
+        along = zip(shape, self.limits.max_group_shape, strict=False)
+        if prod(shape) > most or any(extent > largest for extent, largest in along):
+            raise KernelBuildError(
+                f"groups of {'x'.join(map(str, shape))} work items: {self.label} runs this kernel"
+                f" with up to {most}"
+            )
+
+    def check_local(self, size: int) -> None:
+        """Refuse a kernel that takes more local memory than there is, byte."""
+        if size > self.limits.local_memory_bytes:
+            raise KernelBuildError(
+                f"{size} byte of local memory: {self.label} has {self.limits.local_memory_bytes}"
+            )
+
+
+def check_process(owner: int, what: str) -> None:
+    """Refuse what another process opened, from which this one was forked."""
+    if owner != os.getpid():
+        raise DeviceError(
+            f"{what} was opened by process {owner}, from which this one was forked, and does not"
+            " survive a fork: start processes with multiprocessing.get_context('spawn'), or before"
+            " a device is used",
+            device=what,
+        )
+
+
+class Program(Protocol):
+    """Hand-written kernels, built for a device."""
+
+    def launch(
+        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
+    ) -> Sequence[Event]:
+        """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
+        ...
+
+
+class Session(Protocol):
+    """A device in use."""
+
+    @property
+    def device(self) -> Device:
+        """The device."""
+        ...
+
+    def load(self, source: str, *, fresh: bool = False) -> Program:
+        """Build hand-written kernels."""
+        ...
+
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Kernel:
+        """Generate code for a translation unit and build it; see `KernelCase`."""
+        ...
+
+    def allocate(self, size: int) -> Any:
+        """Return new device memory of that many bytes (at least 4), filled with zeros."""
+        ...
+
+    def upload(self, array: NDArray[Any]) -> Any:
+        """Return new device memory with the elements of a contiguous array in memory order."""
+        ...
+
+    def download(self, memory: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        """Return the first elements of device memory."""
+        ...
+
+    def copy_in(self, memory: Any, array: NDArray[Any]) -> None:
+        """Copy a contiguous array to the beginning of device memory, and wait."""
+        ...
+
+    def copy_out(self, array: NDArray[Any], memory: Any) -> None:
+        """Fill a contiguous array from the beginning of device memory, and wait."""
+        ...
+
+    def finish(self) -> None:
+        """Wait for all that was enqueued."""
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Return versions of what builds and runs kernels, besides the Python packages."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """Devices of a backend on this machine, or the reason for their absence."""
+
+    label_prefix: str = ""  # of the labels of its devices, if they share one
+    devices: tuple[Device, ...] = ()  # all its devices, whether they work or not
+    platforms: tuple[tuple[str, str], ...] = ()  # name and version of each platform
+    problem: str = ""  # if it can have no devices: why, and what to do about it
+    advice: str = ""
+    # whether the machine seems to have such devices, so that the advice is worth giving
+    is_expected: bool = False
+    # drivers that a loader was to load, where the backend has one
+    drivers: DriverSearch | None = None
+
+
+OPENCL_PRELUDE, CUDA_PRELUDE = (
+    Path(__file__).with_name(f"portable_{name}.h").read_text(encoding="utf-8")
+    for name in ("opencl", "cuda")
+)
+"""A kernel is ``KERNEL name(GLOBAL float *RESTRICT out, int n) { ... }``; it asks for ``GROUP_ID``,
+``LOCAL_ID`` and ``GLOBAL_ID``, declares ``LOCAL_ARRAY(float, a, 64);`` and meets at
+``LOCAL_BARRIER;``. ``CYCLES`` is the device's own clock, or 0 where it has none. Functions of
+numbers are those of OpenCL; ``F4`` is four f32 in a row.
+"""
+
+# --- timing of one run: by the device's event timer
+
+# host minus event is 5 to 40 us on CPU devices; what is beyond this is no launch overhead
+_PLAUSIBLE_OVERHEAD_S = 1e-3
+_CLOCK_RATE_TOLERANCE = 0.01
+
+
+class Event(Protocol):
+    """Protocol of an event: the part of ``pyopencl.Event`` that the harness uses."""
+
+    def wait(self) -> object:
+        """Wait until the command is done."""
+        ...
+
+    @property
+    def profile(self) -> Any:
+        """When the command began and ended: `start` and `end`, ns."""
+        ...
+
+
+Launch = Callable[[], Sequence[Event]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """One run."""
+
+    time_s: float  # by the timer of the clock, s
+    host_s: float  # from before the launch to after the end by the host's clock, s
+
+
+class EventClock:
+    """Run times from the device's event timer."""
+
+    def now(self) -> float:
+        """Return the host's time, s."""
+        return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, s."""
+        time.sleep(seconds)
+
+    def time_run(self, launch: Launch) -> Timing:
+        """Time from the start of the first command to the end of the last one."""
+        before = time.perf_counter()
+        events = launch()
+        events[-1].wait()
+        after = time.perf_counter()
+        elapsed_ns = events[-1].profile.end - events[0].profile.start
+        return Timing(time_s=elapsed_ns * 1e-9, host_s=after - before)
+
+
+def check_clocks(runs: Sequence[tuple[float, float]]) -> tuple[float, str]:
+    """Compare event times with the host's clock, pairs of s.
+
+    An event lies within the host's interval, so it is not longer (but for 1 % between the clocks'
+    rates), and what the host adds is launching and waking up: at most 1 ms or half the event.
+    Returns the median of what it adds, s, and what is wrong.
+    """
+    event, host = (median(times) for times in zip(*runs, strict=True))
+    overhead = median(of_host - of_event for of_event, of_host in runs)
+    if event > host * (1 + _CLOCK_RATE_TOLERANCE):
+        return overhead, f"event time {event:.3g} s exceeds the host's {host:.3g} s"
+    if overhead > max(_PLAUSIBLE_OVERHEAD_S, 0.5 * event):
+        return overhead, f"event time {event:.3g} s is far below the host's {host:.3g} s"
+    return overhead, ""
+
+
+# --- OpenCL drivers that the loader sees
+#
+# The loader inside the pyopencl wheel (ocl-icd) reads its drivers' names from ``.icd`` files in one
+# folder: ``OCL_ICD_VENDORS``, else ``OPENCL_VENDOR_PATH``, else ``/etc/OpenCL/vendors``; lists of
+# folders are not understood. It never looks into the Python environment, and the ``.icd`` file of
+# the wheel ``intel-opencl-rt`` holds a path of the machine that made it. So where the environment
+# holds drivers of its own, we write one folder with the system's files and right ones for these.
+#
+# The variable is read once, at the first question for platforms, and a user's own setting wins.
+
+VENDORS_VARIABLE = "OCL_ICD_VENDORS"
+_SYSTEM_VARIABLE = "OPENCL_VENDOR_PATH"
+_SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
+INTEL_LIBRARY = "libintelocl.so"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverFile:
+    """An ``.icd`` file."""
+
+    name: str  # of the file
+    library: str  # driver library it names: a path, or a name for the dynamic loader
+    origin: str  # folder or package it comes from
+    problem: str = field(init=False, default="")  # with it, as far as can be seen from outside
+
+    def __post_init__(self) -> None:
+        if "/" in self.library and not Path(self.library).is_file():
+            object.__setattr__(self, "problem", f"{self.library} is not there")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSearch:
+    """Drivers that the loader finds, and where."""
+
+    files: tuple[DriverFile, ...]  # the drivers
+    needs_folder: bool = False  # whether the drivers have to be gathered in a folder of our own
+    problem: str = ""  # what is wrong with the user's setting, and how to mend it
+    advice: str = ""
+
+
+def find_drivers(
+    environment: Mapping[str, str] | None = None,
+    prefix: Path | str | None = None,
+    *,
+    system_folder: Path = _SYSTEM_FOLDER,
+) -> DriverSearch:
+    """Find out which drivers the loader is to see; changes nothing."""
+    variables = os.environ if environment is None else environment
+    root = Path(sys.prefix if prefix is None else prefix)
+    system = Path(variables.get(_SYSTEM_VARIABLE) or system_folder)
+    setting = variables.get(VENDORS_VARIABLE)
+    if setting:
+        return _search_setting(setting, system)
+    of_system = _read_folder(system)
+    known = {Path(file.library).name for file in of_system if not file.problem}
+    own = tuple(file for file in _find_own(root) if Path(file.library).name not in known)
+    return DriverSearch(files=(*of_system, *own), needs_folder=bool(own))
+
+
+@contextmanager
+def loader_setting(search: DriverSearch) -> Generator[None]:
+    """Point the loader to the drivers while it asks for platforms for the first time.
+
+    The variable is put back afterwards, so that child processes make up their own minds.
+    """
+    if not search.needs_folder:
+        yield
+        return
+    before = os.environ.get(VENDORS_VARIABLE)
+    with tempfile.TemporaryDirectory(prefix="countperf-opencl-") as folder:
+        for number, file in enumerate(search.files):
+            # the loader takes files in their alphabetical order; keep ours after the system's
+            target = Path(folder) / f"{number:02d}-{file.name}"
+            target.write_text(file.library + "\n", encoding="utf-8")
+        os.environ[VENDORS_VARIABLE] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[VENDORS_VARIABLE]
+            else:
+                os.environ[VENDORS_VARIABLE] = before
+
+
+def _find_own(prefix: Path) -> Iterator[DriverFile]:
+    intel = prefix / "lib" / INTEL_LIBRARY
+    if intel.is_file():
+        yield DriverFile(name="countperf-intel.icd", library=str(intel), origin="intel-opencl-rt")
+    for file in _read_folder(prefix / "etc" / "OpenCL" / "vendors"):
+        if not file.problem and Path(file.library).name != INTEL_LIBRARY:
+            yield file
+
+
+def _search_setting(setting: str, system: Path) -> DriverSearch:
+    advice = (
+        f"unset {VENDORS_VARIABLE}, and countperf finds the drivers of the system and of the Python"
+        f" environment itself; or set it to a folder with .icd files such as {system}"
+    )
+    path = Path(setting)
+    if path.is_dir():
+        files = _read_folder(path)
+        problem = ""
+        if not files:
+            problem = f"{VENDORS_VARIABLE}={setting} is a folder without .icd files"
+        elif all(file.problem for file in files):
+            problem = f"{VENDORS_VARIABLE}={setting}: {files[0].problem}"
+        return DriverSearch(files=files, problem=problem, advice=advice if problem else "")
+    for file in (path, *(() if "/" in setting else (system / setting,))):
+        if setting.endswith(".icd") and file.is_file():
+            return DriverSearch(files=_read_files([file]))
+    if path.is_file() or ("/" not in setting and ".so" in setting):
+        library = DriverFile(name="", library=setting, origin=VENDORS_VARIABLE)
+        return DriverSearch(files=(library,))
+    kind = "a list, which the loader does not understand" if ":" in setting else "not there"
+    problem = f"{VENDORS_VARIABLE}={setting} is {kind}"
+    return DriverSearch(files=(), problem=problem, advice=advice)
+
+
+def _read_folder(folder: Path) -> tuple[DriverFile, ...]:
+    try:
+        return _read_files(sorted(folder.glob("*.icd")))
+    except OSError:  # a folder that cannot be read has nothing for the loader either
+        return ()
+
+
+def _read_files(paths: list[Path]) -> tuple[DriverFile, ...]:
+    texts = ((path, path.read_text(encoding="utf-8", errors="replace")) for path in paths)
+    return tuple(
+        DriverFile(name=path.name, library=text.split("\n")[0].strip(), origin=str(path.parent))
+        for path, text in texts
+        if text.strip()
+    )
+
+
+INSTALL_ADVICE = (
+    "install an OpenCL driver: on Debian or Ubuntu 'apt-get install pocl-opencl-icd' (as root),"
+    " or in any Python environment on an x86-64 processor 'pip install countperf[intel]'"
+)

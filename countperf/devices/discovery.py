@@ -1,0 +1,349 @@
+"""Devices of all backends: listing, trying and finding them, and what to mend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.caches import unwritable_caches
+from countperf.devices.device import (
+    INSTALL_ADVICE,
+    Device,
+    DriverFile,
+    DriverSearch,
+    Findings,
+    Session,
+    check_process,
+)
+from countperf.devices.machine import read_processor
+from countperf.devices.workers import WorkerLostError, run_apart
+from countperf.display import ShortRepr
+from countperf.errors import DeviceError, KernelBuildError, nearest
+from countperf.sizes import checks_keywords
+
+if TYPE_CHECKING:
+    from countperf.devices.cuda.backend import CudaBackend
+    from countperf.devices.identity import DeviceIdentity
+    from countperf.devices.opencl import OpenClBackend
+
+
+@cache
+def backends() -> Mapping[str, OpenClBackend | CudaBackend]:
+    """Return the backends by name; none of them is imported before it is used."""
+    from countperf.devices.cuda.backend import CudaBackend
+    from countperf.devices.opencl import OpenClBackend
+
+    return {"opencl": OpenClBackend(), "cuda": CudaBackend()}
+
+
+def backend_of(device: Device) -> OpenClBackend | CudaBackend:
+    """Return what runs kernels on a device."""
+    try:
+        return backends()[device.backend]
+    except KeyError:
+        message = f"{device.label}: no backend {device.backend!r}; there is {', '.join(backends())}"
+        raise DeviceError(message, device=device.label) from None
+
+
+def open_session(device: Device) -> Session:
+    """Open a device with whatever runs kernels on it; not in a process forked since its listing."""
+    check_process(device.process, device.label)
+    return backend_of(device).open(device)
+
+
+_SOURCE = """
+KERNEL trial(GLOBAL const float *in, GLOBAL float *out)
+{ int i = GLOBAL_ID; out[i] = 2 * in[i] + i; }
+"""
+_TRIAL_ITEMS = 256
+_TRIAL_GROUP = 64
+_TRIAL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """Devices of this machine, and backends that have none."""
+
+    drivers: DriverSearch  # which drivers the OpenCL loader was to load
+    platforms: tuple[tuple[str, str], ...]  # name and version of each platform
+    devices: tuple[Device, ...]  # all devices, whether they work or not
+    # backends other than OpenCL that can have no devices, and why
+    absences: tuple[Findings, ...] = ()
+
+    def absence(self, name: str) -> Findings | None:
+        """Return why there is no device of that name, if its beginning is a backend's."""
+        wanted = name.strip().lower().partition(":")[0]
+        return next((absence for absence in self.absences if absence.label_prefix == wanted), None)
+
+
+@cache
+def discover() -> Discovery:
+    """List the devices of all backends; the first call decides which drivers the process sees."""
+    findings = [backend.discover() for backend in backends().values()]
+    searches = [backend.drivers for backend in findings if backend.drivers is not None]
+    return Discovery(
+        drivers=searches[0] if searches else DriverSearch(files=()),
+        platforms=tuple(platform for backend in findings for platform in backend.platforms),
+        devices=tuple(device for backend in findings for device in backend.devices),
+        absences=tuple(backend for backend in findings if backend.problem and backend.label_prefix),
+    )
+
+
+def matching_devices(identity: DeviceIdentity) -> list[Device]:
+    """Return the devices on which weights of a device hold.
+
+    For a processor other than this machine's, no driver is loaded.
+    """
+    if identity.processor not in ("", read_processor()):
+        return []
+    return [device for device in discover().devices if identity.matches(device.identity)]
+
+
+def select_device(name: str, devices: Sequence[Device]) -> Device:
+    """Find the device that a name means."""
+    wanted = name.strip().lower()
+    exact = [device for device in devices if wanted in (device.label, device.identity.slug)]
+    matches = exact or [device for device in devices if _is_part(wanted, device)]
+    if len(matches) == 1:
+        return matches[0]
+    if not devices:
+        raise DeviceError(
+            f"no device {name!r}: there is none at all; {INSTALL_ADVICE}", device=name
+        )
+    if matches:
+        message = f"{name!r} means several devices: {_listing(matches)}; give the whole label"
+        raise DeviceError(message, device=name)
+    names = [text for d in devices for text in (d.label, d.identity.slug)]
+    message = f"no device {name!r}; there is: {_listing(devices)}{nearest(wanted, names)}"
+    raise DeviceError(message, device=name)
+
+
+def _is_part(wanted: str, device: Device) -> bool:
+    identity = device.identity
+    names = (device.label, identity.slug, identity.name, identity.platform)
+    return bool(wanted) and any(wanted in text.lower() for text in names)
+
+
+def _listing(devices: Sequence[Device]) -> str:
+    return ", ".join(f"{device.label} ({device.identity.name})" for device in devices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Outcome of a trial run on a device."""
+
+    works: bool  # a one-line kernel was built and run, and its numbers were right
+    reason: str = ""  # if not: what happened, and what to do about it
+    advice: str = ""
+
+
+def try_device(device: Device) -> Trial:
+    """Build and run a one-line kernel and look at its numbers."""
+    if device.process != os.getpid():
+        return _try_apart(device.label)
+    backend = backend_of(device)
+    try:
+        if _run_trial(backend.open(device)):
+            return Trial(works=True)
+        reason = "a one-line kernel gave wrong numbers"
+    except (KernelBuildError, *backend.failures()) as error:
+        reason = str(error)
+    return Trial(works=False, reason=reason, advice=backend.advise(reason, device))
+
+
+@cache
+def _try_apart(label: str) -> Trial:
+    """Try a device in a fresh process: a driver does not survive the fork that made this one."""
+    try:
+        return run_apart(_TRIAL_S, _try_labelled, label)
+    except WorkerLostError as lost:
+        return Trial(works=False, reason=lost.reason, advice=INSTALL_ADVICE)
+
+
+def _try_labelled(label: str) -> Trial:
+    return try_device(select_device(label, discover().devices))
+
+
+def _run_trial(session: Session) -> bool:
+    # built anew: a binary from an earlier day proves nothing about the compiler
+    program = session.load(_SOURCE, fresh=True)
+    values = np.arange(_TRIAL_ITEMS, dtype=np.float32)[::-1].copy()
+    source, target = session.upload(values), session.allocate(values.nbytes)
+    program.launch("trial", _TRIAL_ITEMS // _TRIAL_GROUP, _TRIAL_GROUP, (source, target))
+    result = session.download(target, values.dtype, values.size)
+    return np.array_equal(result, 2 * values + np.arange(_TRIAL_ITEMS, dtype=np.float32))
+
+
+def in_order(devices: Iterable[Device]) -> list[Device]:
+    """Return devices in the order in which they are taken if none is named: GPUs, then by label."""
+    return sorted(devices, key=lambda device: (device.identity.device_type != "gpu", device.label))
+
+
+def find_device(
+    name: str | None = None,
+    *,
+    discovery: Discovery | None = None,
+    attempt: Callable[[Device], Trial] | None = None,
+) -> Device:
+    """Return a device that works."""
+    discovery = discovery or discover()
+    attempt = attempt or try_device
+    if name is not None and (absence := discovery.absence(name)) is not None:
+        raise DeviceError(f"no device {name!r}: {absence.problem}; {absence.advice}", device=name)
+    if discovery.drivers.problem and not discovery.devices:
+        message = f"no OpenCL driver: {discovery.drivers.problem}; {discovery.drivers.advice}"
+        raise DeviceError(message, device=name)
+    if name is not None:
+        device = select_device(name, discovery.devices)
+        trial = attempt(device)
+        if trial.works:
+            return device
+        message = f"{device.label} ({device.identity.name}) does not work: {trial.reason}"
+        raise DeviceError(f"{message}; {trial.advice}", device=name)
+    reasons = ""
+    for device in in_order(discovery.devices):
+        trial = attempt(device)
+        if trial.works:
+            return device
+        reasons += f"{device.label}: {trial.reason}; "
+    nothing = "no OpenCL device works" if reasons else "no OpenCL device found"
+    expected = [absence for absence in discovery.absences if absence.is_expected]
+    advice = "; ".join(
+        [*(f"{absence.problem}: {absence.advice}" for absence in expected), INSTALL_ADVICE]
+    )
+    raise DeviceError(f"{nothing}: {reasons}{advice}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceReport(Trial):
+    """A device, tried for real."""
+
+    label: str  # which device
+    slug: str
+    name: str
+    platform: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReport:
+    """A program that reads machine code."""
+
+    name: str  # what it is
+    needed_for: str  # what goes without it
+    path: str | None  # where it is
+    advice: str  # how to get it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorReport(ShortRepr):
+    """The state of OpenCL and CUDA on this machine."""
+
+    drivers: tuple[DriverFile, ...]  # drivers that the loader was told of
+    devices: tuple[DeviceReport, ...]  # their devices
+    default: str | None  # label of the device that is used if none is named
+    advice: tuple[str, ...]  # what to do, most important first
+    tools: tuple[ToolReport, ...] = ()  # programs that read machine code
+
+    @property
+    def is_healthy(self) -> bool:
+        """True if some device works."""
+        return self.default is not None
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the report as plain JSON-able values."""
+        return asdict(self)
+
+
+@checks_keywords
+def examine(
+    discovery: Discovery | None = None,
+    *,
+    attempt: Callable[[Device], Trial] = try_device,
+) -> DoctorReport:
+    """Look at all drivers and devices, and try each device.
+
+    Parameters
+    ----------
+    discovery : Discovery, optional
+        What was found; by default, what is found now.
+    attempt : callable, optional
+        How to try a device.
+
+    Returns
+    -------
+    DoctorReport
+        What was seen; nothing is raised for devices that fail.
+    """
+    discovery = discovery or discover()
+    devices = tuple(
+        DeviceReport(
+            label=device.label,
+            **{name: getattr(device.identity, name) for name in ("slug", "name", "platform")},
+            **asdict(attempt(device)),
+        )
+        for device in discovery.devices
+    )
+    working = {report.label for report in devices if report.works}
+    return DoctorReport(
+        drivers=discovery.drivers.files,
+        devices=devices,
+        default=next((e.label for e in in_order(discovery.devices) if e.label in working), None),
+        advice=tuple(_advice(discovery, devices)),
+        tools=find_tools(),
+    )
+
+
+def find_tools() -> tuple[ToolReport, ...]:
+    """Look for the programs that read machine code; none of them is run."""
+    from countperf.devices import nvcc
+    from countperf.machine_code import object_file, throughput
+
+    on_cpus, on_gpus = "the model that reads compiled code", "code for NVIDIA GPUs, without a GPU"
+    wanted = (
+        ("objdump", on_cpus, object_file.find_objdump, object_file.INSTALL_ADVICE),
+        ("llvm-mca", on_cpus, throughput.find_analyzer, throughput.INSTALL_ADVICE),
+        ("nvcc", on_gpus, nvcc.find_nvcc, nvcc.INSTALL_ADVICE),
+        ("nvdisasm", on_gpus, nvcc.find_disassembler, nvcc.DISASSEMBLER_ADVICE),
+    )
+    return tuple(
+        ToolReport(
+            name=name,
+            needed_for=needed_for,
+            path=None if path is None else str(path),
+            advice=advice,
+        )
+        for name, needed_for, find, advice in wanted
+        for path in (find(),)
+    )
+
+
+def _advice(discovery: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
+    drivers = discovery.drivers
+    advice = list(unwritable_caches())
+    if drivers.problem:
+        advice.append(f"{drivers.problem}: {drivers.advice}")
+    advice += [f"{device.label}: {device.advice}" for device in devices if not device.works]
+    advice += [
+        f"{absence.problem}: {absence.advice}"
+        for absence in discovery.absences
+        if absence.is_expected
+    ]
+    advice += [
+        f"{file.origin}/{file.name} names {file.library}, which is not there: reinstall that"
+        " driver, or remove the file"
+        for file in drivers.files
+        if file.problem
+    ]
+    advice += [
+        f"{name} has no device: for a GPU, see that its kernel driver is loaded"
+        for name, _ in discovery.platforms
+        if not any(device.platform == name for device in devices)
+    ]
+    if not devices and not drivers.problem:
+        advice.append(f"no OpenCL device found: {INSTALL_ADVICE}")
+    return advice

@@ -1,0 +1,411 @@
+"""OpenCL: its platforms and devices, and one of them in use.
+
+A session has context, queue, programs, memory and launches of translation units. Code is generated
+once per kernel; Loopy's generated host function works out the launch (grid, group, order of
+arguments) for each call. It is called directly, without Loopy's executor, which would look at every
+argument again at each run. A stand-in for pyopencl's module in the host function's namespace notes
+the events of all launches, since a translation unit may need several.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Self
+
+import loopy as lp
+import numpy as np
+import pyopencl as cl
+
+from countperf.caches import POCLS, give_a_cache
+from countperf.counting.copies import check_element_types, generate_code, uses_half
+from countperf.devices.description import (
+    Kernel,
+    check_offsets,
+    define_host_functions,
+    describe_kernel,
+)
+from countperf.devices.device import (
+    INSTALL_ADVICE,
+    OPENCL_PRELUDE,
+    Device,
+    DeviceLimits,
+    Findings,
+    find_drivers,
+    loader_setting,
+)
+from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
+from countperf.devices.machine import read_processor
+from countperf.display import cut
+from countperf.errors import CountingError, KernelBuildError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class OpenClBackend:
+    """Runs kernels through pyopencl."""
+
+    def discover(self) -> Findings:
+        """List platforms and devices; the first call decides which drivers the process sees."""
+        drivers = find_drivers()
+        give_a_cache(POCLS)
+        with loader_setting(drivers):
+            try:
+                platforms = cl.get_platforms()
+            except cl.Error:  # the loader has no driver at all
+                platforms = []
+        counter: Counter[str] = Counter()
+        devices: list[Device] = []
+        for platform in platforms:
+            prefix = platform_prefix(platform.name)
+            for handle in _devices_of(platform):
+                devices.append(describe(handle, f"{prefix}:{counter[prefix]}"))
+                counter[prefix] += 1
+        return Findings(
+            drivers=drivers,
+            platforms=tuple((platform.name, platform.version) for platform in platforms),
+            devices=tuple(devices),
+        )
+
+    def open(self, device: Device) -> Session:
+        """Open a device; pyopencl.Error if the driver refuses."""
+        return Session.open(device)
+
+    def generate(self, t_unit: Any) -> str:
+        """Return the OpenCL C of a translation unit."""
+        if not isinstance(t_unit.target, lp.PyOpenCLTarget):
+            t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
+        code = generate_code(t_unit)
+        return str(code.device_code())
+
+    def failures(self) -> tuple[type[Exception], ...]:
+        """Return pyopencl's errors."""
+        return (cl.Error,)
+
+    def advise(self, reason: str, device: Device) -> str:
+        """Say what to do about a device that failed its trial for that reason."""
+        if "unknown target CPU" in reason and device.label.startswith("pocl:"):
+            return (
+                "PoCL's compiler does not know this processor, a fault of PyPI's"
+                " pocl-binary-distribution on new processors:"
+                f" 'pip uninstall pocl-binary-distribution' and {INSTALL_ADVICE}"
+            )
+        if "OUT_OF_HOST_MEMORY" in reason or "OUT_OF_RESOURCES" in reason:
+            return "free memory on the machine or the device, and try again"
+        return f"update or reinstall the driver of {device.identity.platform}, or {INSTALL_ADVICE}"
+
+
+def _devices_of(platform: cl.Platform) -> Sequence[cl.Device]:
+    try:
+        return platform.get_devices()
+    except cl.Error:  # some drivers answer "device not found" instead of nothing
+        return ()
+
+
+def describe(handle: cl.Device, label: str) -> Device:
+    """Read identity and limits of a pyopencl device."""
+    device_type = _device_type(handle)
+    processor = read_processor() if device_type == "cpu" else ""
+    name = handle.name.strip()
+    slug = make_slug(handle.platform.name, name, processor)
+    if slug.startswith("nvidia-"):
+        slug += "-opencl"  # the plain name is that of the same GPU through CUDA
+    identity = DeviceIdentity(
+        slug=slug,
+        platform=handle.platform.name.strip(),
+        vendor=handle.vendor.strip(),
+        name=name,
+        driver_version=handle.driver_version.strip(),
+        device_type=device_type,
+        compute_units=handle.max_compute_units,
+        processor=processor,
+    )
+    capability = [_extension(handle, f"compute_capability_{n}_nv") for n in ("major", "minor")]
+    limits = DeviceLimits(
+        max_group_size=handle.max_work_group_size,
+        max_group_shape=tuple(handle.max_work_item_sizes),
+        local_memory_bytes=handle.local_mem_size,
+        global_memory_bytes=handle.global_mem_size,
+        max_allocation_bytes=handle.max_mem_alloc_size,
+        timer_resolution_s=handle.profiling_timer_resolution * 1e-9,
+        max_clock_mhz=handle.max_clock_frequency,
+        sub_group_size=_sub_group_size(handle, device_type),
+        compute_capability=".".join(map(str, capability)) if None not in capability else "",
+    )
+    return Device(label=label, identity=identity, limits=limits, handle=handle, backend="opencl")
+
+
+def _device_type(handle: cl.Device) -> DeviceType:
+    if handle.type & cl.device_type.CPU:
+        return "cpu"
+    if handle.type & cl.device_type.GPU:
+        return "gpu"
+    return "accelerator" if handle.type & cl.device_type.ACCELERATOR else "other"
+
+
+def _sub_group_size(handle: cl.Device, device_type: DeviceType) -> int:
+    if device_type == "cpu":
+        return int(handle.native_vector_width_float)
+    return int(_extension(handle, "warp_size_nv") or _extension(handle, "wavefront_width_amd") or 0)
+
+
+def _extension(handle: cl.Device, name: str) -> int | None:
+    """Return what only some vendors' drivers answer."""
+    try:
+        return int(getattr(handle, name))
+    except (cl.Error, AttributeError):
+        return None
+
+
+class Program:
+    """Hand-written kernels, built."""
+
+    def __init__(self, queue: cl.CommandQueue, program: cl.Program) -> None:
+        self._queue = queue
+        self._program = program
+        self._kernels: dict[str, cl.Kernel] = {}
+
+    def launch(
+        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
+    ) -> list[cl.Event]:
+        """Enqueue a kernel of one axis; arguments are buffers and NumPy scalars."""
+        if name not in self._kernels:
+            self._kernels[name] = cl.Kernel(self._program, name)
+        kernel = self._kernels[name]
+        kernel.set_args(*arguments)
+        shape = (groups * group_size,)
+        return [cl.enqueue_nd_range_kernel(self._queue, kernel, shape, (group_size,))]
+
+
+class Session:
+    """Context and profiling queue of an OpenCL device."""
+
+    def __init__(self, device: Device, context: cl.Context, queue: cl.CommandQueue) -> None:
+        self.device = device
+        self.context = context
+        self.queue = queue
+
+    @classmethod
+    def open(cls, device: Device) -> Self:
+        """Open a device."""
+        context = cl.Context([device.handle])
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        return cls(device, context, cl.CommandQueue(context, properties=profiling))
+
+    def build(
+        self, source: str, options: Sequence[str] = (), *, cache_folder: Path | None = None
+    ) -> cl.Program:
+        """Build a program."""
+        with warnings.catch_warnings():
+            # some drivers chat about builds that succeeded, and pyopencl warns of every word
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            try:
+                return cl.Program(self.context, source).build(
+                    options=list(options),
+                    cache_dir=None if cache_folder is None else str(cache_folder),
+                )
+            except cl.Error as error:
+                message = f"does not build on {self.device.label}: {build_message(str(error))}"
+                raise KernelBuildError(message) from error
+
+    def load(self, source: str, *, fresh: bool = False) -> Program:
+        """Build hand-written kernels, as in `countperf.devices.device.Session`."""
+        text = OPENCL_PRELUDE + source
+        if not fresh:
+            return Program(self.queue, self.build(text))
+        with tempfile.TemporaryDirectory(prefix="countperf-build-") as folder:
+            return Program(self.queue, self.build(text, cache_folder=Path(folder)))
+
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Kernel:
+        """Generate code for a translation unit and build it."""
+        return build_kernel(self, t_unit, unused_local_bytes=unused_local_bytes or 0)
+
+    def finish(self) -> None:
+        """Wait for all that was enqueued."""
+        self.queue.finish()
+
+    def versions(self) -> dict[str, str]:
+        """Return nothing besides what the Python packages tell."""
+        return {}
+
+    def copy_in(self, memory: cl.Buffer, array: NDArray[Any]) -> None:
+        """Copy a contiguous array to the beginning of a buffer, and wait."""
+        cl.enqueue_copy(self.queue, memory, array, is_blocking=True)
+
+    def copy_out(self, array: NDArray[Any], memory: cl.Buffer) -> None:
+        """Fill a contiguous array from the beginning of a buffer, and wait."""
+        cl.enqueue_copy(self.queue, array, memory, is_blocking=True)
+
+    def allocate(self, size: int) -> cl.Buffer:
+        """Return new device memory of that many bytes (at least 4), filled with zeros."""
+        words = max(1, -(-size // 4))
+        buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4 * words)
+        cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint32), 0, 4 * words)
+        return buffer
+
+    def upload(self, array: NDArray[Any]) -> cl.Buffer:
+        """Return new device memory with the elements of a contiguous array in memory order."""
+        if array.size == 0:
+            return self.allocate(0)
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        return cl.Buffer(self.context, flags, hostbuf=array.ravel(order="K"))
+
+    def download(self, memory: cl.Buffer, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        """Return the first elements of device memory."""
+        result = np.empty(count, dtype)
+        if count:
+            cl.enqueue_copy(self.queue, result, memory)
+        return result
+
+
+def build_message(text: str) -> str:
+    """Shorten what pyopencl says of a failed build to the compiler's own words."""
+    lines = [line.strip() for line in text.splitlines()]
+    noise = ("Build on <pyopencl", "(options:", "(source saved as")
+    kept = [line for line in lines if line and not line.startswith(noise)]
+    own = [line for line in kept if "BUILD_PROGRAM_FAILURE" not in line]
+    return cut("; ".join(own or kept), 600)
+
+
+_MACROS = "#define lid(N) ((int) get_local_id(N))\n#define gid(N) ((int) get_group_id(N))\n"
+_SIGNATURE = re.compile(r"^(__kernel void .*)\)$", re.MULTILINE)
+_LAUNCHED = re.compile(r"_lpy_cl_kernels\.(\w+)")
+_COUNTED_ARGUMENTS = re.compile(r"^ *assert _lpy_knl\.num_args .*$", re.MULTILINE)
+
+Extents = tuple[int, ...]
+ChooseGroups = Callable[[Extents, Extents], Extents]
+"""Function from the groups of a launch and the shape of a group, by axis, to the groups to run."""
+
+
+class _Recorder:
+    """Stands for the module ``pyopencl`` in generated code, and notes every launch."""
+
+    def __init__(self, session: Session, choose_groups: ChooseGroups | None) -> None:
+        self._module = cl
+        self._session = session
+        self._choose_groups = choose_groups
+        self.events: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def enqueue_nd_range_kernel(
+        self,
+        queue: cl.CommandQueue,
+        kernel: cl.Kernel,
+        groups: tuple[int, ...],
+        group_shape: tuple[int, ...],
+        *more: Any,
+    ) -> cl.Event:
+        """Check the group against the device's limits, and launch."""
+        if not self.events:
+            device, key = self._session.device, cl.kernel_work_group_info
+            most, local = (
+                int(kernel.get_work_group_info(which, device.handle))
+                for which in (key.WORK_GROUP_SIZE, key.LOCAL_MEM_SIZE)
+            )
+            device.check_group(group_shape, most)
+            device.check_local(local)
+        if self._choose_groups is not None:
+            groups = self._choose_groups(groups, group_shape)
+        event = self._module.enqueue_nd_range_kernel(queue, kernel, groups, group_shape, *more)
+        self.events.append(event)
+        return event
+
+
+def build_kernel(
+    session: Session,
+    t_unit: Any,
+    *,
+    choose_groups: ChooseGroups | None = None,
+    unused_local_bytes: int = 0,
+) -> Kernel:
+    """Generate OpenCL C for a translation unit and build it."""
+    if not isinstance(t_unit.target, lp.PyOpenCLTarget):
+        t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
+    entry = t_unit.default_entrypoint
+    check_offsets(t_unit)
+    check_types(session.device, t_unit)
+    code = generate_code(t_unit)
+    source, host = code.device_code(), code.host_code()
+    if unused_local_bytes:  # as one more argument, of which Loopy's host function does not know
+        source = _SIGNATURE.sub(r"\1, __local char *unused_local)", source)
+        host = _COUNTED_ARGUMENTS.sub("", host)
+    try:
+        program = session.build(source, tuple(entry.options.build_options))
+        if lost := {*_LAUNCHED.findall(host)} - _names_in(program):
+            raise KernelBuildError(
+                f"{session.device.label} compiles {', '.join(sorted(lost))}, and has no kernel of"
+                " that name then; give the kernel another name, loopy.rename_callable"
+            )
+    except KernelBuildError:
+        _check_names(session, entry)  # perhaps one of them is why
+        raise
+    recorder = _Recorder(session, choose_groups)
+    namespace: dict[str, Any] = {"_lpy_cl": recorder, "_lpy_np": np}
+    exec("from struct import pack as _lpy_pack", namespace)  # names that Loopy's code relies on
+    define_host_functions(host, entry.name, namespace)
+    host_function = namespace[code.host_programs[entry.name].name]
+    kernels = SimpleNamespace(**{name: cl.Kernel(program, name) for name in _names_in(program)})
+    if unused_local_bytes:
+        for kernel in vars(kernels).values():
+            kernel.set_arg(kernel.num_args - 1, cl.LocalMemory(unused_local_bytes))
+
+    def allocate(size: int) -> cl.Buffer:
+        return session.allocate(int(size))
+
+    def launch(arguments: Mapping[str, Any]) -> list[Any]:
+        recorder.events = []
+        host_function(kernels, session.queue, **arguments, allocator=allocate)
+        return recorder.events
+
+    return describe_kernel(t_unit, launch)
+
+
+def _names_in(program: cl.Program) -> set[str]:
+    return {*program.kernel_names.split(";")}
+
+
+def _check_names(session: Session, kernel: Any) -> None:
+    """Refuse a kernel of which something is called like a word or a function of OpenCL C.
+
+    The compiler is asked about each name by itself.
+    """
+    trials = {kernel.name: ("__kernel void {}() {{}}", "lp.rename_callable(kernel, {}, {})")}
+    for names, advice in (
+        (kernel.arg_dict, "lp.rename_argument(kernel, {}, {})"),
+        (kernel.all_inames(), "lp.rename_iname(kernel, {}, {})"),
+        (kernel.temporary_variables, "name the variable {} in the kernel's text {}"),
+    ):
+        trials |= dict.fromkeys(sorted(names), ("__kernel void _it(int const {}) {{}}", advice))
+    for name, (text, advice) in trials.items():
+        try:
+            program = session.build(_MACROS + text.format(name))
+            if _names_in(program) & {name, "_it"}:
+                continue
+        except KernelBuildError:
+            pass
+        raise KernelBuildError(
+            f"kernel {kernel.name!r}: {session.device.label} takes the name {name!r} for a word or"
+            f" a function of OpenCL C; give another: {advice.format(repr(name), repr(name + '_'))}"
+        )
+
+
+def check_types(device: Device, t_unit: Any) -> None:
+    """Refuse a kernel with types that no code is generated for, or that a device lacks."""
+    try:
+        check_element_types(t_unit.default_entrypoint)
+    except CountingError as error:
+        raise KernelBuildError(str(error)) from error
+    if uses_half(t_unit) and "cl_khr_fp16" not in device.handle.extensions.split():
+        raise KernelBuildError(
+            f"{device.label} has no numbers of half precision (it lacks cl_khr_fp16), and kernel"
+            f" {t_unit.default_entrypoint.name!r} has some; declare np.float16 as np.float32, or"
+            " choose another device"
+        )

@@ -1,1 +1,0 @@
-"""Devices: their identities and parameters."""

@@ -1,0 +1,298 @@
+"""Measurement of many cases, which survives failures of single cases and interruptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION
+from countperf.devices.device import check_clocks
+from countperf.documents import write_atomically
+from countperf.documents.lines import AppendedLines, locked
+from countperf.errors import (
+    CountingError,
+    DeviceLostError,
+    MeasurementError,
+)
+from countperf.measuring import (
+    FailedCase,
+    Header,
+    KernelCase,
+    Measurement,
+    MeasurementSet,
+    Protocol,
+    Resumption,
+)
+from countperf.measuring.environment import gather_environment, timestamp
+from countperf.measuring.lines import case_fields, format_line
+from countperf.measuring.runner import BROAD, CaseRunner, Repeats, Schedule, in_mixed_order
+from countperf.steps import report
+
+if TYPE_CHECKING:
+    from countperf.counting.vector import PropertyVector
+
+
+class Store(AppendedLines):
+    """A measurement file that is open for appending, to begin a campaign or to go on with it."""
+
+    def __init__(self, path: Path | str, header: Header) -> None:
+        self.content = MeasurementSet(header=header)
+        self.resumption: Resumption | None = None  # of a campaign that was begun before
+
+        def read(lines: tuple[str, ...]) -> None:
+            self.content = MeasurementSet.read_lines(lines, path=path)
+            check_compatible(self.content.header, header, Path(path))
+            self.resumption = Resumption(environment=header.environment)
+
+        super().__init__(path, "measurements", format_line(header), read)
+
+    def append(self, entry: Measurement | FailedCase | Resumption) -> None:
+        """Write a line; it is on the disk when this returns."""
+        self.write(format_line(entry))
+
+
+def check_compatible(stored: Header, wanted: Header, path: Path) -> None:
+    """Compare what a file holds with what is to be added to it."""
+    before, now = stored.protocol.model_dump(), wanted.protocol.model_dump()
+    pairs = {f"protocol's {name}": (before[name], now[name]) for name in before}
+    refuse_differences(stored.device.differences(wanted.device) | pairs, path, "measurements")
+
+
+def refuse_differences(pairs: Mapping[str, tuple[object, object]], path: Path, what: str) -> None:
+    """Refuse a file of something else, if of some pair what is there differs from what is now."""
+    differences = [
+        f"{name} is {old!r} there and {new!r} now"
+        for name, (old, new) in pairs.items()
+        if old != new
+    ]
+    if differences:
+        message = f"{path} holds other {what}: {'; '.join(differences)}; use another file"
+        raise MeasurementError(message)
+
+
+class Rewriting:
+    """A measurement file that no other process writes to while it is written anew.
+
+    A context manager. A reader sees the old file or the new one; a campaign that asks for the file
+    is refused.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = Path(path)
+        if not self._path.exists():
+            MeasurementSet.read_file(path)  # says what is wrong
+        self._lock = locked(self._path)
+
+    def read(self) -> MeasurementSet:
+        """Return what is in the file."""
+        return MeasurementSet.read_file(self._path)
+
+    def write(self, content: MeasurementSet) -> None:
+        """Replace the file."""
+        write_atomically(self._path, content.to_text())
+
+    def __enter__(self) -> Self:
+        self._lock.__enter__()
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        self._lock.__exit__(*details)
+
+
+CountKernel = Callable[..., "PropertyVector"]
+"""From a translation unit, and its ``statistics`` where there are any, to its property vector."""
+
+IsOver = Callable[[Collection[str], Sequence[Measurement]], bool]
+"""From the kernels that were begun, and what was measured, to whether no more are to begin."""
+
+
+def measure(
+    cases: Sequence[KernelCase],
+    *,
+    store: Store | Path | str,
+    runner: CaseRunner,
+    protocol: Protocol = BROAD,
+    count: CountKernel | None = None,
+    retry_failed: bool = False,
+    begin_no_more: IsOver | None = None,
+) -> MeasurementSet:
+    """Measure cases by a runner, as `countperf.measure` does; a store that is open stays open."""
+    _check_names(cases)
+    with ExitStack() as stack:
+        file = store
+        if not isinstance(file, Store):
+            file = stack.enter_context(open_store(file, runner, protocol))
+        _check_content(file, cases, counting=count is not None)
+        finished = {entry.case for entry in file.content.measurements}
+        if not retry_failed:
+            finished |= {entry.case for entry in file.content.failures}
+        waiting = [case for case in cases if case.name not in finished]
+        if begin_no_more is None:
+            waiting = in_mixed_order(waiting)
+        if file.resumption is not None:
+            file.append(file.resumption)
+        # who ends a campaign before all is measured does not know how many cases it takes
+        total = len(cases) if begin_no_more is None else None
+        campaign = _Campaign(runner, file, protocol, count, total, len(cases) - len(waiting))
+        campaign.run(waiting, begin_no_more or (lambda *_: False))
+        return MeasurementSet.read_file(file.path)
+
+
+def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Store:
+    """Open the file of a campaign before any work for it begins; other processes are kept out."""
+    environment = gather_environment(runner.limits, runner.versions())
+    header = Header(device=runner.identity, protocol=protocol, environment=environment)
+    return Store(path, header)
+
+
+class _Campaign:
+    """The state of one call of `measure`."""
+
+    def __init__(
+        self,
+        runner: CaseRunner,
+        store: Store,
+        protocol: Protocol,
+        count: CountKernel | None,
+        total: int | None,
+        done: int,
+    ) -> None:
+        self._runner = runner
+        self._store = store
+        self._protocol = protocol
+        self._count = count
+        self._total = total
+        self._done = done
+        self._vectors: dict[object, tuple[dict[str, Any] | None, str]] = {}
+        self._broken: dict[str, MeasurementError] = {}
+        self._resolution_s = runner.limits.timer_resolution_s
+        self._begun: set[str] = set()
+        self._measured: list[Measurement] = []
+
+    def run(self, cases: Sequence[KernelCase], begin_no_more: IsOver) -> None:
+        """Measure cases until none is left."""
+        clock = self._runner.clock
+        schedule = Schedule(cases, self._protocol)
+        while True:
+            if begin_no_more(self._begun, self._measured):
+                schedule.begin_no_more()
+            if pause_s := schedule.pause_s(clock.now()):
+                clock.sleep(pause_s)
+            state = schedule.next(clock.now())
+            if state is None:
+                break
+            report("measuring", self._done, self._total)
+            self._begun.add(state.case.kernel)
+            try:
+                failure = self._run_round(state)
+            except DeviceLostError as error:
+                # whoever goes on in a new process shall not lose the device to the same case again
+                lost = MeasurementError(f"{state.case.name}: {error}", case=state.case.name)
+                self._record_failure(state.case, lost)
+                raise
+            if failure is not None:
+                self._record_failure(state.case, failure)
+            elif state.is_finished(self._protocol, self._resolution_s):
+                self._record(state)
+            else:
+                schedule.again(state, clock.now())
+        report("measuring", self._done, self._total)
+
+    def _run_round(self, state: Repeats) -> MeasurementError | None:
+        case = state.case
+        if case.kernel in self._broken:
+            return self._broken[case.kernel]
+        try:
+            self._runner.check(case)
+        except MeasurementError as error:
+            self._broken[case.kernel] = error
+            return error
+        try:
+            turn = self._runner.time_round(case, self._protocol)
+        except MeasurementError as error:
+            return error
+        state.rounds.append(turn)
+        if min(time_s for time_s, _ in state.counted(self._protocol.drops)) <= 0:
+            message = f"{case.name}: the event timer gives a time of zero"
+            return MeasurementError(message, case=case.name)
+        return None
+
+    def _record(self, state: Repeats) -> None:
+        summary = state.summary(self._protocol, self._resolution_s)
+        stable = state.is_stable(self._protocol, self._resolution_s)
+        overhead_s, doubt = check_clocks(state.counted(self._protocol.drops))
+        properties, trouble = self._properties(state.case)
+        cut = "cut short by the protocol" if any(turn.cut_short for turn in state.rounds) else ""
+        levels = ""
+        if summary.level_ratio is not None:
+            levels = f"bimodal: two levels, a factor of {summary.level_ratio:.2f} apart"
+        busy = ""
+        if number := sum(turn.disturbed for turn in state.rounds):
+            busy = f"other programs kept cores busy in {number} of {len(state.rounds)} rounds"
+        measurement = Measurement.from_samples(
+            state.case,
+            state.samples_s(),
+            dropped=self._protocol.drops,
+            stable=stable,
+            recorded_at=timestamp(),
+            resolution_s=self._resolution_s,
+            clocks_agree=not doubt,
+            remarks=tuple(remark for remark in (doubt, levels, cut, busy, trouble) if remark),
+            host_overhead_s=overhead_s,
+            properties=properties,
+        )
+        self._store.append(measurement)
+        self._measured.append(measurement)
+        self._done += 1
+
+    def _record_failure(self, case: KernelCase, error: MeasurementError) -> None:
+        entry = FailedCase(
+            **case_fields(case), recorded_at=timestamp(), stage=error.stage, reason=str(error)
+        )
+        self._store.append(entry)
+        self._done += 1
+
+    def _properties(self, case: KernelCase) -> tuple[dict[str, Any] | None, str]:
+        if self._count is None:
+            return None, ""
+        key = (case.kernel, tuple(sorted(case.statistics.items())))
+        if key not in self._vectors:
+            known = {"statistics": case.statistics} if case.statistics else {}
+            try:
+                document = self._count(case.build(), **known).to_document()
+            except CountingError as error:
+                self._vectors[key] = (None, f"not counted: {error}")
+            else:
+                self._vectors[key] = (document, "")
+        return self._vectors[key]
+
+
+def _check_names(cases: Sequence[KernelCase]) -> None:
+    seen: set[str] = set()
+    for case in cases:
+        if case.name in seen:
+            raise MeasurementError(f"two cases are named {case.name!r}", case=case.name)
+        seen.add(case.name)
+
+
+def _check_content(store: Store, cases: Sequence[KernelCase], *, counting: bool) -> None:
+    known = {entry.case: entry for entry in store.content.measurements}
+    for case in cases:
+        entry = known.get(case.name)
+        if entry is None:
+            continue
+        if entry.parameters != dict(case.parameters):
+            message = (
+                f"{store.path}: {case.name} was measured at {entry.parameters}, not at"
+                f" {dict(case.parameters)}; use another file"
+            )
+            raise MeasurementError(message, case=case.name)
+        rules = (entry.properties or {}).get("counting_rules", COUNTING_RULES_VERSION)
+        if counting and rules != COUNTING_RULES_VERSION:
+            message = (
+                f"{store.path}: {case.name} was counted by rules of version {rules}, now"
+                f" {COUNTING_RULES_VERSION} holds; use another file"
+            )
+            raise MeasurementError(message, case=case.name)

@@ -1,0 +1,405 @@
+"""Cases of a campaign on a device: built, checked, and run in rounds."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from countperf.devices.arrays import without_vectors
+from countperf.devices.binding import bind_arguments, default_inputs
+from countperf.devices.description import Kernel
+from countperf.devices.device import (
+    Device,
+    DeviceLimits,
+    EventClock,
+    Session,
+    Timing,
+    check_process,
+)
+from countperf.devices.discovery import open_session
+from countperf.devices.identity import DeviceIdentity
+from countperf.devices.machine import Neighbors, time_of_others_s
+from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, WrongResultError
+from countperf.measuring import KernelCase, Protocol, Summary, summarize
+from countperf.user_code import describe_failure
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+_WARM_UP_S = 0.05
+"""Threads of a device that have slept, while a kernel was built or checked, wake up on one core.
+
+On two cores of a Zen 5, kernels of PoCL took 2 to 2.6 times as long for 10 to 20 ms, then 1.1 to
+1.3 times as long for another 20, as they did after 40 ms.
+"""
+
+BROAD = Protocol(
+    name="broad",
+    rounds=3,
+    runs=8,
+    drops=2,
+    spread_limit=0.5,
+    noise_limit=0.15,
+    extra_rounds=2,
+    separation_s=20.0,
+    max_seconds=0.1,
+    warm_up_s=_WARM_UP_S,
+)
+"""For hundreds of kernels. Rounds some time apart find out more about a case than runs in a row:
+other load on the machine can hold up all runs of a round without any spread among them.
+"""
+
+QUICK = BROAD.changed(
+    name="quick",
+    rounds=2,
+    runs=7,
+    noise_limit=0.2,
+    extra_rounds=1,
+    separation_s=5.0,
+    max_seconds=0.3,
+)
+"""For a first look."""
+
+TIMING = BROAD.changed(name="timing", runs=12, noise_limit=0.1, separation_s=2.0, max_seconds=1.0)
+"""For one kernel of a user's at a few sizes (`countperf.time_kernel`), while they wait."""
+
+CALIBRATION = QUICK.changed(name="calibration", runs=6, drops=1, separation_s=4.0, max_seconds=0.1)
+"""For a device of which other devices say much already: many kernels rather than many runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Consecutive runs of a case."""
+
+    # every run by the campaign's timer and by the host's clock, s
+    samples_s: tuple[float, ...]
+    host_s: tuple[float, ...]
+    cut_short: bool  # whether the protocol's time was up before its runs were done
+    disturbed: bool  # whether other programs kept the processor busy meanwhile
+
+
+def time_round(run: Callable[[], Timing], protocol: Protocol, now: Callable[[], float]) -> Round:
+    """Run a case as often as the protocol says, once it has warmed up."""
+    warm = now() + protocol.warm_up_s
+    while now() < warm:
+        run()
+    ends = float("inf") if protocol.max_seconds is None else now() + protocol.max_seconds
+    timings: list[Timing] = []
+    fewest = min(protocol.runs, protocol.drops + 2)
+    while len(timings) < fewest or (len(timings) < protocol.runs and now() < ends):
+        timings.append(run())
+    return Round(
+        samples_s=tuple(timing.time_s for timing in timings),
+        host_s=tuple(timing.host_s for timing in timings),
+        cut_short=len(timings) < protocol.runs,
+        disturbed=False,
+    )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Repeats:
+    """The rounds of a case in the course of a campaign."""
+
+    case: KernelCase
+    rounds: list[Round] = field(default_factory=list[Round])
+
+    def samples_s(self) -> list[tuple[float, ...]]:
+        """Return all run times in rounds, s."""
+        return [turn.samples_s for turn in self.rounds]
+
+    def counted(self, drops: int) -> list[tuple[float, float]]:
+        """Return the runs that count: times by the timer and by the host's clock, s."""
+        return [
+            pair
+            for turn in self.rounds
+            for pair in list(zip(turn.samples_s, turn.host_s, strict=True))[drops:]
+        ]
+
+    def summary(self, protocol: Protocol, resolution_s: float) -> Summary:
+        """Reduce the samples so far."""
+        return summarize(self.samples_s(), protocol.drops, resolution_s=resolution_s)
+
+    def is_finished(self, protocol: Protocol, resolution_s: float) -> bool:
+        """Tell whether the case has all its rounds, and more of them would not help."""
+        if len(self.rounds) < protocol.rounds:
+            return False
+        if len(self.rounds) >= protocol.rounds + protocol.extra_rounds:
+            return True
+        return self.is_stable(protocol, resolution_s)
+
+    def is_stable(self, protocol: Protocol, resolution_s: float) -> bool:
+        """Tell whether the samples agree, and some round had the processor to itself."""
+        if all(turn.disturbed for turn in self.rounds):
+            return False
+        return protocol.is_stable(self.summary(protocol, resolution_s))
+
+
+class Schedule:
+    """Rounds in the order in which they are to run.
+
+    A case whose next round is due goes first, then cases that have not begun, then rounds that are
+    early since nothing else is left, and at last what was unstable, when it is due. So cases
+    finish one after another all along the campaign, and little is lost if it is interrupted.
+    """
+
+    def __init__(self, cases: Iterable[KernelCase], protocol: Protocol) -> None:
+        self._fresh = deque(Repeats(case=case) for case in cases)
+        self._waiting: deque[tuple[float, Repeats]] = deque()
+        self._protocol = protocol
+
+    def next(self, now: float) -> Repeats | None:
+        """Take the case that runs next; None when nothing is left."""
+        if self._waiting and self._waiting[0][0] <= now:
+            return self._waiting.popleft()[1]
+        if self._fresh:
+            return self._fresh.popleft()
+        early = [entry for entry in self._waiting if self._is_early(entry[1])]
+        entry = next(iter(early or self._waiting), None)
+        if entry is None:
+            return None
+        self._waiting.remove(entry)
+        return entry[1]
+
+    def pause_s(self, now: float) -> float:
+        """Return how long to wait before taking the next case, s."""
+        if self._fresh or not self._waiting:
+            return 0.0
+        if any(self._is_early(state) for _, state in self._waiting):
+            return 0.0
+        return max(0.0, self._waiting[0][0] - now)
+
+    def _is_early(self, state: Repeats) -> bool:
+        return len(state.rounds) < self._protocol.rounds
+
+    def again(self, state: Repeats, now: float) -> None:
+        """Put a case back for another round, later."""
+        self._waiting.append((now + self._protocol.separation_s, state))
+
+    def begin_no_more(self) -> None:
+        """Drop the cases that have not begun."""
+        self._fresh.clear()
+
+
+def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
+    """Put kernels in an order that has nothing to do with what they are, each time the same.
+
+    Cases of one kernel, which is built once, come together, in the order in which they are given.
+    Where others use the machine too, its memory may become several times as fast or slow within an
+    hour. Measured family by family, that would be a difference between families; so it is noise.
+    """
+    return sorted(cases, key=lambda case: hashlib.blake2b(case.kernel.encode()).digest())
+
+
+Run = Callable[[], Timing]
+
+_STEP_BYTES = 192
+"""No power of two, so that arrays shift against cache lines' sets and pages alike."""
+
+_PLACES = 2**12
+
+
+class CaseRunner(ABC):
+    """A runner of cases on a device; subclasses have the attributes, and define `loaded`."""
+
+    identity: DeviceIdentity
+    limits: DeviceLimits
+    clock: EventClock
+
+    def versions(self) -> dict[str, str]:
+        """Return versions of what builds and runs kernels, as `Session.versions`."""
+        return {}
+
+    def time_of_others_s(self) -> float | None:
+        """Return the processor time that other programs have used so far, s.
+
+        None where nobody knows, or where it does not hold up the device.
+        """
+        return None
+
+    @abstractmethod
+    def check(self, case: KernelCase) -> None:
+        """Build the case's kernel and compare its numbers, once per kernel."""
+
+    @abstractmethod
+    def loaded(self, case: KernelCase) -> AbstractContextManager[Run]:
+        """Put the case's arguments into fresh memory, and give what runs it once."""
+
+    @cached_property
+    def neighbors(self) -> Neighbors:
+        """Watch of the processor time that other programs use while cases run."""
+        return Neighbors(self.time_of_others_s, self.clock.now)
+
+    def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
+        """Put a case into memory, and run it as often as the protocol says."""
+        neighbors = self.neighbors
+        with self.loaded(case) as run:
+            neighbors.look()
+            turn = time_round(run, protocol, self.clock.now)
+        return replace(turn, disturbed=neighbors.disturb(neighbors.look()))
+
+
+class KernelRunner(CaseRunner):
+    """Runs cases on a device."""
+
+    def __init__(self, session: Session, clock: EventClock | None = None, *, seed: int = 0) -> None:
+        self.session = session
+        self.device = session.device
+        self.identity = session.device.identity
+        self.limits = session.device.limits
+        self.clock: EventClock = clock or EventClock()
+        self._seed = seed
+        self._displacements = np.random.default_rng(seed)
+        self._kernels: dict[str, Kernel] = {}
+        self._checked: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
+        self._drawn: tuple[object, dict[str, Any]] | None = None
+
+    @classmethod
+    def open(cls, device: Device, clock: EventClock | None = None) -> KernelRunner:
+        """Open a device and return what runs cases on it."""
+        return cls(open_session(device), clock)
+
+    def versions(self) -> dict[str, str]:
+        """Return versions of what builds and runs kernels."""
+        return self.session.versions()
+
+    def time_of_others_s(self) -> float | None:
+        """Return what other programs have used of the processor, if the device is one, s."""
+        return time_of_others_s() if self.identity.device_type == "cpu" else None
+
+    def check(self, case: KernelCase) -> None:
+        """Build a case's kernel and compare its numbers with the reference at small sizes.
+
+        Done once per kernel and check sizes.
+        """
+        check_process(self.device.process, self.device.label)
+        key = (case.kernel, tuple(sorted(case.check_parameters.items())))
+        if key in self._checked:
+            return
+        kernel = self._kernel(case)
+        inputs = self._inputs(case, kernel, case.check_parameters)
+        with self._failing_as(KernelBuildError, case, "does not run at its check sizes"):
+            bound = bind_arguments(self.session, kernel, case.check_parameters, inputs)
+            kernel.launch(bound.arguments)
+            self.session.finish()
+        with self._failing_as(WrongResultError, case, "cannot be compared with its reference"):
+            reference = case.reference
+            wanted = {} if reference is None else reference(inputs, case.check_parameters)
+        arrays = {array.name for array in kernel.arrays}
+        for name, want in wanted.items():
+            if name not in arrays:
+                message = f"{case.name}: the reference gives {name!r}, no array of the kernel"
+                raise WrongResultError(message, case=case.name)
+            compare(case, name, bound.read(name), want)
+        self._checked.add(key)
+
+    @contextmanager
+    def loaded(self, case: KernelCase) -> Generator[Run]:
+        """Put a case's arguments into fresh memory, and give what runs it once.
+
+        Fresh memory each time, since times depend on where arrays happen to lie; allocators like to
+        give back what they got last, so memory of another size is held before the arrays.
+        """
+        check_process(self.device.process, self.device.label)
+        kernel = self._kernel(case)
+        with self._failing_as(MeasurementError, case, "does not run"):
+            inputs = self._inputs_at_full_size(case, kernel)
+            held = self.session.allocate(
+                int(self._displacements.integers(1, _PLACES)) * _STEP_BYTES
+            )
+            arguments = bind_arguments(self.session, kernel, case.parameters, inputs).arguments
+            del inputs
+            self.session.finish()
+            yield lambda: self.clock.time_run(lambda: kernel.launch(arguments))
+            del held
+
+    def _kernel(self, case: KernelCase) -> Kernel:
+        if case.kernel not in self._kernels:
+            with self._failing_as(KernelBuildError, case, "does not build"):
+                self._kernels[case.kernel] = self.session.build_kernel(
+                    case.build(), case.unused_local_bytes
+                )
+        return self._kernels[case.kernel]
+
+    def _inputs(
+        self, case: KernelCase, kernel: Kernel, parameters: Mapping[str, int]
+    ) -> dict[str, Any]:
+        seed = (self._seed, zlib.crc32((case.inputs or case.kernel).encode()))
+        rng = np.random.default_rng(seed)
+        with self._failing_as(KernelBuildError, case, "gets no inputs"):
+            if case.make_arguments is None:
+                return default_inputs(
+                    kernel, rng, parameters, case.bound_arguments, case.statistics
+                )
+            return {**case.bound_arguments, **case.make_arguments(rng, parameters)}
+
+    def _inputs_at_full_size(self, case: KernelCase, kernel: Kernel) -> dict[str, Any]:
+        """Return a case's inputs; those that cases share are drawn once for all in a row."""
+        if not case.inputs or case.make_arguments is None:
+            return self._inputs(case, kernel, case.parameters)
+        key = (case.inputs, case.make_arguments, dict(case.parameters))
+        if self._drawn is None or self._drawn[0] != key:
+            self._drawn = None  # the memory goes first
+            self._drawn = key, self._inputs(case, kernel, case.parameters)
+        return self._drawn[1]
+
+    @contextmanager
+    def _failing_as(
+        self, kind: type[MeasurementError], case: KernelCase, what: str
+    ) -> Generator[None]:
+        try:
+            yield
+        except DeviceLostError:
+            raise  # no case of this process can run any more
+        except MeasurementError as error:
+            if error.case is not None:
+                raise
+            raise type(error)(f"{case.name}: {error}", case=case.name) from error
+        except Exception as error:
+            # builders, inputs and references are anybody's code: whatever they raise is a failed
+            # case and not the end of the campaign
+            message = f"{case.name} {what}: {describe_failure(error)}"
+            raise kind(message, case=case.name) from error
+
+
+def tolerance_of(dtype: np.dtype[Any]) -> float:
+    """Return how far results may be off by default, relative to the largest.
+
+    Sums of a million numbers in another order stay within it; integers are exact.
+    """
+    if dtype.kind not in "fc":
+        return 0.0
+    bits = 8 * dtype.itemsize // (2 if dtype.kind == "c" else 1)
+    return {16: 1e-2, 32: 1e-4}.get(bits, 1e-10)
+
+
+def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) -> None:
+    """Compare an output with the reference."""
+    got, expected = without_vectors(got), without_vectors(np.asarray(want))
+    if got.shape != expected.shape:
+        message = f"{case.name}: {name} has shape {got.shape}, the reference {expected.shape}"
+        raise WrongResultError(message, case=case.name)
+    if expected.size == 0:
+        return
+    wide = np.result_type(got.dtype, expected.dtype, np.float64)
+    difference = np.abs(got.astype(wide) - expected.astype(wide))
+    tolerance = tolerance_of(got.dtype) if case.tolerance is None else case.tolerance
+    allowed = tolerance * max(1.0, float(np.max(np.abs(expected))))
+    wrong = ~(difference <= allowed)  # a NaN is wrong
+    if not wrong.any():
+        return
+    index = tuple(int(index) for index in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    message = (
+        f"{case.name}: wrong numbers: {name}{list(index)} is {got[index]}, the reference says"
+        f" {expected[index]} (tolerance {allowed:.3g}; {int(wrong.sum())} of {wrong.size} differ)"
+    )
+    raise WrongResultError(message, case=case.name)

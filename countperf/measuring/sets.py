@@ -1,0 +1,396 @@
+"""Measurements of one device in files of lines, and of one kernel beside its predictions."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules
+from countperf.devices.identity import DeviceIdentity, counted_caches_of
+from countperf.display import Drawable, ShortRepr, Table, printed
+from countperf.documents import (
+    COMPRESSED,
+    Document,
+    IntervalOfTimes,
+    Part,
+    damaged_line,
+    parse_lines,
+    read_content,
+    split_lines,
+    write_atomically,
+)
+from countperf.documents.base import bad_document, read_once
+from countperf.errors import DocumentError, PredictionError
+from countperf.measuring.cases import Purpose
+from countperf.measuring.lines import (
+    NOISE_DEVIATIONS,
+    Environment,
+    FailedCase,
+    Header,
+    Measurement,
+    Protocol,
+    Resumption,
+    format_line,
+    parse_line,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from countperf.counting.vector import PropertyVector
+
+
+_FILE = "measurements.jsonl"
+
+
+def measurements_in(folder: Path) -> Path:
+    """Return the measurement file of a folder, plain or compressed; the plain one if neither is."""
+    plain, compressed = folder / _FILE, folder / f"{_FILE}{COMPRESSED}"
+    return compressed if compressed.is_file() and not plain.is_file() else plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementSet(Table, ShortRepr):
+    """Measurements of one device by one protocol; iterates over them.
+
+    Attributes
+    ----------
+    header : Header
+        Device, protocol, environment.
+    measurements : tuple of Measurement
+        Finished cases, in the order in which they finished.
+    failures : tuple of FailedCase
+        Cases that failed and have not been measured since.
+    resumptions : tuple of Resumption
+        Later sessions.
+    """
+
+    header: Header
+    measurements: tuple[Measurement, ...] = ()
+    failures: tuple[FailedCase, ...] = ()
+    resumptions: tuple[Resumption, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.measurements)
+
+    def __iter__(self) -> Iterator[Measurement]:
+        return iter(self.measurements)
+
+    @property
+    def device(self) -> DeviceIdentity:
+        """The device that was measured."""
+        return self.header.device
+
+    def select(self, wanted: Callable[[Measurement], bool]) -> MeasurementSet:
+        """Return the set with only the measurements for which `wanted` holds."""
+        return replace(self, measurements=tuple(filter(wanted, self.measurements)))
+
+    @classmethod
+    def from_table(
+        cls,
+        table: pd.DataFrame,
+        kernels: Mapping[str, Any],
+        *,
+        device: DeviceIdentity,
+        source: str = "",
+        transactions: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        purpose: Purpose = "measurement",
+    ) -> MeasurementSet:
+        """Make measurements of a table of times that were taken elsewhere.
+
+        Parameters
+        ----------
+        table : DataFrame
+            A row per case. Columns: ``kernel``, a key of `kernels`; the time, under the name of its
+            unit (``seconds``, ``milliseconds``, ``microseconds`` or ``nanoseconds``); the kernels'
+            sizes, by name (missing where a kernel lacks one). Optional: ``case`` (a name of its
+            own), ``family``, ``variant``, ``purpose``.
+        kernels : mapping from str to loopy.TranslationUnit or callable
+            The kernels; or functions that build one from choices, whose arguments name columns.
+        device : DeviceIdentity
+            What was measured; `countperf.measuring.tables.identity_elsewhere` makes one of what
+            is usually known.
+        source : str, optional
+            Where the times come from; part of the protocol's name.
+        transactions : sequence of str, optional
+            Which transactions of sub-groups to find, such as ``transactions.32x128``, for models
+            that name them.
+        ignore : sequence of str, optional
+            Columns that are neither sizes nor choices.
+        purpose : {"measurement", "test", "application", "variant"}, optional
+            Of rows that do not say one.
+
+        Returns
+        -------
+        MeasurementSet
+            Every line has a remark that it was measured elsewhere; the environment is ``unknown``.
+            A kernel that cannot be counted keeps its times, with the reason among the remarks.
+
+        Raises
+        ------
+        TableError
+            A column is missing, or of no use; or a cell holds no kernel, size or time. Row and
+            column are named.
+
+        Examples
+        --------
+        >>> import loopy as lp, pandas as pd
+        >>> from countperf.measuring.tables import identity_elsewhere
+        >>> double = lp.make_kernel("{[i]: 0<=i<n}", "z[i] = 2*x[i]", lang_version=(2018, 2))
+        >>> double = lp.split_iname(double, "i", 64, outer_tag="g.0", inner_tag="l.0")
+        >>> double = lp.add_and_infer_dtypes(double, {"x": "float32"})
+        >>> table = pd.DataFrame({"kernel": "double", "n": [64, 128], "microseconds": [3.0, 4.0]})
+        >>> found = MeasurementSet.from_table(
+        ...     table, {"double": double}, device=identity_elsewhere("nvidia-k40c", "K40c", 15)
+        ... )
+        >>> [(each.case, each.time_s) for each in found]
+        [('double/n=64', 3e-06), ('double/n=128', 4e-06)]
+        """
+        from countperf.measuring.tables import lines_of_table, table_header
+
+        lines = lines_of_table(
+            table,
+            kernels,
+            transactions=transactions,
+            ignore=ignore,
+            purpose=purpose,
+            caches=counted_caches_of(device),
+        )
+        return cls(header=table_header(device, source), measurements=lines)
+
+    @classmethod
+    @read_once(2)
+    def read_file(cls, path: Path | str) -> MeasurementSet:
+        """Read a measurement file, plain or compressed by gzip.
+
+        A last line that was cut short is left out.
+
+        Parameters
+        ----------
+        path : Path or str
+            The file.
+
+        Returns
+        -------
+        MeasurementSet
+            The validated measurements.
+
+        Raises
+        ------
+        DocumentError
+            The file is missing, foreign or damaged; ``field`` holds line and path of the field,
+            such as ``line 12: $.samples_s[0][3]``.
+        """
+        return cls.read_lines(split_lines(read_content(path), path=path).lines, path=path)
+
+    @classmethod
+    def read_text(cls, text: str, *, path: Path | str | None = None) -> MeasurementSet:
+        """Parse the text of a measurement file; errors as in `read_file`."""
+        return cls.read_lines(text.removesuffix("\n").split("\n"), path=path)
+
+    @classmethod
+    def read_lines(cls, lines: Sequence[str], *, path: Path | str | None = None) -> MeasurementSet:
+        """Parse the lines of a measurement file, without line feeds; errors as in `read_file`."""
+        if not lines or not lines[0]:
+            field = "line 1: $"
+            message = f"{field}: empty; a countperf-measurements file is wanted"
+            raise bad_document(message, path, field=field)
+        measured: dict[str, Measurement] = {}
+        failed: dict[str, FailedCase] = {}
+        resumed: list[Resumption] = []
+        header, entries = parse_lines(
+            lines,
+            lambda line: Header.read_text(line, path=path),
+            lambda line, number: parse_line(line, number, path=path),
+            path=path,
+        )
+        for number, line in enumerate(entries, start=2):
+            if not isinstance(line, Resumption):
+                _check_new(line.case, number, measured, lines, path)
+            match line:
+                case Measurement() as entry:
+                    failed.pop(entry.case, None)
+                    measured[entry.case] = entry
+                case FailedCase() as entry:
+                    failed[entry.case] = entry
+                case Resumption() as entry:
+                    resumed.append(entry)
+        return cls(
+            header=header,
+            measurements=tuple(measured.values()),
+            failures=tuple(failed.values()),
+            resumptions=tuple(resumed),
+        )
+
+    def write_file(self, path: Path | str) -> None:
+        """Write the set as one file; a reader sees the old file or the new one.
+
+        Names that end in ``.gz`` are compressed, equal sets to equal bytes.
+        """
+        content = self.to_text().encode(errors="backslashreplace")
+        if str(path).endswith(COMPRESSED):
+            content = gzip.compress(content, mtime=0)
+        write_atomically(path, content)
+
+    def to_text(self) -> str:
+        """Return the text of the set's file."""
+        entries = (self.header, *self.resumptions, *self.measurements, *self.failures)
+        return "".join(map(format_line, entries))
+
+
+def _check_new(
+    case: str,
+    number: int,
+    measured: Mapping[str, Measurement],
+    lines: Sequence[str],
+    path: Path | str | None,
+) -> None:
+    """Refuse a line of a case that an earlier line has measured: which of them holds is unknown."""
+    if case in measured:
+        field = f"line {number}: $.case"
+        said = f"{field}: {case} is measured in an earlier line; a case has one measurement"
+        offset = sum(len(line.encode()) + 1 for line in lines[: number - 1])
+        raise damaged_line(said, number, offset, path=path, field=field)
+
+
+TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]
+"""Verdicts of measured times on predictions."""
+
+
+class TimedSize(Part):
+    """A measured time at one point, and the predicted one."""
+
+    measurement: Measurement  # every sample, and what they come to
+    # by view of the kernel, the digest of its counts (`counts_digest`)
+    counts: dict[str, str] = Field(default_factory=dict)
+    predicted_s: PositiveFloat | None = None  # the predicted time, s
+    interval_s: IntervalOfTimes | None = None  # the interval of the prediction, s
+    reason: str = ""  # why there is no prediction, or what it is without
+
+    @model_validator(mode="after")
+    def _interval_holds_the_prediction(self) -> Self:
+        if self.interval_s is None:
+            return self
+        low, high = self.interval_s
+        if self.predicted_s is None or not low <= self.predicted_s <= high:
+            raise ValueError("the interval does not hold the predicted time")
+        return self
+
+    @property
+    def verdict(self) -> TimingVerdict:
+        """Verdict of the measured time on the prediction.
+
+        ``inside``: the interval holds the measured time. ``noise``: it does not, but the
+        measurement's noise (`NOISE_DEVIATIONS` standard deviations) exceeds the distance, so that
+        nothing is said. ``outside``: the time is outside by more than that. ``no interval``: the
+        model tells none, and the difference from the prediction exceeds the noise.
+        """
+        if self.predicted_s is None:
+            return "no prediction"
+        time_s = self.measurement.time_s
+        low, high = self.interval_s or (self.predicted_s, self.predicted_s)
+        if self.interval_s is not None and low <= time_s <= high:
+            return "inside"
+        factor = math.exp(NOISE_DEVIATIONS * self.measurement.noise)
+        if low <= time_s * factor and time_s / factor <= high:
+            return "noise"
+        return "no interval" if self.interval_s is None else "outside"
+
+
+class TimingDocument(Table, Drawable, Document):
+    """Measured times of a kernel at several points, beside what was predicted."""
+
+    format: Literal["countperf-timing"] = "countperf-timing"
+    version: Literal[1] = 1
+    kernel: str  # name of the kernel
+    device: DeviceIdentity  # what it was measured on
+    protocol: Protocol  # how it was measured
+    environment: Environment  # when, and on which machine
+    timer: Literal["event"] = "event"  # which clock the samples come from
+    cold: Literal[False] = False  # times with flushed caches, as version 0.2.0 took, are refused
+    # version of the counting rules that the digests of counts follow
+    counting_rules: CountingRules = COUNTING_RULES_VERSION
+    weights: str = ""  # name of the weights that predicted, and of their model
+    model: str = ""
+    model_choice: str = ""  # which model was chosen and why, where none was asked for
+    # in which share of cases intervals are to hold the time
+    interval_level: float = Field(default=0.95, gt=0, lt=1)
+    made_up: str = ""  # which index arrays were made up, and how
+    sizes: tuple[TimedSize, ...] = Field(min_length=1)  # one for each point that could be measured
+    failures: tuple[FailedCase, ...] = ()  # one for each point that could not
+
+    @model_validator(mode="after")
+    def _points_go_together(self) -> Self:
+        names = set(self.sizes[0].measurement.parameters)
+        for measured in (*(size.measurement for size in self.sizes), *self.failures):
+            if set(measured.parameters) != names:
+                wanted = ", ".join(sorted(names)) or "none"
+                raise ValueError(f"case {measured.case!r} has other parameters than {wanted}")
+        return self
+
+    @model_validator(mode="after")
+    def _counts_can_be_read(self) -> Self:
+        for size in self.sizes:
+            try:
+                size.measurement.property_vector()
+            except DocumentError as error:
+                raise ValueError(f"case {size.measurement.case!r}: {error}") from error
+        return self
+
+    __repr__ = printed
+    __str__ = printed
+
+    @property
+    def runs(self) -> tuple[tuple[dict[str, int], float], ...]:
+        """Parameters of each measured point, and its time, s."""
+        return tuple(
+            (dict(size.measurement.parameters), size.measurement.time_s) for size in self.sizes
+        )
+
+    def runs_of(self, vector: PropertyVector) -> list[Measurement]:
+        """Return the measurements, if they are of a kernel with certain counts."""
+        if self.counting_rules != COUNTING_RULES_VERSION:
+            raise PredictionError(
+                f"the timing of {self.kernel!r} knows its kernel by counts under counting rules"
+                f" {self.counting_rules}, and kernels are now counted under"
+                f" {COUNTING_RULES_VERSION}: time the kernel again"
+            )
+        wanted = {vector.view: counts_digest(vector)}
+        if vector.view == "structure":
+            wanted["source"] = counts_digest(vector.emitted())
+            if vector.caches is not None and not vector.caches.counts_alike(DEFAULT_CACHES):
+                del wanted["structure"]  # timings have those for the usual caches
+        if not any(set(wanted) & set(size.counts) for size in self.sizes):
+            raise PredictionError(
+                f"the timing of {self.kernel!r} does not tell which kernel it is of, since that"
+                f" could not be counted in the {vector.view} view: time it with the statistics"
+                " that it needs to be counted"
+            )
+        runs = [size.measurement for size in self.sizes if _agree(size.counts, wanted)]
+        if not runs:
+            raise PredictionError(
+                f"the timing is of {self.kernel!r}, and kernel {vector.kernel!r} has other counts:"
+                " time that kernel itself, with the statistics that its prediction gets"
+            )
+        return runs
+
+
+def _agree(counts: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    shared = set(counts) & set(wanted)
+    return bool(shared) and all(counts[view] == wanted[view] for view in shared)
+
+
+def counts_digest(vector: PropertyVector) -> str:
+    """Return a digest of the counts of a kernel; equal counts of one view have equal ones."""
+    content = json.dumps(vector.to_document()["counts"], sort_keys=True)
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,313 @@
+"""Selection of the sizes to measure, by launch overhead, memory and time; a document of them.
+
+The smallest size of a kernel runs clearly longer than an empty launch takes, the largest fits into
+memory and into the time there is. So the same call serves a laptop and a large GPU. Decisions rest
+on measured times only and are the same whenever the clock shows the same.
+
+Source: Stevens and Klöckner, "A Unified, Hardware-Fitted, Cross-GPU Performance Model" (2016), for
+the first rule; they chose p by hand. A kernel without arrays does nothing but be launched, so for
+it the first rule cannot hold: there the largest size has to exceed the overhead, and the smallest
+shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
+
+from countperf.devices.device import DeviceLimits, EventClock, Session, Timing
+from countperf.devices.identity import DeviceIdentity
+from countperf.devices.machine import available_memory
+from countperf.documents import Document, Part, read_file_text
+from countperf.errors import DeviceLostError, MeasurementError, ParameterError
+from countperf.measuring import KernelCase
+from countperf.measuring.campaign import refuse_differences
+from countperf.measuring.runner import CaseRunner
+from countperf.steps import stepped
+
+_CLEAR_FACTOR = 10.0
+# a calibration's own runs: as many as these at most, and none after a run that is far too long
+_RUNS = 4
+_HOPELESS_FACTOR = 10
+_EMPTY_SOURCE = "KERNEL nothing(GLOBAL float *unused) { }"
+_EMPTY_GROUP = 64
+
+Sizable = Any
+"""A kernel whose sizes are selected, as the catalogue's are: with family, variant, element type.
+
+Its ``case(p)`` is that of a size; of the ``exponents`` p, smallest first, one is chosen, and
+measured with each of ``exponent_steps`` added.
+"""
+
+
+class SizeLimits(Part):
+    """Limits of the sizes."""
+
+    launch_overhead_s: float = Field(gt=0)  # time of an empty launch by the host's clock, s
+    memory_bytes: int = Field(gt=0)  # largest size of all arguments together, byte
+    # how many times the overhead the smallest size has to take
+    overhead_factor: float = Field(default=10.0, ge=1)
+    max_run_s: float = Field(default=0.25, gt=0)  # longest time of a run, s
+    # longest time to make inputs and put them into the device's memory, s
+    max_setup_s: float = Field(default=2.0, gt=0)
+
+    @property
+    def shortest_run_s(self) -> float:
+        """Time that the smallest size has to take at least, s."""
+        return self.overhead_factor * self.launch_overhead_s
+
+    @property
+    def clear_run_s(self) -> float:
+        """Time below which a run is not clearly longer than an empty launch, s."""
+        return min(_CLEAR_FACTOR, self.overhead_factor) * self.launch_overhead_s
+
+
+class SizeChoice(Part):
+    """The sizes chosen for kernels that differ in their work groups only."""
+
+    family: str  # which kernels
+    variant: str
+    element_type: str
+    exponents: tuple[NonNegativeInt, ...]  # ``p + step`` of each size
+    run_s: tuple[NonNegativeFloat, ...]  # time of a run of each, s
+    reason: str = ""  # why there are fewer sizes than the kernel has steps
+
+    @model_validator(mode="after")
+    def _each_size_has_a_time(self) -> Self:
+        if len(self.exponents) != len(self.run_s):
+            raise ValueError(f"{len(self.exponents)} exponents, but {len(self.run_s)} times")
+        return self
+
+
+class Calibration(Document):
+    """The sizes chosen for a device; keep it beside the measurements, which resume with it."""
+
+    format: Literal["countperf-calibration"] = "countperf-calibration"
+    version: Literal[1] = 1
+    device: DeviceIdentity  # the device
+    timer: Literal["event"] = "event"  # where times come from
+    limits: SizeLimits  # what the choice rests on
+    choices: tuple[SizeChoice, ...] = ()  # one for each kernel, work groups apart
+
+    def choice(self, entry: Sizable) -> SizeChoice | None:
+        """Return the choice for a kernel, if there is one."""
+        return next(
+            (choice for choice in self.choices if size_key(choice) == size_key(entry)), None
+        )
+
+    def cases(self, entries: Iterable[Sizable]) -> list[KernelCase]:
+        """Make the cases of kernels at the chosen sizes."""
+        cases: dict[str, KernelCase] = {}
+        for entry in entries:
+            choice = self.choice(entry)
+            if choice is None:
+                continue
+            for exponent in choice.exponents:
+                case = entry.case(exponent)  # small sizes may be rounded up to the same
+                cases.setdefault(case.name, case)
+        return list(cases.values())
+
+
+def size_key(kernel: Sizable | SizeChoice) -> tuple[str, str, str]:
+    """Return what kernels share that differ in their work groups only."""
+    return kernel.family, kernel.variant, kernel.element_type
+
+
+def measure_launch_overhead(
+    session: Session, clock: EventClock | None = None, *, runs: int = 40
+) -> Timing:
+    """Return the median times of the launch of a single group that does nothing."""
+    clock = clock or EventClock()
+    program = session.load(_EMPTY_SOURCE)
+    arguments = (session.allocate(4),)
+
+    def run() -> Timing:
+        return clock.time_run(lambda: program.launch("nothing", 1, _EMPTY_GROUP, arguments))
+
+    timings = [run() for _ in range(runs)][runs // 4 :]
+    return Timing(
+        time_s=median(timing.time_s for timing in timings),
+        host_s=median(timing.host_s for timing in timings),
+    )
+
+
+def memory_limit(limits: DeviceLimits, host_bytes: int | None) -> int:
+    """Return how large the arguments of a kernel may be together."""
+    bounds = [limits.max_allocation_bytes, limits.global_memory_bytes // 4]
+    if host_bytes is not None:
+        bounds.append(host_bytes // 4)
+    return max(1, min(bounds))
+
+
+def measure_limits(
+    session: Session,
+    clock: EventClock | None = None,
+    *,
+    overhead_factor: float = 10.0,
+    max_run_s: float = 0.25,
+    max_setup_s: float = 2.0,
+) -> SizeLimits:
+    """Find out what bounds the sizes on a device."""
+    overhead = measure_launch_overhead(session, clock)
+    return SizeLimits(
+        launch_overhead_s=max(overhead.time_s, overhead.host_s),
+        memory_bytes=memory_limit(session.device.limits, available_memory()),
+        overhead_factor=overhead_factor,
+        max_run_s=max_run_s,
+        max_setup_s=max_setup_s,
+    )
+
+
+CostOf = Callable[[KernelCase], tuple[float, float]]
+"""From a case to roughly what a run and its setup cost, s."""
+
+
+def time_case(runner: CaseRunner, case: KernelCase, limits: SizeLimits) -> tuple[float, float]:
+    """Find out roughly what a run of a case costs, and its setup, s."""
+    runner.check(case)
+    began = runner.clock.now()
+    with runner.loaded(case) as run:
+        setup_s = runner.clock.now() - began
+        first = run().time_s
+        if first > _HOPELESS_FACTOR * limits.max_run_s:
+            return first, setup_s
+        times = [run().time_s]
+        while len(times) < _RUNS - 1 and sum(times) < limits.max_run_s:
+            times.append(run().time_s)
+    return min(times), setup_s
+
+
+class _Search:
+    """The sizes of one kernel: what was tried, and from where on nothing fits."""
+
+    def __init__(self, entry: Sizable, cost_of: CostOf, limits: SizeLimits) -> None:
+        self._entry = entry
+        self._cost_of = cost_of
+        self._limits = limits
+        self._known: dict[int, float | None] = {}
+        self.refusal = ""
+        self.slow: dict[int, float] = {}  # sizes that fit into memory but not into the time
+
+    def run_s(self, exponent: int) -> float | None:
+        """Return the time of a run at that size, s; None if the size does not fit."""
+        if any(time is None and exponent >= known for known, time in self._known.items()):
+            return None
+        if exponent not in self._known:
+            self._known[exponent] = self._try(exponent)
+        return self._known[exponent]
+
+    def _try(self, exponent: int) -> float | None:
+        limits = self._limits
+        try:
+            case = self._entry.case(exponent)
+        except ParameterError as error:
+            self.refusal = str(error)
+            return None
+        if case.global_memory_bytes > limits.memory_bytes:
+            self.refusal = f"larger sizes take more than {limits.memory_bytes} byte of memory"
+            return None
+        run_s, setup_s = self._cost_of(case)
+        if run_s > limits.max_run_s:
+            if run_s <= _HOPELESS_FACTOR * limits.max_run_s:
+                self.slow[exponent] = run_s
+            self.refusal = f"larger sizes run longer than {limits.max_run_s} s"
+            return None
+        if setup_s > limits.max_setup_s:
+            self.refusal = f"larger sizes take longer than {limits.max_setup_s} s to set up"
+            return None
+        return run_s
+
+
+def choose_sizes(entry: Sizable, cost_of: CostOf, limits: SizeLimits) -> SizeChoice:
+    """Choose the sizes at which a kernel is measured."""
+    search = _Search(entry, cost_of, limits)
+    steps = entry.exponent_steps
+    nothing_to_do = entry.case(entry.exponents[0] + steps[0]).global_memory_bytes == 0
+    deciding = steps[-1] if nothing_to_do else steps[0]
+    chosen = None
+    for p in entry.exponents:
+        run_s = search.run_s(p + deciding)
+        if run_s is None:
+            break
+        chosen = p
+        if run_s >= limits.shortest_run_s:
+            break
+    else:
+        search.refusal = f"no size takes {limits.shortest_run_s:.3g} s"
+    while chosen is not None and chosen > entry.exponents[0]:
+        # better all sizes, the first of them a little shorter, than only some of them
+        below = search.run_s(chosen - 1 + deciding)
+        complete = all(search.run_s(chosen + step) is not None for step in steps)
+        if complete or below is None or below < limits.clear_run_s:
+            break
+        chosen -= 1
+    if chosen is None:  # a last step that is too large need not spoil the first ones
+        chosen = entry.exponents[0]
+    sizes = [(chosen + step, search.run_s(chosen + step)) for step in steps]
+    fitting = [(exponent, run_s) for exponent, run_s in sizes if run_s is not None]
+    if not fitting:  # better one slow case than a property that nothing measures
+        fitting = [min(search.slow.items())] if search.slow else []
+    return _choice(entry, fitting, search.refusal)
+
+
+def _choice(entry: Sizable, sizes: Sequence[tuple[int, float]], reason: str) -> SizeChoice:
+    return SizeChoice(
+        family=entry.family,
+        variant=entry.variant,
+        element_type=entry.element_type,
+        exponents=tuple(exponent for exponent, _ in sizes),
+        run_s=tuple(run_s for _, run_s in sizes),
+        reason=reason,
+    )
+
+
+def calibrate(
+    entries: Sequence[Sizable],
+    runner: CaseRunner,
+    limits: SizeLimits,
+    *,
+    store: Path | str | None = None,
+) -> Calibration:
+    """Choose the sizes of many kernels, alike for those that differ in their work groups only."""
+    calibration = Calibration(device=runner.identity, limits=limits)
+    if store is not None and Path(store).exists():
+        calibration = _resumed(calibration, Path(store))
+    groups: dict[tuple[str, str, str], list[Sizable]] = {}
+    for entry in entries:
+        if calibration.choice(entry) is None:
+            groups.setdefault(size_key(entry), []).append(entry)
+    for group in stepped(groups.values(), "choosing sizes"):
+        entry = group[len(group) // 2]
+        lost: DeviceLostError | None = None
+        try:
+            choice = choose_sizes(
+                entry, partial(time_case, runner, limits=calibration.limits), calibration.limits
+            )
+        except MeasurementError as error:
+            choice = _failed(entry, error)
+        except DeviceLostError as error:  # noted, so that the next process goes on behind it
+            choice, lost = _failed(entry, error), error
+        calibration = calibration.model_copy(update={"choices": (*calibration.choices, choice)})
+        if store is not None:
+            calibration.write_file(store)
+        if lost is not None:
+            raise lost
+    return calibration
+
+
+def _failed(entry: Sizable, error: Exception) -> SizeChoice:
+    return _choice(entry, [(entry.exponents[0] + entry.exponent_steps[0], 0.0)], str(error))
+
+
+def _resumed(wanted: Calibration, path: Path) -> Calibration:
+    stored = Calibration.read_text(read_file_text(path), path=path)
+    pairs = stored.device.differences(wanted.device)
+    for name in ("overhead_factor", "max_run_s", "max_setup_s"):
+        pairs[name] = getattr(stored.limits, name), getattr(wanted.limits, name)
+    refuse_differences(pairs, path, "sizes")
+    return stored

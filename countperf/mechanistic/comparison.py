@@ -1,0 +1,243 @@
+"""Comparison of all models on one device's measurements.
+
+Every mechanistic model stands at two levels: ``published`` (constants of the device's document) and
+``scaled`` (all times by one factor, the median ratio on the measurement kernels). The fitted linear
+model stands beside them. Errors are those of the test kernels, which no level has seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from statistics import median
+from typing import Literal
+
+from pydantic import Field, NonNegativeInt
+
+from countperf.devices.parameters import DeviceParameters
+from countperf.display import Table
+from countperf.documents import Document, Part
+from countperf.errors import (
+    CountperfError,
+    DeviceParameterError,
+    FitError,
+    ParameterError,
+)
+from countperf.measuring import Measurement, MeasurementSet
+from countperf.mechanistic.profile import MechanisticModel, ProfiledKernel
+from countperf.models.definition import Unread
+from countperf.models.fitting.fit_model import fit
+from countperf.models.fitting.judging import evaluate
+from countperf.models.metrics import (
+    EvaluatedCase,
+    MeanError,
+    mean_error,
+    mean_errors_by_kernel,
+    mean_of_means,
+)
+from countperf.steps import stepped
+
+Level = Literal["published", "scaled", "fitted"]
+
+LEVELS: tuple[Level, ...] = ("published", "scaled")
+"""Levels of mechanistic models; only the linear model is fitted."""
+
+_ERROR_FLOOR = 1e-3
+"""Smaller errors count as this in geometric means over the measurements of a calibration: a factor
+that is a median meets one of them exactly."""
+
+_NAMED = 2  # reasons in a message
+
+ModelMaker = Callable[[DeviceParameters], MechanisticModel]
+Profiler = Callable[[Measurement], ProfiledKernel]
+
+
+class ModelResult(Part):
+    """One model at one level on one device."""
+
+    model: str  # name of the model
+    level: Level  # what of it was calibrated
+    lacking: str = ""  # why the model predicts nothing here
+    cases: tuple[EvaluatedCase, ...] = ()  # test kernels that it predicts
+    # kernels that it does not cover, and why
+    refusals: dict[str, str] = Field(default_factory=dict)
+    # geometric mean of the relative errors on the measurement kernels, as a fraction
+    in_sample: float | None = None
+    shape_errors: Unread = Field(default=(), exclude=True)
+    calibrated_on: NonNegativeInt = 0  # measurements that it was calibrated on
+    factor: float = 1.0  # on all times
+    constants: dict[str, float] = Field(default_factory=dict)  # the weights of a fitted model
+    converged: Unread = Field(default=(), exclude=True)
+
+    def by_kernel(self) -> dict[str, MeanError]:
+        """Return the mean error of each test kernel over its sizes."""
+        return mean_errors_by_kernel(self.cases)
+
+    def overall(self) -> MeanError | None:
+        """Return the geometric mean over the kernels' means; None without predictions."""
+        return mean_of_means(self.by_kernel()) if self.cases else None
+
+
+class Comparison(Table, Document):
+    """All models on one device's measurements."""
+
+    format: Literal["countperf-comparison"] = "countperf-comparison"
+    version: Literal[1] = 1
+    device: str  # slug of the device
+    # how many cases were evaluated, and on how many the models were calibrated
+    test_cases: NonNegativeInt
+    measurement_cases: NonNegativeInt
+    unprofiled: dict[str, str] = Field(default_factory=dict)  # kernels without a profile, and why
+    models: tuple[ModelResult, ...]  # sorted by model, then level
+
+
+def compare_models(
+    makers: Callable[[Iterable[str]], Mapping[str, ModelMaker]],
+    device: DeviceParameters,
+    measurements: Sequence[Measurement],
+    profile: Profiler,
+    *,
+    models: Collection[str] = (),
+    levels: Collection[Level] = LEVELS,
+    purposes: Collection[str] = ("test",),
+    own: bool = False,
+) -> Comparison:
+    """Predict measured kernels by every mechanistic model at every level.
+
+    Nothing is calibrated where no model predicts what is judged; that is refused for an own kernel.
+    """
+    judging = set(purposes) - {"measurement"}
+    learning = {"measurement"} if "scaled" in levels else set[str]()
+    unprofiled: dict[str, str] = {}
+    cases: list[tuple[Measurement, ProfiledKernel]] = []
+
+    def add(purposes: Collection[str]) -> None:
+        chosen = [m for m in measurements if m.purpose in purposes]
+        for measurement in stepped(chosen, "profiling kernels"):
+            try:
+                cases.append((measurement, profile(measurement)))
+            except CountperfError as error:
+                unprofiled[measurement.kernel] = str(error)
+
+    add(judging)  # fewer than those that calibrate, which may be in vain
+    reasons = _reasons(makers, device, cases, models)
+    if reasons is None:
+        add(learning)
+    elif own:
+        raise FitError(
+            f"no model predicts the kernel on {device.slug}: {reasons}; 'countperf characterize"
+            " --store device.json --parameters parameters.json' measures what a device's document"
+            " lacks, and parameters.json is read beside a campaign's file"
+        )
+    if not cases:
+        raise FitError(
+            f"none of the {len(measurements)} measured cases has a profile: "
+            + next(iter(unprofiled.values()), "there are none for this purpose")
+        )
+    classes = {name for _, kernel in cases for name in kernel.profile.alpha}
+    asked: list[tuple[str, ModelMaker, Level]] = [
+        (name, make, level)
+        for name, make in makers(classes).items()
+        for level in LEVELS
+        if (not models or name in models) and level in levels
+    ]
+    results = [
+        _result(name, level, make(device), device.slug, cases)
+        for name, make, level in stepped(asked, "calibrating models")
+    ]
+    return Comparison(
+        device=device.slug,
+        test_cases=sum(m.purpose in judging for m in measurements),
+        measurement_cases=sum(m.purpose in learning for m in measurements),
+        unprofiled=unprofiled,
+        models=tuple(results),
+    )
+
+
+def _reasons(
+    makers: Callable[[Iterable[str]], Mapping[str, ModelMaker]],
+    device: DeviceParameters,
+    cases: Sequence[tuple[Measurement, ProfiledKernel]],
+    models: Collection[str],
+) -> str | None:
+    """Return why models predict none of the cases; None if one predicts one, or none is there."""
+    reasons: dict[str, str] = {}
+    for _, kernel in cases:
+        for name, make in makers(kernel.profile.alpha).items():
+            if models and name not in models:
+                continue
+            time_s = time_of(make(device), kernel)
+            if not isinstance(time_s, str):
+                return None
+            reasons[name] = time_s
+    kinds = [*dict.fromkeys(reasons.values())]
+    return "; ".join([*kinds[:_NAMED], *(["and so on"] * (len(kinds) > _NAMED))]) or None
+
+
+def _result(
+    name: str,
+    level: Level,
+    model: MechanisticModel,
+    device: str,
+    cases: Sequence[tuple[Measurement, ProfiledKernel]],
+) -> ModelResult:
+    predicted = [(measurement, time_of(model, kernel)) for measurement, kernel in cases]
+    learned = [(m, time_s) for m, time_s in predicted if m.purpose == "measurement"]
+    known = [(m.time_s, time_s) for m, time_s in learned if isinstance(time_s, float)]
+    needed = predicted if level == "published" else learned
+    if not any(isinstance(time_s, float) for _, time_s in needed):
+        none = f"{model.model} covers none of the {len(learned)} measurements of {device}"
+        lacking = next((str(reason) for _, reason in needed or predicted), none)
+        return ModelResult(model=name, level=level, lacking=lacking)
+    factor = 1.0
+    if level == "scaled":
+        factor = math.exp(median(math.log(measured / time_s) for measured, time_s in known))
+    evaluated = [
+        EvaluatedCase(
+            kernel=m.kernel,
+            parameters=dict(m.parameters),
+            measured_s=m.time_s,
+            predicted_s=time_s * factor,
+            purpose=m.purpose,
+        )
+        for m, time_s in predicted
+        if m.purpose != "measurement" and isinstance(time_s, float)
+    ]
+    errors = [abs(time_s * factor / measured - 1) for measured, time_s in known]
+    return ModelResult(
+        model=name,
+        level=level,
+        cases=tuple(evaluated),
+        refusals={
+            m.kernel: reason
+            for m, reason in predicted
+            if m.purpose != "measurement" and isinstance(reason, str)
+        },
+        in_sample=mean_error(errors, floor=_ERROR_FLOOR).value if errors else None,
+        calibrated_on=len(known) if level == "scaled" else 0,
+        factor=factor,
+    )
+
+
+def time_of(model: MechanisticModel, kernel: ProfiledKernel) -> float | str:
+    """Return the predicted time of a kernel, s; or why there is none."""
+    try:
+        time_s = float(model.predict(kernel).time_s)
+    except (ParameterError, DeviceParameterError) as error:
+        return str(error)
+    return time_s if math.isfinite(time_s) else f"the model gives {time_s} s, which is no time"
+
+
+def linear_result(measurements: MeasurementSet, purposes: Collection[str]) -> ModelResult:
+    """Return the fitted linear model in the shape of a mechanistic one, judged by purposes."""
+    fitted = fit(measurements)
+    judging = set(purposes) - {"measurement"}
+    evaluation = evaluate(fitted.weights, (m for m in measurements if m.purpose in judging))
+    quality = fitted.weights.quality
+    return ModelResult(
+        model=fitted.weights.model,
+        level="fitted",
+        cases=evaluation.cases,
+        in_sample=None if quality is None else quality.in_sample_error,
+        constants={w.feature: w.value_s for w in fitted.weights.weights},
+    )

@@ -1,0 +1,324 @@
+r"""The design matrix of a fit, and what it can and cannot tell apart.
+
+Row :math:`j` is a measured case, column :math:`i` a feature; each row is divided by its measured
+time :math:`T_j`, so that relative errors are minimised against a target of ones:
+
+.. math:: \alpha = \arg\min \sum_j \bigl( 1 - \sum_i \alpha_i p_i(n_j) / T_j \bigr)^2
+
+Source: Stevens & Klöckner (2016), the fit of their linear model.
+
+Beyond the paper, a row counts for :math:`w_j = e / \sqrt{e^2 + n_j^2}`, where :math:`n_j` is the
+noise of the case and :math:`e` the size of the model's own errors: what the measurement leaves open
+is not the model's fault (`row_weights`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.counting.counts import caches_of, group_shape
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
+from countperf.display import ShortRepr
+from countperf.errors import FitError
+from countperf.measuring import Measurement
+from countperf.models.definition import CODE, ModelDefinition
+from countperf.models.features import CountValue
+from countperf.models.fitting.solve import (
+    RANK_TOLERANCE,
+    Matrix,
+    Vector,
+    column_norms,
+    right_singular_vectors,
+)
+from countperf.models.function import Column, IndistinguishableGroup, ModelFunction, model_inputs
+
+_MOST_INSTRUCTIONS_PER_S = 1e12
+"""No processor executes more: what was followed in the code of such a case is not what ran."""
+
+_NULL_TOLERANCE = 1e-7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Observation(ShortRepr):
+    """One measured case as the fit sees it."""
+
+    name: str  # name of the case, of its kernel, and of the kernel's family
+    kernel: str
+    family: str
+    counts: Mapping[str, CountValue]  # property values at the case's parameters
+    time_s: float  # measured time, s
+    stable: bool = True  # whether its samples agreed well enough
+    noise: float = 0.0  # how well its time repeats: standard deviation of its logarithm
+    parameters: Mapping[str, int] = field(default_factory=dict[str, int])  # its sizes
+
+    @property
+    def has_code(self) -> bool:
+        """True if its compiled code was read, and followed to an end that the time allows."""
+        executed = self.counts.get(f"{CODE}all", 0)
+        return any(name.startswith(CODE) for name in self.counts) and (
+            float(executed) <= _MOST_INSTRUCTIONS_PER_S * self.time_s
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Design(ShortRepr):
+    """The design matrix."""
+
+    function: ModelFunction  # the model over the columns
+    # features that some case exercises, one per column, as the function names them
+    names: tuple[str, ...]
+    counts: Matrix  # feature values
+    times_s: Vector  # measured times, s, and how well they repeat, relative
+    noise: Vector
+    has_unknown: NDArray[np.bool_]  # cases with a property that the model has no rule for
+    scales: dict[str, Vector]  # of terms
+    ignored: tuple[str, ...]
+    unknown: tuple[str, ...]
+    unexercised: tuple[str, ...] = ()  # features that are zero in every case
+
+    @cached_property
+    def scaled(self) -> Matrix:
+        """Features times the scales of their terms, shape (n_cases, n_columns)."""
+        return self.function.scaled(self.counts.T, self.scales).T
+
+    @cached_property
+    def relative(self) -> Matrix:
+        """The same over measured times: each row times the weights is predicted over measured."""
+        return self.scaled / self.times_s[:, np.newaxis]
+
+    def of_cases(
+        self, rows: NDArray[np.bool_] | NDArray[np.intp], *, with_all: bool = False
+    ) -> Design:
+        """Return the design of some of the cases, without features that none of them has."""
+        used = np.any(self.scaled[rows] != 0, axis=0) | with_all
+        function = self.function
+        if not np.all(used):
+            columns = tuple(c for c, one in zip(function.columns, used, strict=True) if one)
+            function = ModelFunction(model=function.model, columns=columns)
+        return replace(
+            self,
+            function=function,
+            names=function.keys,
+            counts=self.counts[rows][:, used],
+            times_s=self.times_s[rows],
+            noise=self.noise[rows],
+            has_unknown=self.has_unknown[rows],
+            scales={name: values[rows] for name, values in self.scales.items()},
+        )
+
+
+def row_weights(design: Design, model_error: float | None) -> Vector:
+    """Return what the residual of each case is multiplied by."""
+    if model_error is None:
+        return np.ones_like(design.noise)
+    return model_error / np.hypot(model_error, design.noise)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis(ShortRepr):
+    """Rank analysis of a design: the weights that its cases tell apart."""
+
+    rank: int  # numerical rank
+    groups: tuple[IndistinguishableGroup, ...]  # features that no solution can tell apart
+    null_space: Matrix | None = None  # directions, in columns over their norms, and these norms
+    scale: Vector | None = None
+
+
+def build_design(observations: Sequence[Observation], definition: ModelDefinition) -> Design:
+    """Turn measured cases into a design matrix."""
+    if not observations:
+        raise FitError("there is no measurement to fit; measure the measurement kernels first")
+    for case in observations:
+        if not (np.isfinite(case.time_s) and case.time_s > 0):
+            message = f"case {case.name!r}: a measured time must be positive, not {case.time_s} s"
+            raise FitError(message)
+    number = len(observations)
+    inputs = model_inputs(definition, _counts_table(observations, definition))
+    present = _present(definition, set(inputs.issued)) | set(inputs.values)
+    ordered = sorted(present, key=lambda column: _position(definition, column))
+    columns = tuple(column for column in ordered if column in inputs.values)
+    if not columns:
+        raise FitError("no measured kernel has a property that the model charges")
+    function = ModelFunction(model=definition, columns=columns)
+    has_unknown = np.zeros(number, np.bool_)
+    for name in inputs.unknown:
+        has_unknown |= np.asarray(inputs.issued[name]) != 0
+    design = Design(
+        function=function,
+        names=function.keys,
+        counts=np.column_stack([np.broadcast_to(inputs.values[c], number) for c in columns]),
+        times_s=np.array([case.time_s for case in observations]),
+        noise=np.array([case.noise for case in observations]),
+        has_unknown=has_unknown,
+        scales={n: np.array(np.broadcast_to(v, number)) for n, v in inputs.variables.items()},
+        ignored=inputs.ignored,
+        unknown=inputs.unknown,
+    )
+    design = design.of_cases(np.ones(number, np.bool_))
+    if not design.names:
+        raise FitError("no measured kernel has a property that the model charges")
+    kept = set(design.function.columns)
+    unexercised = dict.fromkeys(column[1] for column in ordered if column not in kept)
+    return replace(design, unexercised=tuple(unexercised))
+
+
+def _counts_table(cases: Sequence[Observation], model: ModelDefinition) -> dict[str, Vector]:
+    """Return the counts of all cases as arrays by property, zero where a case has none."""
+    table: dict[str, Vector] = {}
+    for position, case in enumerate(cases):
+        counts = case.counts
+        model.check_code(counts, f"case {case.name!r}")
+        if not all(name in counts for name in model.named_shape):
+            counts = {**group_shape(counts), **counts}
+        for name, count in counts.items():
+            if name not in table:
+                table[name] = np.zeros(len(cases))
+            table[name][position] = float(cast("float", count))
+    return table
+
+
+def _present(model: ModelDefinition, names: set[str]) -> set[Column]:
+    """Return the columns for which a kernel has a property, be it zero."""
+    return {
+        (term, feature)
+        for term, spec in model.term_features.items()
+        for name in names
+        if (feature := spec.feature_of(name)) is not None
+    }
+
+
+def _position(model: ModelDefinition, column: Column) -> tuple[int, int, str]:
+    term, feature = column
+    charged = model.terms[term].charged
+    rank, _ = model.term_features[term].position(feature)
+    return list(model.terms).index(term), rank + charged.count(feature), feature
+
+
+def diagnose(design: Design) -> Diagnosis:
+    """Find rank and the features that the design cannot tell apart."""
+    scale = column_norms(design.relative)
+    values, right = right_singular_vectors(design.relative / scale)
+    rank = int(np.count_nonzero(values > RANK_TOLERANCE * values[0]))
+    null = right[rank:]
+    return Diagnosis(
+        rank=rank, groups=_groups(design.names, null, scale), null_space=null, scale=scale
+    )
+
+
+def _groups(
+    names: tuple[str, ...], null_space: Matrix, scale: Vector
+) -> tuple[IndistinguishableGroup, ...]:
+    """Split the null space into its finest direct sum over sets of features.
+
+    The projector onto a space is block diagonal in the coordinates exactly where the space is a
+    direct sum over blocks of them, so the blocks are the connected components of its entries.
+    """
+    projector = null_space.T @ null_space
+    linked = np.abs(projector) > _NULL_TOLERANCE
+    left = [i for i in range(len(names)) if linked[i, i]]
+    groups: list[IndistinguishableGroup] = []
+    while left:
+        members = {left[0]}
+        while (grown := {int(j) for i in members for j in np.flatnonzero(linked[i])}) > members:
+            members = grown
+        left = [i for i in left if i not in members]
+        columns = sorted(members)
+        relations = _relations(names, projector[np.ix_(columns, columns)], scale, columns)
+        groups.append(
+            IndistinguishableGroup(features=tuple(names[i] for i in columns), relations=relations)
+        )
+    return tuple(groups)
+
+
+def _relations(
+    names: tuple[str, ...], projector: Matrix, scale: Vector, columns: list[int]
+) -> tuple[dict[str, float], ...]:
+    """Write a block of the null space as relations of counts, each with one feature of its own."""
+    from scipy.linalg import qr
+
+    independent = round(float(np.trace(projector)))
+    order = cast("NDArray[np.intp]", qr(projector, mode="r", pivoting=True)[-1])
+    pivots = order[:independent]
+    rows = np.linalg.solve(projector[np.ix_(pivots, pivots)], projector[pivots])
+    rows[np.abs(rows) < _NULL_TOLERANCE] = 0.0
+    relations: list[dict[str, float]] = []
+    for row in rows:
+        involved = np.flatnonzero(row)
+        by_count = row[involved] / scale[columns][involved]
+        by_count /= by_count[np.argmin(np.abs(by_count))]
+        relations.append(
+            {
+                names[columns[i]]: _simplest(float(value))
+                for i, value in zip(involved, by_count, strict=True)
+            }
+        )
+    return tuple(sorted(relations, key=list))
+
+
+def _simplest(value: float) -> float:
+    """Return a nearby ratio of small integers if there is one: counts are integers."""
+    ratio = Fraction(value).limit_denominator(64)
+    return float(ratio) if abs(float(ratio) - value) <= 1e-7 * abs(value) else value
+
+
+def common_view(measurements: Iterable[Measurement]) -> View:
+    """Return the view under which all kernels were counted."""
+    case_of_view = {
+        m.properties.get("view", "source"): m.case for m in measurements if m.properties is not None
+    }
+    if len(case_of_view) > 1:
+        cases = " and ".join(f"{case!r} in the {view} view" for view, case in case_of_view.items())
+        raise FitError(
+            f"the measured kernels were not all counted alike ({cases}): count them again"
+            " (countperf.api.evaluation.recount)"
+        )
+    view = next(iter(case_of_view), "source")
+    if view not in VIEWS:
+        raise FitError(
+            f"kernels were counted in the {view!r} view; there are {' and '.join(VIEWS)}"
+        )
+    return view
+
+
+def common_caches(measurements: Iterable[Measurement]) -> CountedCaches:
+    """Return the caches for which all kernels were counted, and compiled code was read."""
+    stated = [(m, caches_of(m.properties)) for m in measurements if m.properties is not None]
+    if not stated:
+        return DEFAULT_CACHES
+    known = [(m, caches) for m, caches in stated if m.code is not None] or stated[:1]
+    caches = known[0][1]
+    for measurement, others in stated:
+        if not others.counts_alike(caches):
+            raise FitError(
+                "the measured kernels were not all counted for the same caches"
+                f" ({measurement.case!r} for {others.text}, {known[0][0].case!r} for"
+                f" {caches.text}): count them again (countperf.api.evaluation.recount)"
+            )
+    for measurement, others in known:
+        if others.code != caches.code:
+            raise FitError(
+                f"the compiled code of {measurement.case!r} was read for a cache of"
+                f" {others.code.text}, that of {known[0][0].case!r} for {caches.code.text}:"
+                " fit to either part"
+            )
+    return caches
+
+
+def check_counting_rules(measurement: Measurement) -> None:
+    """Raise `FitError` if a measurement was counted by other rules than those of now."""
+    rules = (measurement.properties or {}).get("counting_rules")
+    if rules != COUNTING_RULES_VERSION:
+        message = (
+            f"case {measurement.case!r} was counted under counting rules {rules}, and kernels are"
+            f" now counted under {COUNTING_RULES_VERSION}: count the measured kernels again"
+            " (countperf.api.evaluation.recount does that for kernels of the catalogue)"
+        )
+        raise FitError(message)

@@ -1,0 +1,457 @@
+r"""Families of kernels that are left out, and predicted by a fit of the others.
+
+Leaving out random rows would only test interpolation: a family's other sizes and group shapes
+remain in the fit. So whole families are left out, one or several at a time.
+
+Their figure is the factor by which left-out cases are typically off, ``max(predicted/measured,
+measured/predicted)``: the geometric mean over a family's cases, then over families, whatever their
+numbers of cases. (The geometric mean of relative errors, which is stated beside it, gains as much
+where an error of 2 % becomes one of 1 % as it loses where a factor of 2 becomes one of 3; but it is
+the large errors that put variants in the wrong order.)
+
+Intervals follow the quantiles of :math:`|\log(p/m)|` over left-out cases, as in conformal
+prediction: no shape of the distribution is assumed. Cases of a family are off together, so each
+family counts the same, whatever its number of cases: the distributions of the families are averaged
+(the pooling of Dunn, Wasserman and Ramdas (2023), "Distribution-Free Prediction Sets for Two-Layer
+Hierarchical Models", doi:10.1080/01621459.2022.2060112). Families, not cases, are what a new one
+is like, so that the level is raised as for so many observations as there are families: by
+``1 + 1/n``. That is calibrated for a case of a family like those measured, as their number grows.
+With a handful of families, of which not even the worst is a quantile of that level, it is Student's
+quantile of their root mean square instead: their errors are then taken as normal.
+
+Corrections by similar kernels (`countperf.models.correction`) are fitted here, and judged by the
+families left out. Their length scales and `NOISE` were settled on the measurement kernels of two
+devices (PoCL and Intel's runtime on Zen 5), left out by families and one by one: with counts half
+as far apart, with all distances 1.5 and 2 times as large, and with .05 instead of .1, left-out
+families are off by factors within half a percent of each other. Randomized trees on shares and
+counts helped kernels that were left out one by one, and not families.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.errors import FitError, FitNotConvergedError
+from countperf.models.correction import Correction, as_points, profile, similarity
+from countperf.models.definition import CODE, MISS, SPILL
+from countperf.models.features import CountValue
+from countperf.models.fitting.design import Design, Observation
+from countperf.models.fitting.estimate import (
+    NORMAL_MEDIAN,
+    Estimate,
+    estimate_design,
+    on_one_thread,
+)
+from countperf.models.fitting.solve import LogPrior, Matrix, Recipe, Vector
+from countperf.models.function import Calibration, Coverage
+from countperf.models.metrics import factor_between
+from countperf.models.validity import LEAST_SCATTER, WORST_LOG_RATIO, student_quantile
+from countperf.steps import stepped
+
+NOISE = 0.1
+"""Variance of what a kernel's logarithm has of its own, as a share of what similar ones share."""
+
+LARGEST_LOG = 1.5
+"""Kernels that are off by more say no more than that."""
+
+FEWEST_KERNELS = 20
+_DIGITS = 2, 1
+"""Decimals of roots and logs: a kernel's fit into a byte each, and left-out families are off by the
+same factors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeftOut:
+    """Families predicted by a fit of the others."""
+
+    times_s: Vector  # predicted times, s; NaN where they are not known
+    outside: NDArray[np.bool_]  # the cases of the fit
+    predicted_s: Vector  # times that the fit gives its own cases, s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Profiles:
+    """Profiles of the kernels of a fit, and of its cases."""
+
+    kernels: tuple[str, ...]
+    members: NDArray[np.intp]
+    roots: Matrix
+    logs: Matrix
+    scale: float
+    of_cases: Matrix
+
+    @classmethod
+    def of(cls, fitted: Estimate, observations: Sequence[Observation]) -> _Profiles | None:
+        """Return them; None if there are too few kernels, or a time is not positive."""
+        design = fitted.design
+        names, members = np.unique([case.kernel for case in observations], return_inverse=True)
+        if names.size < FEWEST_KERNELS or np.any(fitted.predicted_s <= 0):
+            return None
+        values, unknowns = design.counts.T, fitted.solution.coefficients
+        told = profile(fitted.function.columns, values, design.scaled.T, unknowns)
+        roots, logs = (
+            np.round(_means(rows.T, members), digits)
+            for rows, digits in zip(told, _DIGITS, strict=True)
+        )
+        scale = _median_distance(logs)
+        return cls(
+            kernels=tuple(names.tolist()),
+            members=members,
+            roots=roots,
+            logs=logs,
+            scale=scale,
+            of_cases=as_points(*told, scale).T,
+        )
+
+    @property
+    def points(self) -> Matrix:
+        """The kernels as points, row by row."""
+        return as_points(self.roots.T, self.logs.T, self.scale).T
+
+    @property
+    def covariance(self) -> Matrix:
+        """Covariance of what kernels are off by, with what each has of its own."""
+        covariance = similarity(self.points, self.points)
+        covariance[np.diag_indices_from(covariance)] = 1.0 + NOISE
+        return covariance
+
+
+def learn(fitted: Estimate, observations: Sequence[Observation]) -> Correction | None:
+    """Learn from the cases of a fit; None if they are of too few kernels."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    profiles = _Profiles.of(fitted, observations)
+    if profiles is None:
+        return None
+    logs = np.log(fitted.design.times_s / fitted.predicted_s)
+    off = _mean_logs(logs, profiles.members, len(profiles.kernels))
+    alpha = np.asarray(cho_solve(cho_factor(profiles.covariance), off), np.float32)
+    return Correction(
+        kernels=profiles.kernels,
+        roots=tuple(map(tuple, profiles.roots.tolist())),
+        logs=tuple(map(tuple, profiles.logs.tolist())),
+        coefficients=tuple(alpha.tolist()),
+        scale=profiles.scale,
+    )
+
+
+def left_out_corrections(
+    fitted: Estimate,
+    observations: Sequence[Observation],
+    left_out: Mapping[tuple[str, ...], LeftOut],
+) -> Vector | None:
+    r"""Return by what cases would be corrected if their families had not been measured.
+
+    Kernels are compared by their profiles in the fit of all cases, which change little without a
+    family; what they are off by is that of the fit without it. With the inverse :math:`P` of the
+    covariance of all kernels, that of the others :math:`o` follows without another inversion:
+    :math:`K_{oo}^{-1} = P_{oo} - P_{ob} P_{bb}^{-1} P_{bo}` for the kernels :math:`b` left out.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    profiles = _Profiles.of(fitted, observations)
+    if profiles is None:
+        return None
+    inverse = np.asarray(
+        cho_solve(cho_factor(profiles.covariance), np.eye(len(profiles.kernels))), np.float64
+    )
+    alike = similarity(profiles.of_cases, profiles.points)
+    log_factors = np.zeros(len(observations))
+    times_s = fitted.design.times_s
+    for part in left_out.values():
+        members = profiles.members[part.outside]
+        number = len(profiles.kernels)
+        inside = np.bincount(members, minlength=number) == 0
+        if np.all(inside) or np.any(part.predicted_s <= 0):
+            continue
+        off = _mean_logs(np.log(times_s[part.outside] / part.predicted_s), members, number)
+        alpha = inverse @ off  # zero where a kernel is left out
+        own = inverse[np.ix_(inside, inside)]
+        alpha -= inverse[:, inside] @ np.linalg.solve(own, alpha[inside])
+        alpha[inside] = 0.0
+        log_factors[~part.outside] = alike[~part.outside] @ alpha
+    return log_factors
+
+
+def _mean_logs(ratios: Vector, members: NDArray[np.intp], number: int) -> Vector:
+    """Return logarithms of what kernels are off by, means over their cases."""
+    sums = np.bincount(members, ratios, minlength=number)
+    cases = np.maximum(np.bincount(members, minlength=number), 1)
+    return np.clip(sums / cases, -LARGEST_LOG, LARGEST_LOG)
+
+
+def _means(rows: Matrix, members: NDArray[np.intp]) -> Matrix:
+    """Return means over the cases of each kernel, shape (n_kernels, n)."""
+    sums = np.zeros((int(members.max()) + 1, rows.shape[1]))
+    np.add.at(sums, members, rows)
+    return sums / np.bincount(members)[:, np.newaxis]
+
+
+def _median_distance(rows: Matrix) -> float:
+    squares = (rows**2).sum(axis=1)
+    apart = squares[:, np.newaxis] + squares - 2.0 * rows @ rows.T
+    median_distance = float(np.median(apart[np.triu_indices_from(apart, 1)]))
+    return median_distance if median_distance > 0 else 1.0
+
+
+Group = tuple[str, ...]
+"""Families that are left out together."""
+
+LARGEST_FACTOR = 10.0
+"""Factors beyond it count for as much."""
+
+_FEWEST_FAMILIES = 3
+_OVERHEAD = frozenset({"groups", "launches", "passes"})
+"""Last parts of the names of what a kernel has that only launches."""
+
+_TOLERANCE = 1e-6
+"""Relative change of the cost that ends fits without a family, which begin at that of all cases.
+With 1e-9 they take twice as long, and the factor over left-out families differs by 0.0009 and
+0.0003 (PoCL on Zen 4, Intel's runtime on Zen 3)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutCase:
+    """A measured case, predicted without its family."""
+
+    name: str  # the case, its kernel, and the family that was left out
+    kernel: str
+    family: str
+    measured_s: float  # measured time, s
+    predicted_s: float | None  # predicted time, s
+    corrected_s: float | None = None
+    overhead_only: bool = False  # whether the kernel only launches
+
+    @property
+    def relative_error(self) -> float | None:
+        """``|predicted - measured| / measured``, where there is a prediction."""
+        if self.predicted_s is None:
+            return None
+        return abs(self.predicted_s - self.measured_s) / self.measured_s
+
+    @property
+    def factor(self) -> float | None:
+        """Factor between prediction and measurement (`metrics.factor_between`), if predicted."""
+        if self.predicted_s is None:
+            return None
+        return factor_between(self.predicted_s, self.measured_s)
+
+
+def leave_families_out(
+    observations: Sequence[Observation],
+    near: Estimate,
+    recipe: Recipe,
+    *,
+    design: Design | None = None,
+    prior: LogPrior | None = None,
+    with_correction: bool = False,
+    parts: int = 0,
+) -> tuple[HeldOutCase, ...]:
+    """Predict families of kernels with a fit of the others, near the fit of all cases.
+
+    Families are left out one at a time, or in so many parts. The design is that of the fit of all
+    cases unless another one of the same cases is given.
+    """
+    families = tuple(dict.fromkeys(case.family for case in observations))
+    groups = [families[i::parts] for i in range(min(parts, len(families)))] if parts else []
+    groups = groups or [(family,) for family in families]
+    left_out = leave_out(
+        [case.family for case in observations],
+        near.design if design is None else design,
+        near,
+        replace(recipe, tolerance=max(recipe.tolerance, _TOLERANCE)),
+        prior,
+        groups,
+    )
+    factors = left_out_corrections(near, observations, left_out) if with_correction else None
+    times = np.full(len(observations), np.nan)
+    for part in left_out.values():
+        times[~part.outside] = part.times_s
+    cases = [
+        HeldOutCase(
+            name=case.name,
+            kernel=case.kernel,
+            family=case.family,
+            measured_s=case.time_s,
+            predicted_s=None if math.isnan(time_s) else time_s,
+            corrected_s=None
+            if math.isnan(time_s) or factors is None
+            else time_s * math.exp(float(factors[position])),
+            overhead_only=prior is None and _only_launches(case.counts),
+        )
+        for position, (case, time_s) in enumerate(zip(observations, times.tolist(), strict=True))
+    ]
+    return tuple(case for family in families for case in cases if case.family == family)
+
+
+@on_one_thread
+def leave_out(
+    labels: Sequence[str],
+    design: Design,
+    near: Estimate,
+    recipe: Recipe,
+    prior: LogPrior | None,
+    groups: Sequence[Group],
+) -> dict[Group, LeftOut]:
+    """Predict groups of families, each by a fit of the others."""
+    left_out: dict[Group, LeftOut] = {}
+    for group in stepped(groups, "leaving out families"):
+        inside = np.isin(labels, group)
+        times = np.full(int(inside.sum()), np.nan)
+        predicted_s = np.empty(0)
+        try:
+            outside = design.of_cases(~inside, with_all=prior is not None)
+            fitted = estimate_design(outside, recipe, near=near, prior=prior)
+            if not fitted.solution.converged:
+                message = f"the solver stopped early: {fitted.solution.message}"
+                raise FitNotConvergedError(message)
+            times = fitted.at_cases(design.of_cases(inside, with_all=prior is not None))
+            predicted_s = fitted.predicted_s
+        except FitNotConvergedError as error:
+            named = ", ".join(map(repr, group))
+            raise FitNotConvergedError(f"without the family {named}: {error}") from error
+        except FitError:  # nothing is left to fit
+            pass
+        left_out[group] = LeftOut(times_s=times, outside=~inside, predicted_s=predicted_s)
+    return left_out
+
+
+def _only_launches(counts: Mapping[str, CountValue]) -> bool:
+    """Tell whether a kernel has no operations and no accesses; its machine code always has some."""
+    return all(
+        name.startswith((CODE, MISS, SPILL)) or name.rpartition(".")[2] in _OVERHEAD
+        for name, count in counts.items()
+        if count
+    )
+
+
+def corrected(held_out: Iterable[HeldOutCase]) -> tuple[HeldOutCase, ...]:
+    """Return cases that were left out with their corrected times as those that were predicted."""
+    return tuple(replace(case, predicted_s=case.corrected_s) for case in held_out)
+
+
+def held_out_factor(held_out: Iterable[HeldOutCase]) -> float:
+    """Return the factor by which left-out families are off, each family counting the same.
+
+    Cases without a prediction and kernels that only launch do not count.
+    """
+    logs: defaultdict[str, list[float]] = defaultdict(list)
+    for case in held_out:
+        if not case.overhead_only and (factor := case.factor) is not None:
+            logs[case.family].append(math.log(min(factor, LARGEST_FACTOR)))
+    return float(np.exp(np.mean([np.mean(of_family) for of_family in logs.values()])))
+
+
+def interval_calibration(held_out: Iterable[HeldOutCase]) -> Calibration | None:
+    """Return what intervals are made of; None with less than three families to go by."""
+    cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
+    families = list(dict.fromkeys(case.family for case in cases))
+    if len(families) < _FEWEST_FAMILIES:
+        return None
+    logs = np.array([log_ratio(case.predicted_s or 0.0, case.measured_s) for case in cases])
+    sizes = Counter(case.family for case in cases)
+    shares = np.array([1.0 / (len(families) * sizes[case.family]) for case in cases])
+    between, within = scatter_of_kernels(logs, [case.kernel for case in cases])
+    return Calibration(
+        log_errors_90=conformal_quantile(np.abs(logs), shares, 0.9, units=len(families)),
+        log_errors_95=conformal_quantile(np.abs(logs), shares, 0.95, units=len(families)),
+        between_kernels=between,
+        within_kernels=within,
+        families=len(families),
+        cases=len(cases),
+    )
+
+
+def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | None:
+    """Return how well intervals hold that the *other* families make for left-out cases.
+
+    It is the honest check of a calibration with the measurements that it is made from. Each family
+    counts the same.
+    """
+    cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
+    families = list(dict.fromkeys(case.family for case in cases))
+    if len(families) <= _FEWEST_FAMILIES:
+        return None
+    family = np.array([families.index(case.family) for case in cases], np.intp)
+    logs = np.array([abs(log_ratio(c.predicted_s or 0.0, c.measured_s)) for c in cases])
+    shares = 1.0 / np.bincount(family)[family]
+    number = len(families) - 1
+    covered: list[tuple[float, float]] = []
+    widths: list[float] = []
+    for own in range(len(families)):
+        inside = family == own
+        low, high = (
+            conformal_quantile(logs[~inside], shares[~inside] / number, level, units=number)
+            for level in (0.9, 0.95)
+        )
+        covered.append((float(np.mean(logs[inside] <= low)), float(np.mean(logs[inside] <= high))))
+        widths += [low] * int(inside.sum())
+    return Coverage(
+        share_90=float(np.mean([low for low, _ in covered])),
+        share_95=float(np.mean([high for _, high in covered])),
+        median_factor_90=float(np.exp(np.median(widths))),
+        families=len(covered),
+        cases=len(cases),
+    )
+
+
+def log_ratio(predicted_s: float, measured_s: float) -> float:
+    """Return log(predicted / measured), at most a factor of 1000; that for times below zero."""
+    if predicted_s <= 0:
+        return -WORST_LOG_RATIO
+    return float(np.clip(np.log(predicted_s / measured_s), -WORST_LOG_RATIO, WORST_LOG_RATIO))
+
+
+def conformal_quantile(
+    values: NDArray[np.float64], shares: NDArray[np.float64], level: float, *, units: int
+) -> float:
+    """Return the smallest value that a share of ``level (1 + 1/units)`` does not exceed.
+
+    So few units that this is more than all of them do not tell it: then Student's quantile of the
+    values' root mean square counts, at least `LEAST_SCATTER`, if it is above the largest value.
+    """
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(shares[order])
+    wanted = level * (1.0 + 1.0 / units) - 1e-12
+    if wanted > 1.0:
+        scatter = max(float(np.sqrt(shares @ values**2)), LEAST_SCATTER)
+        return max(float(values.max()), student_quantile(level, units) * scatter)
+    position = int(np.searchsorted(reached, wanted))
+    return float(values[order[min(position, values.size - 1)]])
+
+
+def scatter_of_kernels(logs: NDArray[np.float64], kernels: Sequence[str]) -> tuple[float, float]:
+    """Split log ratios into what a kernel's cases share and what they do not."""
+    numbers = {kernel: number for number, kernel in enumerate(dict.fromkeys(kernels))}
+    members = np.array([numbers[kernel] for kernel in kernels], np.intp)
+    order = np.argsort(members, kind="stable")
+    groups = np.split(logs[order], np.cumsum(np.bincount(members))[:-1])
+    freedom = sum(group.size - 1 for group in groups)
+    squares = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups)
+    within = squares / freedom if freedom else 0.0
+    shared = np.mean([float(group.mean()) ** 2 - within / group.size for group in groups])
+    return float(np.sqrt(max(float(shared), 0.0))), float(np.sqrt(within))
+
+
+def log_scatter(
+    predicted_s: Sequence[float], measured_s: Sequence[float], *, freedom: int | None = None
+) -> float | None:
+    """Return the standard deviation of log(predicted / measured) about zero.
+
+    By default the robust one: the median of the absolute values over that of the standard normal
+    distribution. With degrees of freedom, the root of the sum of squares over them; None if there
+    are none. A time that is not positive, or off by more than a factor of 1000, counts as off by
+    that factor.
+    """
+    logs = np.array([abs(log_ratio(p, m)) for p, m in zip(predicted_s, measured_s, strict=True)])
+    if not logs.size or freedom == 0:
+        return None
+    if freedom is not None:
+        return float(np.sqrt(logs @ logs / freedom))
+    return float(np.median(logs) / NORMAL_MEDIAN)

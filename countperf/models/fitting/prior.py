@@ -1,0 +1,454 @@
+r"""Prior of a device's weights, from the fits of other devices.
+
+The logarithm :math:`u_{dj}` of the weight of feature :math:`j` on device :math:`d` is taken as
+
+.. math:: u_{dj} = \mu_j + b_{p(d)j} + e_{dj},
+
+a mean of the feature, what devices of one platform :math:`p` share, and what a device has alone,
+the last two normal. The prior of a new device is the conditional distribution given the known
+:math:`u_{dj}`, each with the variance that its own fit left (kriging, feature by feature): the mean
+over devices, those of its platform before the others, with a spread that is the larger the less
+they agree. The scale of a feature's spread is its own where many devices say it, and that of all
+features else (an inverse-gamma prior on it: empirical Bayes). The features of a device share what
+all its weights, and all those of its memory, are off by.
+
+Much of a fit's error on a kernel belongs to the kernel: the residuals of one device explain 24 to
+83 % of the variance of those of another device of the same platform, kernel by kernel (structural
+models, classes left out). So a share of the known fits' residuals is taken out of each measured
+time before weights are fitted to it (`KnownModel.carried`). Few kernels then show how the device
+differs from the known ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from countperf.counting.structure.memory_hierarchy import CountedCaches, MemoryHierarchy
+from countperf.devices.identity import DeviceIdentity, platform_prefix
+from countperf.display import ShortRepr, Table, printed
+from countperf.documents import Document, Part
+from countperf.errors import FitError
+from countperf.measuring import Header
+from countperf.models.definition import ModelDefinition
+from countperf.models.fitting.design import Design, Observation, build_design
+from countperf.models.fitting.estimate import estimate_design, on_one_thread
+from countperf.models.fitting.fit_model import FitResult, fit_quality, weight_set
+from countperf.models.fitting.leaving_out import leave_families_out
+from countperf.models.fitting.solve import LogPrior, Recipe, Vector
+from countperf.models.function import Calibration, Column, FitQuality, ModelFunction
+from countperf.models.shipped import COMPILED, fitted_model
+from countperf.models.weights import WeightSet
+
+SPREAD = 0.5
+"""Standard deviation of a weight's logarithm between devices of one platform, of most features."""
+
+BETWEEN_PLATFORMS = 0.8
+"""That of a feature's mean from platform to platform, in units of the spread within one."""
+
+_DEGREES = 4.0
+"""The common spread counts for so many devices where a feature's own is found."""
+
+_LEAST_SPREAD, _LARGEST_SPREAD = 0.2, 2.0
+_ENOUGH_ALIKE = 2
+"""Number of known devices of a platform from which on they alone are the prior."""
+
+CARRIED = 0.7
+"""Share of the known fits' residual of a kernel that is expected of a fit to a new device."""
+
+_SPEED, _OTHER_SPEED = 0.2, 2.0
+"""Standard deviation of the logarithm of a device's speed; of one whose kind no known device is."""
+
+FOLDER = Path(__file__).parent
+"""Place of the documents that ship."""
+
+_MEMORY_TERMS = ("traffic", "misses")
+_LAUNCH = "launch"
+ModelKind = Literal["structural", "compiled"]
+
+
+class KnownDevice(Part):
+    """A device whose weights are known, and how well its measurements determine them."""
+
+    device: DeviceIdentity  # the device
+    logs: tuple[float | None, ...]  # logarithm of each weight (s per unit)
+    variances: tuple[NonNegativeFloat | None, ...]  # what its measurements leave open of each
+    # logarithm of measured over fitted time of each of the model's kernels, the mean over sizes
+    residuals: tuple[float | None, ...] = ()
+
+
+class ExpectedErrors(Part):
+    """Errors of kernels that a calibration has not seen, by how many it has measured."""
+
+    kernels: PositiveInt  # measured kernels
+    log_error_90: PositiveFloat
+    log_error_95: PositiveFloat
+    typical_error: PositiveFloat  # geometric mean of their relative errors
+    typical_held_out_error: PositiveFloat
+
+
+class KnownModel(Part):
+    """Weights of one model on several devices."""
+
+    kind: ModelKind  # which model
+    columns: tuple[tuple[str, str], ...]  # term and feature of each weight
+    error: PositiveFloat  # size of the model's own errors, relative
+    devices: tuple[KnownDevice, ...] = Field(min_length=1)  # the devices
+    errors: tuple[ExpectedErrors, ...] = ()  # by the number of measured kernels, the fewest first
+    # measurement kernels that the devices' residuals belong to, in their order
+    kernels: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _each_device_has_all_columns(self) -> Self:
+        for device in self.devices:
+            if {len(device.logs), len(device.variances)} != {len(self.columns)}:
+                raise ValueError(f"{device.device.slug} has not one weight for each column")
+            if len(device.residuals) not in {0, len(self.kernels)}:
+                raise ValueError(f"{device.device.slug} has not one residual for each kernel")
+        return self
+
+    def definition(self, device: DeviceIdentity, memory: MemoryHierarchy) -> ModelDefinition:
+        """Return the model for a device, as it was when its weights were found."""
+        return fitted_model(self.kind, device, memory, overlapped=False)
+
+    def near(self, device: DeviceIdentity) -> Self:
+        """Return the known devices of the platform if there are enough of them, else all.
+
+        Machine code costs about as much on a processor whatever runtime made it, so that models
+        that read it keep all devices.
+        """
+        alike = sum(is_alike(known.device, device) for known in self.devices)
+        if self.kind == COMPILED or alike < _ENOUGH_ALIKE:
+            return self
+        return self.without(lambda other: not is_alike(other, device))
+
+    def carried(self, device: DeviceIdentity) -> dict[str, float]:
+        """Return the residuals that are expected of a fit to a new device, by kernel.
+
+        A residual is the logarithm of measured over fitted time. The expected one is a share
+        (`CARRIED`) of the mean over known devices of the platform.
+        """
+        carried: dict[str, list[float]] = {}
+        for known in self.devices:
+            if is_alike(known.device, device):
+                for kernel, off in zip(self.kernels, known.residuals, strict=False):
+                    if off is not None:
+                        carried.setdefault(kernel, []).append(off)
+        return {kernel: CARRIED * float(np.mean(offs)) for kernel, offs in carried.items()}
+
+    def without(self, left_out: Callable[[DeviceIdentity], bool]) -> Self:
+        """Return the same without some of the devices."""
+        kept = tuple(device for device in self.devices if not left_out(device.device))
+        return self.model_copy(update={"devices": kept})
+
+    def errors_on(self, device: DeviceIdentity, kernels: int) -> ExpectedErrors | None:
+        """Return the errors expected after so many kernels, if a known device has the platform."""
+        if not self.errors or not any(is_alike(known.device, device) for known in self.devices):
+            return None
+        wanted = [error for error in self.errors if error.kernels <= kernels]
+        return wanted[-1] if wanted else self.errors[0]
+
+
+class KnownDevices(Document):
+    """Knowledge of the weights of many devices."""
+
+    format: Literal["countperf-known-devices"] = "countperf-known-devices"
+    version: Literal[1] = 1
+    counting_rules: int  # version of the counting rules of the measurements that it follows from
+    models: tuple[KnownModel, ...]  # by model
+    own_caches: bool = False  # whether kernels were counted for each device's own caches
+
+    def of(self, kind: str) -> KnownModel | None:
+        """Return what is known of a model's weights; None if nothing is."""
+        return next((model for model in self.models if model.kind == kind), None)
+
+
+class ChosenSize(Part):
+    """One launch size of a kernel."""
+
+    parameters: dict[str, NonNegativeInt]  # its sizes
+    run_s: PositiveFloat  # typical time of a run, s, over known devices
+
+
+class ChosenKernel(Part):
+    """A kernel of the catalogue."""
+
+    name: str  # of the kernel
+    family: str
+    sizes: tuple[ChosenSize, ...]  # one that fits the caches, and one beyond where there is one
+
+
+class KernelChoice(Document):
+    """Kernels in the order in which a calibration measures them."""
+
+    format: Literal["countperf-calibration-kernels"] = "countperf-calibration-kernels"
+    version: Literal[1] = 1
+    kernels: tuple[ChosenKernel, ...]  # the most telling for its cost first
+
+
+@cache
+def shipped_devices() -> KnownDevices:
+    """Return what ships of known devices."""
+    return KnownDevices.read_file(FOLDER / "known-devices.json")
+
+
+@cache
+def shipped_choice() -> KernelChoice:
+    """Return the choice of kernels that ships."""
+    return KernelChoice.read_file(FOLDER / "calibration-kernels.json")
+
+
+def is_alike(one: DeviceIdentity, other: DeviceIdentity) -> bool:
+    """Tell whether two devices have one platform and are of one type."""
+    same = platform_prefix(one.platform) == platform_prefix(other.platform)
+    return same and one.device_type == other.device_type
+
+
+def prior_for(
+    model: KnownModel,
+    device: DeviceIdentity,
+    columns: Sequence[Column],
+    guess: Callable[[Column], float | None],
+) -> LogPrior:
+    """Return the prior of a new device's weights."""
+    known = model.devices
+    near = [is_alike(other.device, device) for other in known]
+    positions = {column: position for position, column in enumerate(model.columns)}
+    mean, variance = np.empty(len(columns)), np.empty(len(columns))
+    for number, column in enumerate(columns):
+        position = positions.get(column)
+        values = [] if position is None else _values(known, near, position)
+        if not values:
+            value = guess(column)
+            mean[number] = -30.0 if value is None else value
+            variance[number] = _LARGEST_SPREAD**2
+            continue
+        mean[number], variance[number] = _of_new_device(*map(np.array, zip(*values, strict=True)))
+    is_kin = any(other.device.device_type == device.device_type for other in known)
+    covariance = np.diag(variance)
+    for members in _shared(columns):
+        covariance += (_SPEED if is_kin else _OTHER_SPEED) ** 2 * np.outer(members, members)
+    return LogPrior(mean=mean, covariance=covariance)
+
+
+def _values(
+    known: Sequence[KnownDevice], near: Sequence[bool], position: int
+) -> list[tuple[float, float, bool]]:
+    """Return logarithm, variance and platform of each device that has a weight."""
+    values: list[tuple[float, float, bool]] = []
+    for device, alike in zip(known, near, strict=True):
+        log, variance = device.logs[position], device.variances[position]
+        if log is not None and variance is not None:
+            values.append((log, variance, alike))
+    return values
+
+
+def _shared(columns: Sequence[Column]) -> tuple[Vector, ...]:
+    """Return which weights a device's speed changes, and which that of its memory."""
+    works = np.array([term != _LAUNCH for term, _ in columns], np.float64)
+    memory = np.array([term in _MEMORY_TERMS for term, _ in columns], np.float64)
+    return works, memory
+
+
+def _of_new_device(values: Vector, variances: Vector, alike: Vector) -> tuple[float, float]:
+    """Return mean and variance of the logarithm of a weight, given those of known devices."""
+    spread = _spread(values, variances, alike)
+    between = (BETWEEN_PLATFORMS * spread) ** 2
+    same = alike.astype(bool)
+    covariance = np.where(same[:, np.newaxis] == same, between, 0.0)
+    covariance = covariance + np.diag(spread**2 + variances)
+    cross = np.where(same, between, 0.0)
+    inverse = np.linalg.inv(covariance)
+    ones = np.ones_like(values)
+    information = float(ones @ inverse @ ones)
+    mean = float(ones @ inverse @ values) / information
+    gained = cross @ inverse
+    left = between + spread**2 - gained @ cross + (1.0 - gained @ ones) ** 2 / information
+    return mean + float(gained @ (values - mean)), float(left)
+
+
+def _spread(values: Vector, variances: Vector, alike: Vector) -> float:
+    """Return the standard deviation between devices of one platform."""
+    squares, freedom = _DEGREES * SPREAD**2, _DEGREES
+    for platform in (False, True):
+        members = alike.astype(bool) == platform
+        if np.count_nonzero(members) < 2:
+            continue
+        trust = SPREAD**2 / (SPREAD**2 + variances[members])
+        mean = np.average(values[members], weights=trust)
+        squares += float(np.sum(trust * (values[members] - mean) ** 2))
+        freedom += np.count_nonzero(members) - 1
+    return float(np.clip(np.sqrt(squares / freedom), _LEAST_SPREAD, _LARGEST_SPREAD))
+
+
+_FOLDS = 6
+"""Into at most so many parts the families of kernels go that are left out together."""
+
+_FIRST_SHARE = 0.05
+"""Share of the time that a first guess gives each feature, in the median."""
+
+_MOST_WIDENING = 3.0
+"""Factor by which intervals grow at most where a device is predicted worse than others were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CalibratedModel(ShortRepr):
+    """A model that was calibrated."""
+
+    model: str  # name by which `load_weights` finds the weights
+    weights: WeightSet  # as they are stored
+    path: Path  # where its weights are
+    held_out_error: float | None  # relative error of left-out families
+    factor: float  # by which they are predicted worse than those of other devices
+    expected_error: float | None  # relative, of kernels that were not measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CalibrationResult(Table):
+    """Result of a calibration."""
+
+    name: str  # under which its weights are found
+    device: DeviceIdentity  # the device
+    # slugs of devices whose fits the prior is from, those of the platform first
+    known: tuple[str, ...]
+    is_kin: bool  # whether one of them has the platform
+    store: Path  # the measurements
+    kernels: int  # what was fitted to, and cases whose times did not repeat
+    cases: int
+    unsettled: int
+    busy: bool  # whether these were used as well
+    spent_s: float  # time that this call took, s
+    # without compiled code, and with it where the runtime keeps it
+    models: tuple[CalibratedModel, ...]
+    without_code: str  # why there is no model that reads compiled code
+    is_complete: bool  # whether no kernel of the choice is left
+
+    __repr__ = printed
+
+
+@on_one_thread
+def fit_with_prior(
+    observations: Sequence[Observation],
+    known: KnownModel,
+    header: Header,
+    *,
+    memory: MemoryHierarchy,
+    caches: CountedCaches,
+    noise: float = 0.0,
+) -> FitResult:
+    """Fit a model to few cases of a device, with a prior from known ones.
+
+    `noise`, of times that did not settle, makes intervals wider.
+    """
+    observations = readable(observations, reads_code=known.kind == COMPILED)
+    device = header.device
+    definition = known.definition(device, memory)
+    design = build_design(observations, definition)
+    columns = [column for column in known.columns if column[0] in definition.terms]
+    design = with_columns(design, tuple(dict.fromkeys((*columns, *design.function.columns))))
+    prior = prior_for(known.near(device), device, design.function.columns, guesses(design))
+    carried = known.carried(device)
+    off = np.array([carried.get(case.kernel, 0.0) for case in observations])
+    without = replace(design, times_s=design.times_s * np.exp(-off))
+    recipe = prior_recipe(known.error)
+    fitted = estimate_design(without, recipe, prior=prior)
+    held_out = leave_families_out(
+        observations, fitted, recipe, design=without, prior=prior, parts=_FOLDS
+    )
+    fitted = replace(fitted, design=design)
+    quality = fit_quality(fitted, held_out, known.error)
+    expected = known.errors_on(device, len({case.kernel for case in observations}))
+    calibration = _calibration(quality, expected, noise)
+    weights = weight_set(
+        observations,
+        fitted,
+        quality.model_copy(update={"calibration": calibration}),
+        header,
+        view="structure",
+        caches=caches,
+    )
+    return FitResult(
+        weights=weights,
+        verdicts=(),
+        observations=tuple(observations),
+        estimate=fitted,
+        held_out=held_out,
+    )
+
+
+def readable(observations: Sequence[Observation], *, reads_code: bool) -> list[Observation]:
+    """Return the cases that have what a model reads; refuse where there are none."""
+    cases = [case for case in observations if case.has_code or not reads_code]
+    if not cases:
+        raise FitError(
+            "no measured kernel has what the model reads: measure more kernels (countperf"
+            " calibrate goes on)"
+        )
+    return cases
+
+
+def prior_recipe(error: float) -> Recipe:
+    """Return how a model with errors of a size is fitted with a prior."""
+    return Recipe(residual="log", loss="soft_l1", loss_scale=0.3, model_error=error, tolerance=1e-7)
+
+
+def with_columns(design: Design, columns: Sequence[Column]) -> Design:
+    """Return a design over given columns; those that it lacks are zero, others are dropped."""
+    positions = {column: position for position, column in enumerate(design.function.columns)}
+    counts = np.zeros((len(design.times_s), len(columns)))
+    for number, column in enumerate(columns):
+        if column in positions:
+            counts[:, number] = design.counts[:, positions[column]]
+    function = ModelFunction(model=design.function.model, columns=tuple(columns))
+    return replace(design, function=function, names=function.keys, counts=counts)
+
+
+def guesses(design: Design) -> Callable[[Column], float | None]:
+    """Return what guesses the logarithm of a weight: that of a small share of the time."""
+    positions = {column: position for position, column in enumerate(design.function.columns)}
+    slopes = design.scaled
+
+    def guess(column: Column) -> float | None:
+        position = positions.get(column)
+        if position is None or not np.any(has := slopes[:, position] > 0):
+            return None
+        return float(np.log(_FIRST_SHARE * np.median(design.times_s[has] / slopes[has, position])))
+
+    return guess
+
+
+def widening(held_out_error: float | None, expected: ExpectedErrors) -> float:
+    """Return by which factor a device is predicted worse than others were, from 1 to 3."""
+    factor = (held_out_error or 0.0) / expected.typical_held_out_error
+    return float(np.clip(factor, 1.0, _MOST_WIDENING))
+
+
+def _calibration(
+    quality: FitQuality, expected: ExpectedErrors | None, noise: float
+) -> Calibration | None:
+    """Take intervals from other devices; wider ones if this device is predicted worse than they."""
+    own = quality.calibration
+    if own is None:
+        return None
+    if expected is not None:
+        own = own.model_copy(
+            update={
+                "log_errors_90": expected.log_error_90,
+                "log_errors_95": expected.log_error_95,
+            }
+        )
+        return own.widened(widening(quality.held_out_error, expected), noise)
+    return own.widened(1.0, noise)

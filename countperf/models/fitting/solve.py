@@ -1,0 +1,508 @@
+r"""The solver of all fits: bounded least squares of residuals, with a prior or without.
+
+Minimised is :math:`\sum_j \rho(r_j^2)` with residuals :math:`r_j = 1 - p_j / m_j` of predicted and
+measured times, or :math:`\log(p_j / m_j)`, and SciPy's robust losses :math:`\rho`. A prior adds
+:math:`\sigma^2 (u - m)^T K^{-1} (u - m)` for the logarithms :math:`u` of the weights, the prior's
+mean :math:`m` and covariance :math:`K`, and the size :math:`\sigma` of the model's own errors; the
+unknowns are then these logarithms, and else the weights, scaled by what they contribute.
+
+The method is that of Levenberg and Marquardt within bounds. Each step is a linear least-squares
+problem within the bounds: the residuals' linearisation by the analytic Jacobian, each row times the
+root of the weight that the loss gives it. It is reduced to its triangular factor and solved by an
+active-set method, so that weights that the measurements drive to zero are exactly zero after one
+step. (In logarithms of weights, `scipy.optimize.least_squares` takes eight times as long on the
+shipped structural model, and ends above the minimum, because such weights only approach zero.)
+Where a step would increase the cost, it is damped until the cost falls; a stationary point is where
+no damped step does. A fit begins at the bounded linear fit of relative residuals and at seeded
+random multiples of it, until the two best ends agree; with a prior, at its mean.
+
+Source: Marquardt (1963), doi:10.1137/0111030; weights of robust losses: Holland and Welsch (1977),
+doi:10.1080/03610927708827533.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.display import ShortRepr
+from countperf.errors import FitError, FitNotConvergedError
+from countperf.models.definition import Loss, Residual
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+RANK_TOLERANCE = 1e-10
+"""Singular values below this share of the largest one count as zero: counts are exact integers,
+so that true dependences come out near 1e-16, and nothing measured enters the columns but a factor
+per row."""
+
+_PENALTY = 1e-7
+_NNLS_STEPS = 30
+_FLOOR = 1e-4
+"""Below this share of the measured time, the logarithm goes on as a straight line: a fit may pass
+through times that are not positive, and not end there."""
+
+_SEED = 20160713
+_LIFT = 0.03
+_SPREAD = 0.7
+_LARGE = 0.9
+_MOST_OF_LARGE = 1e5
+"""No device does so many times more of anything in a second than in nine of ten cases that have it:
+counts of such cases are wrong, and they do not say where a fit begins."""
+
+_AT_BOUND = 1e-7
+_DAMPING_FACTOR = 10.0
+_LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e6
+"""Damping rows are so many times the squared norm of their column; less than the least is none."""
+_SMALL_GAINS = 3
+"""After so many damped steps in a row that gain less than the tolerance, the fit has converged."""
+_LEAST_SIZE = 1e-3
+"""Columns that are smaller, relative to the largest, are damped as if they were that large."""
+_AGREEING = 1e-4
+_AS_GOOD = 1e-6
+"""Costs that differ by less are the same, and then an end that converged is preferred."""
+_LONGEST = 2.0
+"""No step changes the logarithm of a weight by more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Options of a fit: residual, loss, bounds."""
+
+    residual: Residual = "relative"  # as in `ModelDefinition`
+    loss: Loss = "linear"
+    loss_scale: float = 0.1
+    starts: int = 5  # from how many places a fit that is not linear begins
+    max_evaluations: int = 1000  # after how many evaluations from one place it gives up
+    tolerance: float = 1e-9  # relative change of cost, unknowns and gradient that ends it
+    model_error: float | None = None  # as for `countperf.models.fitting.design.row_weights`
+
+    def cost(self, residuals: Vector) -> float:
+        """Return half the sum of the losses of residuals."""
+        squares = (residuals / self.loss_scale) ** 2
+        if self.loss == "soft_l1":
+            losses = 2.0 * (np.sqrt(1.0 + squares) - 1.0)
+        elif self.loss == "huber":
+            losses = np.where(squares <= 1.0, squares, 2.0 * np.sqrt(squares) - 1.0)
+        else:
+            losses = squares
+        return float(0.5 * self.loss_scale**2 * np.sum(losses))
+
+    def loss_weights(self, residuals: Vector) -> Vector:
+        """Return the weight that the loss gives each residual."""
+        squares = (residuals / self.loss_scale) ** 2
+        if self.loss == "soft_l1":
+            return 1.0 / np.sqrt(1.0 + squares)
+        if self.loss == "huber":
+            return np.where(squares <= 1.0, 1.0, 1.0 / np.sqrt(np.maximum(squares, 1.0)))
+        return np.ones_like(residuals)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LogPrior(ShortRepr):
+    """A normal distribution of the logarithms of a model's weights."""
+
+    mean: Vector  # of the logarithms of weights, s per unit
+    covariance: Matrix  # positive definite
+
+    @cached_property
+    def root(self) -> Matrix:
+        """A matrix whose square is the inverse of the covariance."""
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(self.covariance)), np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Solution(ShortRepr):
+    """The end of a fit."""
+
+    coefficients: Vector  # the weights
+    covariance: Matrix | None  # of the weights; from the scatter of the residuals, or the prior
+    residuals: Vector  # as minimised, without those of the prior
+    rank: int  # of the columns that are not at a bound
+    degrees_of_freedom: int
+    at_bound: NDArray[np.bool_]  # weights held at a bound
+    converged: bool  # whether the solver met its tolerances
+    message: str  # what it says
+    cost: float  # half the sum of the losses
+    ends: tuple[float, ...]  # the cost from each start, best first
+
+
+class Problem:
+    """Residuals and their derivatives, in scaled weights or, with a prior, in their logarithms."""
+
+    def __init__(
+        self,
+        relative: Matrix,  # predicted over measured times by weights
+        recipe: Recipe,
+        *,
+        row_weights: Vector | float = 1.0,
+        bounds: tuple[Vector | float, Vector | float] = (-np.inf, np.inf),
+        prior: LogPrior | None = None,
+    ) -> None:
+        if relative.shape[1] == 0:
+            raise FitError("the design matrix has no columns")
+        if not np.all(np.isfinite(relative)):
+            raise FitError(
+                "a term has no finite value for some case: a derived feature divides by zero, or"
+                " takes the logarithm of what is not positive"
+            )
+        self.recipe = recipe
+        self.prior = prior
+        self.relative = relative
+        self.row_weights = np.broadcast_to(np.asarray(row_weights, np.float64), len(relative))
+        self.scale = np.ones(relative.shape[1])
+        if prior is None:  # one unit of each weight contributes alike
+            self.scale = _typical_sizes(relative)
+        self.matrix = relative / self.scale
+        self.low, self.high = (
+            np.broadcast_to(bound, self.scale.shape) * self.scale for bound in bounds
+        )
+        self._floor = _FLOOR
+        if prior is not None:
+            self._floor = 1e-300
+            self._error = recipe.model_error or 1.0
+            with np.errstate(divide="ignore"):
+                self.low, self.high = np.log(np.maximum(self.low, 0.0)), np.log(self.high)
+
+    def weights(self, unknowns: Vector) -> Vector:
+        """Return the weights of unknowns."""
+        return unknowns / self.scale if self.prior is None else np.exp(unknowns)
+
+    def unknowns(self, weights: Vector) -> Vector:
+        """Return the unknowns of weights."""
+        if self.prior is None:
+            return weights * self.scale
+        with np.errstate(divide="ignore"):
+            return np.where(weights > 0, np.log(weights), self.prior.mean)
+
+    def residuals(self, unknowns: Vector) -> Vector:
+        """Return the residuals, each times what its row counts for; those of a prior are last."""
+        ratio = self.matrix @ (unknowns if self.prior is None else np.exp(unknowns))
+        if self.recipe.residual == "relative":
+            return self.row_weights * (1.0 - ratio)
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            residuals = self.row_weights * np.where(
+                ratio >= self._floor,
+                np.log(np.maximum(ratio, self._floor)),
+                np.log(self._floor) + ratio / self._floor - 1.0,
+            )
+        if self.prior is None:
+            return residuals
+        away = self._error * (self.prior.root @ (unknowns - self.prior.mean))
+        return np.concatenate([residuals, away])
+
+    def jacobian(self, unknowns: Vector) -> Matrix:
+        """Return the derivatives of the residuals, shape (n_residuals, n_weights)."""
+        if self.recipe.residual == "relative":
+            return -self.matrix * self.row_weights[:, np.newaxis]
+        slopes = self.matrix if self.prior is None else self.matrix * np.exp(unknowns)
+        ratio = self.matrix @ unknowns if self.prior is None else slopes.sum(axis=1)
+        rows = slopes * (self.row_weights / np.maximum(ratio, self._floor))[:, np.newaxis]
+        if self.prior is None:
+            return rows
+        return np.concatenate([rows, self._error * self.prior.root])
+
+    def cost(self, residuals: Vector) -> float:
+        """Return half the sum of the losses of residuals; those of a prior are squares."""
+        number = len(self.matrix)
+        return self.recipe.cost(residuals[:number]) + 0.5 * float(np.sum(residuals[number:] ** 2))
+
+    def loss_weights(self, residuals: Vector) -> Vector:
+        """Return the weight that the loss gives each residual."""
+        loss_weights = self.recipe.loss_weights(residuals)
+        loss_weights[len(self.matrix) :] = 1.0
+        return loss_weights
+
+    def step(self, triangle: Matrix, target: Vector, unknowns: Vector) -> Vector:
+        """Return the unknowns that a linear problem leads to, within the bounds."""
+        if self.prior is None:
+            step = bounded_least_squares(triangle, target, self.low, self.high)
+        else:
+            ahead = np.asarray(np.linalg.lstsq(triangle, target, rcond=None)[0], np.float64)
+            step = np.clip(ahead, unknowns - _LONGEST, unknowns + _LONGEST)
+        return np.clip(step, self.low, self.high)
+
+    def starts(self) -> Iterator[Vector]:
+        """Return where to begin, the best guess first."""
+        if self.prior is not None:
+            yield np.clip(self.prior.mean, self.low, self.high)
+            return
+        linear = self._linear_start()
+        positive = linear[linear > 0]
+        lift = _LIFT * float(np.median(positive)) if positive.size else _LIFT
+        random = np.random.default_rng(_SEED)
+        for i in range(self.recipe.starts):
+            begin = np.where(np.abs(linear) < lift, lift, linear)
+            if i > 0:
+                begin *= np.exp(random.normal(0.0, _SPREAD, begin.size))
+            yield _inside(begin, self.low, self.high)
+
+    def _linear_start(self) -> Vector:
+        """Fit relative residuals within the bounds, at least zero."""
+        present = np.count_nonzero(self.matrix, axis=0)
+        possible = np.all(np.abs(self.matrix) * np.sqrt(present) <= _MOST_OF_LARGE, axis=1)
+        try:
+            return bounded_least_squares(
+                self.matrix[possible],
+                np.ones(int(possible.sum())),
+                np.maximum(self.low, 0.0),
+                self.high,
+            )
+        except FitError:
+            return np.ones_like(self.scale)
+
+
+def _typical_sizes(matrix: Matrix) -> Vector:
+    """Return the norm of each column, as if all its entries that are not zero were large ones.
+
+    Single cases with counts that cannot be (1e9 times too many) would make the norm itself theirs:
+    then the weight at which all others take their times is so large a number that the least damping
+    and the penalty of `countperf.models.fitting.solve` keep fits from it, wherever they begin.
+    """
+    sizes = np.ones(matrix.shape[1])
+    for position, column in enumerate(np.abs(matrix).T):
+        present = column[column > 0]
+        if present.size:
+            sizes[position] = np.quantile(present, _LARGE) * math.sqrt(present.size)
+    return sizes
+
+
+def _inside(begin: Vector, low: Vector, high: Vector) -> Vector:
+    room = np.where(np.isfinite(high - low), high - low, np.inf)
+    margin = np.minimum(1e-3 * np.maximum(np.abs(begin), 1e-3), 0.1 * room)
+    return np.clip(begin, low + margin, high - margin)
+
+
+def solve(problem: Problem, near: Vector | None = None) -> Solution:
+    """Fit from several starts, or from weights near the solution alone; return the best end."""
+    starts: Iterable[Vector] = problem.starts()
+    if near is not None:
+        starts = (np.clip(problem.unknowns(near), problem.low, problem.high),)
+    ends: list[_End] = []
+    for start in starts:
+        ends.append(_minimise_from(problem, start))
+        ends.sort(key=lambda end: end.cost)
+        if len(ends) > 1 and ends[1].cost <= ends[0].cost * (1 + _AGREEING):
+            break
+    as_good = [end for end in ends if end.converged and end.cost <= ends[0].cost * (1 + _AS_GOOD)]
+    best = as_good[0] if as_good else ends[0]
+    return replace(_solution(problem, best), ends=tuple(end.cost for end in ends))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _End:
+    """End of the steps from one start."""
+
+    unknowns: Vector
+    cost: float
+    converged: bool
+    message: str
+
+
+def _minimise_from(problem: Problem, start: Vector) -> _End:
+    """Minimise by bounded linear fits from one start."""
+    recipe = problem.recipe
+    solved, residuals = start, problem.residuals(start)
+    cost = problem.cost(residuals)
+    damping, small_gains = 0.0, 0
+    message, converged = f"it took all its {recipe.max_evaluations} steps", False
+    for _ in range(recipe.max_evaluations):
+        weights = np.sqrt(problem.loss_weights(residuals))
+        matrix = problem.jacobian(solved) * weights[:, np.newaxis]
+        if not np.all(np.isfinite(matrix)):
+            message = "the derivatives are not finite"
+            break
+        linear = triangular(matrix, matrix @ solved - weights * residuals)
+        try:
+            ahead = _damped_step(problem, linear, solved, cost, damping)
+        except FitNotConvergedError as error:
+            message = str(error)
+            break
+        if ahead is None:
+            message, converged = "no step makes the cost smaller", True
+            break
+        before = cost
+        solved, residuals, cost, damped = ahead
+        damping = damped / _DAMPING_FACTOR
+        damping = 0.0 if damping < _LEAST_DAMPING else damping
+        if before - cost > recipe.tolerance * cost:
+            small_gains = 0
+            continue
+        small_gains, damping = small_gains + 1, 0.0
+        if damped == 0 or small_gains == _SMALL_GAINS:
+            message, converged = "the cost changes by less than the tolerance", True
+            break
+    return _End(unknowns=solved, cost=cost, converged=converged, message=message)
+
+
+def _damped_step(
+    problem: Problem, linear: tuple[Matrix, Vector], solved: Vector, cost: float, damping: float
+) -> tuple[Vector, Vector, float, float] | None:
+    """Find the least damped step that makes the cost smaller; None if there is none.
+
+    Returned are unknowns, residuals, cost and damping.
+    """
+    triangle, target = linear
+    sizes = np.linalg.norm(triangle, axis=0)
+    sizes = np.maximum(sizes, _LEAST_SIZE * sizes.max())
+    while damping <= _MOST_DAMPING:
+        matrix, wanted = triangle, target
+        if damping:
+            rows = math.sqrt(damping) * sizes
+            matrix = np.vstack([triangle, np.diag(rows)])
+            wanted = np.concatenate([target, rows * solved])
+        damped_step = problem.step(matrix, wanted, solved)
+        residuals = problem.residuals(damped_step)
+        ahead = problem.cost(residuals)
+        if ahead <= cost:
+            return damped_step, residuals, ahead, damping
+        damping = max(damping * _DAMPING_FACTOR, _LEAST_DAMPING)
+    return None
+
+
+def _snapped(problem: Problem, end: _End) -> tuple[Vector, NDArray[np.bool_]]:
+    """Put unknowns that press against a bound on it: the solver stays inside."""
+    solved, low, high = end.unknowns, problem.low, problem.high
+    if problem.prior is not None:
+        return solved, (solved <= low) | (solved >= high)
+    residuals = problem.residuals(solved)
+    gradient = problem.jacobian(solved).T @ (problem.loss_weights(residuals) * residuals)
+    near = _AT_BOUND * max(float(np.abs(solved).max(initial=0.0)), 1e-30)
+    at_low = (solved - low <= near) & (gradient >= 0)
+    at_high = (high - solved <= near) & (gradient <= 0)
+    return np.where(at_low, low, np.where(at_high, high, solved)), at_low | at_high
+
+
+def _solution(problem: Problem, end: _End) -> Solution:
+    r"""Return the fit with its covariance.
+
+    :math:`s^2 (J^T W J)^+` over the unknowns that are not at a bound, with the weights :math:`W`
+    that the loss gives each residual, and :math:`s^2` the weighted sum of squares over the degrees
+    of freedom: as if residuals beyond the loss scale were of lesser weight. With a prior,
+    :math:`s` is the size of the model's own errors.
+    """
+    unknowns, at_bound = _snapped(problem, end)
+    residuals = problem.residuals(unknowns)
+    weights = problem.loss_weights(residuals)
+    number = len(problem.matrix)
+    free = np.flatnonzero(~at_bound)
+    weighted = problem.jacobian(unknowns)[:, free] * np.sqrt(weights)[:, np.newaxis]
+    norms = np.linalg.norm(weighted, axis=0)
+    seen = norms > 0
+    values, right = right_singular_vectors(weighted[:, seen] / norms[seen])
+    right = right[: values.size]
+    kept = values > RANK_TOLERANCE * values.max(initial=0.0)
+    rank = int(np.count_nonzero(kept))
+    freedom = max(number - rank, 0)
+    variance = (problem.recipe.model_error or 1.0) ** 2
+    if problem.prior is None and freedom:
+        variance = float(np.sum(weights * residuals**2)) / freedom
+    solution = problem.weights(unknowns)
+    covariance = None
+    if freedom or problem.prior is not None:
+        inverse = (right[kept].T / values[kept] ** 2) @ right[kept]
+        covariance = np.zeros((unknowns.size, unknowns.size))
+        members = free[seen]
+        outer = np.outer(norms[seen], norms[seen])
+        covariance[np.ix_(members, members)] = variance * inverse / outer
+        slopes = 1.0 / problem.scale if problem.prior is None else solution
+        covariance *= np.outer(slopes, slopes)
+    return Solution(
+        coefficients=solution,
+        covariance=covariance,
+        residuals=residuals[:number],
+        rank=rank,
+        degrees_of_freedom=freedom,
+        at_bound=at_bound,
+        converged=end.converged,
+        message=end.message,
+        cost=end.cost,
+        ends=(),
+    )
+
+
+def column_norms(matrix: Matrix) -> Vector:
+    """Return the Euclidean norm of each column; raise `FitError` if one is zero or not finite."""
+    # dividing by the largest entry first keeps squares of counts near 1e200 from overflowing
+    largest = np.abs(matrix).max(axis=0, initial=0.0)
+    if not np.all(np.isfinite(largest)) or np.any(largest == 0):
+        raise FitError("a column of the design matrix is zero or not finite")
+    return largest * np.linalg.norm(matrix / largest, axis=0)
+
+
+def triangular(matrix: Matrix, target: Vector) -> tuple[Matrix, Vector]:
+    """Reduce a tall least-squares problem to one with as many rows as columns.
+
+    ``|matrix @ x - target|`` and ``|triangle @ x - reduced|`` differ by a constant in their
+    squares, whatever ``x`` is, so that both have the same solution within any bounds.
+    """
+    rows, columns = matrix.shape
+    if rows <= columns:
+        return matrix, target
+    factor = np.asarray(np.linalg.qr(np.column_stack([matrix, target]), mode="r"), np.float64)
+    return factor[:columns, :columns], factor[:columns, columns]
+
+
+def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector, high: Vector) -> Vector:
+    """Minimise the norm of ``target - matrix @ coefficients`` within bounds, quickly.
+
+    Columns have to be of about the same size already. A tall matrix is reduced to its triangular
+    factor first. Where all coefficients have a lower bound and none exceeds its upper one, that is
+    the active-set method of Lawson and Hanson (`scipy.optimize.nnls`).
+    """
+    from scipy.optimize import nnls
+
+    matrix, target = triangular(matrix, target)
+    if not np.all(np.isfinite(low)):
+        return _bounded(matrix, target, low, high)
+    columns = matrix.shape[1]
+    penalty = _PENALTY * float(np.linalg.norm(matrix)) * np.eye(columns)
+    try:
+        unknowns = (
+            low
+            + nnls(
+                np.vstack([matrix, penalty]),
+                np.concatenate([target - matrix @ low, np.zeros(columns)]),
+                maxiter=_NNLS_STEPS * columns,
+            )[0]
+        )
+    except RuntimeError as error:
+        raise FitNotConvergedError(f"nonnegative least squares gave up: {error}") from error
+    return unknowns if np.all(unknowns <= high) else _bounded(matrix, target, low, high)
+
+
+def right_singular_vectors(matrix: Matrix) -> tuple[Vector, Matrix]:
+    """Return the singular values of a matrix, and all its right singular vectors, row by row.
+
+    Of a tall matrix they are those of its triangular factor, which takes far less time.
+    """
+    if matrix.shape[0] > matrix.shape[1]:
+        matrix = np.asarray(np.linalg.qr(matrix, mode="r"), np.float64)
+    _, values, right = np.linalg.svd(matrix, full_matrices=True)
+    return values, right
+
+
+def _bounded(scaled: Matrix, target: Vector, low: Vector, high: Vector) -> Vector:
+    from scipy.optimize import lsq_linear
+
+    scaled, target = triangular(scaled, target)
+    columns = scaled.shape[1]
+    matrix, wanted = scaled, target
+    values = np.linalg.svd(scaled, compute_uv=False)
+    if np.count_nonzero(values > RANK_TOLERANCE * values.max(initial=0.0)) < columns:
+        penalty = _PENALTY * np.linalg.norm(scaled, 2) * np.eye(columns)
+        matrix, wanted = np.vstack([scaled, penalty]), np.concatenate([target, np.zeros(columns)])
+    bounded = lsq_linear(
+        matrix, wanted, bounds=(low, high), method="bvls", tol=1e-14, max_iter=20 * columns
+    )
+    if not bounded.success:
+        raise FitNotConvergedError(f"bounded least squares gave up: {bounded.message}")
+    return np.where(
+        bounded.active_mask == 0, bounded.x, np.where(bounded.active_mask < 0, low, high)
+    )

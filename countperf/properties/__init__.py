@@ -1,1 +1,0 @@
-"""Kernel properties: counts sorted into the taxonomy that models charge for."""

@@ -1,0 +1,168 @@
+"""Calibrations: what is asked for is checked first, and a device gets weights that predict."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countperf.api import calibration as calibrating
+from countperf.api.calibration import CalibrationTask, calibrate, sized_here
+from countperf.api.prediction import predict
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
+from countperf.devices.device import Device
+from countperf.devices.discovery import find_device
+from countperf.devices.identity import memory_hierarchy_of
+from countperf.display import MOST_LINES
+from countperf.errors import DeviceError, MeasurementError, ParameterError
+from countperf.measuring import MeasurementSet
+from countperf.measuring.runner import CALIBRATION, KernelRunner
+from countperf.models import library
+from countperf.models.fitting.prior import CalibrationResult, KernelChoice, shipped_choice
+from countperf.models.library import load_weights, named_fits
+from countperf.models.weights import WeightSet
+from measurement_kernels.catalog import entry
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where the user's own fits are; it is empty."""
+    folder = tmp_path / "fits"
+    for module in (library, calibrating):
+        monkeypatch.setattr(module, "user_fits_folder", lambda: folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"minutes": 0.5}, "not between 1 and 60"),
+        ({"minutes": 61.0}, "not between 1 and 60"),
+        ({"name": "a b"}, "cannot name a fit"),
+    ],
+)
+def test_what_is_asked_for_is_checked_first(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        calibrate(**options)
+
+
+def _small() -> KernelChoice:
+    """Return the cheapest kernels of the choice, one size each."""
+    choice = shipped_choice()
+    cheap = sorted(choice.kernels[:60], key=lambda kernel: kernel.sizes[0].run_s)[:10]
+    kernels = tuple(kernel.model_copy(update={"sizes": kernel.sizes[:1]}) for kernel in cheap)
+    return choice.model_copy(update={"kernels": kernels})
+
+
+@pytest.fixture
+def device() -> Device:
+    try:
+        return find_device("pocl:0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+def _stored(result: CalibrationResult) -> dict[str, WeightSet]:
+    """Return the weights of a calibration, loaded by the names of models that it says."""
+    names = [model.model for model in result.models]
+    models = {name: load_weights(result.name, model=name) for name in names}
+    assert sorted(models) == sorted(named_fits()[result.name].models)
+    return models
+
+
+@pytest.mark.device
+@pytest.mark.usefixtures("own")
+def test_a_device_gets_weights_that_predict(
+    tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
+    calibrated = partial(
+        calibrate,
+        device=device,
+        minutes=10.0,
+        name="test",
+        store=tmp_path / "c.jsonl",
+        choice=_small(),
+        busy=True,  # the machine may be
+    )
+    result = calibrated()
+
+    assert (result.name, result.without_code) == ("mine/test", "not read in this test")
+    assert result.is_complete
+    assert len(repr(result).splitlines()) <= MOST_LINES
+    assert repr(result).startswith("mine/test: ")
+    (weights,) = _stored(result).values()
+    assert list(result.to_frame()["model"]) == [result.models[0].model]
+    assert weights.device == device.identity
+    assert weights.source is not None
+    assert weights.source.protocol == CALIBRATION.name
+    kernel = _small().kernels[0]
+    prediction = predict(kernel.name, kernel.sizes[0].parameters, weights=weights)
+    assert prediction.interval_s is not None
+    low, high = prediction.interval_s
+    assert 0 <= low < prediction.time_s < high
+
+    again = calibrated()
+    assert again.name == "mine/test"  # its own weights are replaced
+    assert again.cases == result.cases  # nothing is measured again
+    copied = WeightSet.read_file(result.models[0].path)
+    by_hand = copied.model_copy(update={"source": None})
+    by_hand.write_file(result.models[0].path)
+    assert calibrated().name == "mine/test-2"  # those of somebody else are not
+    assert WeightSet.read_file(result.models[0].path) == by_hand
+
+
+@pytest.mark.device
+def test_sizes_are_found_on_devices_for_which_none_ship(
+    tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrating, "_SEARCH_SHARE", 0.0)
+    task = CalibrationTask(
+        device=device,
+        runner=KernelRunner.open(device),
+        memory=memory_hierarchy_of(device.identity),
+        caches=DEFAULT_CACHES,
+        store=tmp_path / "c.jsonl",
+        reads_code=False,
+        deadline=0.0,
+        minutes=1.0,
+    )
+    entries = [entry(kernel.name) for kernel in _small().kernels]
+
+    cases = sized_here(task, entries)
+
+    names = [case.name for case in cases]
+    assert len({case.kernel for case in cases}) <= 8
+    assert len(set(names)) == len(names) >= 8
+    assert (tmp_path / "c.sizes.json").exists()
+
+
+@pytest.mark.device
+def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
+    own: Path, tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
+    monkeypatch.setattr(calibrating, "_FIRST_CASES", 3)
+    store = tmp_path / "c.jsonl"
+    calibrated = partial(
+        calibrate, device=device, minutes=10.0, name="b", store=store, choice=_small()
+    )
+    strict = CALIBRATION.changed(
+        spread_limit=1e-9, noise_limit=1e-9, extra_rounds=0, separation_s=0.0
+    )
+    monkeypatch.setattr(calibrating, "CALIBRATION", strict)  # no time settles
+
+    with pytest.raises(MeasurementError, match=r"calibrate again.*pass busy=True"):
+        calibrated()
+
+    bad = len(MeasurementSet.read_file(store))
+    assert 3 <= bad < 10
+    assert not own.exists() or not list(own.glob("*/*.json"))
+    calibrating.forget_unsettled(store)
+    assert len(MeasurementSet.read_file(store)) == 0
+    result = calibrated(busy=True)
+    assert result.unsettled == result.cases == 10
+    assert "10 times did not settle and were used: intervals are wider" in repr(result)
+    assert _stored(result)

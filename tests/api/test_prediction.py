@@ -1,0 +1,223 @@
+"""One prediction: the function, the method of weights, and the command line."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+import countperf
+from countperf.api import prediction as predicting
+from countperf.cli import main
+from countperf.devices.device import DriverSearch
+from countperf.devices.discovery import Discovery, discover
+from countperf.errors import (
+    CountingError,
+    DeviceError,
+    DocumentError,
+    KernelBuildError,
+    ParameterError,
+    PredictionError,
+)
+from countperf.machine_code.object_file import find_objdump
+from countperf.machine_code.throughput import find_analyzer
+from countperf.models.library import fits_for, load_weights, named_fits
+
+SLUG = "pocl-epyc-zen5"
+KERNEL = """
+import loopy as lp
+import numpy as np
+
+axpy = lp.split_iname(lp.make_kernel(
+    "{ [i] : 0 <= i < n }", "z[i] = 2*x[i] + y[i]",
+    [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
+    name="axpy", assumptions="n >= 1", lang_version=(2018, 2)),
+    "i", 256, outer_tag="g.0", inner_tag="l.0")
+
+rows = lp.split_iname(lp.make_kernel(
+    ["{ [i] : 0 <= i < m }", "{ [j] : 0 <= j < length }"],
+    \"\"\"
+    for i
+        <> length = starts[i + 1] - starts[i]
+        z[i] = sum(j, x[starts[i] + j])
+    end
+    \"\"\",
+    [lp.GlobalArg("starts", np.int32, shape="m + 1"), lp.GlobalArg("x", np.float32, shape="k"),
+     lp.GlobalArg("z", np.float32, shape="m"), lp.ValueArg("m,k", np.int32)],
+    name="rows", assumptions="m >= 1", lang_version=(2018, 2)),
+    "i", 128, outer_tag="g.0", inner_tag="l.0")
+"""
+
+
+@pytest.fixture
+def kernel_file(tmp_path: Path) -> str:
+    path = tmp_path / "kernels.py"
+    path.write_text(KERNEL)
+    return str(path)
+
+
+def _axpy(kernel_file: str) -> lp.TranslationUnit:
+    return countperf.load_kernel(f"{kernel_file}:axpy")
+
+
+@pytest.fixture
+def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = Discovery(drivers=DriverSearch(files=()), platforms=(), devices=())
+    monkeypatch.setattr("countperf.devices.discovery.discover", lambda: nothing)
+
+
+@pytest.mark.usefixtures("no_devices")
+def test_function_method_and_command_line_agree(
+    kernel_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = load_weights(SLUG)
+    by_function = countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
+    by_method = weights.predict(_axpy(kernel_file), n=2**20)
+    by_name = weights.predict(f"{kernel_file}:axpy", {"n": 2**20}, level=0.95)
+    assert main(["predict", f"{kernel_file}:axpy", "n=1048576", "--weights", SLUG, "--json"]) == 0
+    printed = capsys.readouterr()
+    on_the_command_line = json.loads(printed.out)["time_s"]
+
+    assert by_function.time_s == by_method.time_s == by_name.time_s == on_the_command_line
+    assert by_function.interval_s == by_method.interval_s
+    assert "model structural: the device of the weights" in by_function.model_choice
+    assert printed.err.splitlines() == [f"countperf: {by_function.model_choice}"]
+    assert by_method.model_choice == ""  # the weights were the choice
+
+
+@pytest.mark.usefixtures("no_devices")
+def test_the_method_takes_statistics_and_anchors(kernel_file: str) -> None:
+    weights = load_weights(SLUG)
+    given: dict[str, Any] = {"statistics": {"j": 12, "x": "stride1"}, "incomplete_ok": True}
+    method = weights.predict(f"{kernel_file}:rows", m=4096, k=50000, **given)
+    function = countperf.predict(
+        f"{kernel_file}:rows", m=4096, k=50000, weights=SLUG, model="structural", **given
+    )
+    assert method.time_s == function.time_s > 0
+
+    plain = weights.predict(_axpy(kernel_file), n=2**20)
+    anchored = weights.predict(
+        _axpy(kernel_file), n=2**20, anchors=[({"n": 2**20}, 2 * float(plain.time_s))]
+    )
+    assert float(plain.time_s) < float(anchored.time_s) < 2.001 * float(plain.time_s)
+
+
+def test_an_unknown_size_is_named_with_those_of_the_kernel(kernel_file: str) -> None:
+    kernel = _axpy(kernel_file)
+    weights = load_weights(SLUG, model="linear")
+    function: Any = partial(countperf.predict, weights=weights)
+    method: Any = weights.predict
+    for predict, unknown in ((function, "modell"), (method, "modell"), (method, "weights")):
+        with pytest.raises(ParameterError, match=f"no parameter {unknown}; its sizes") as caught:
+            predict(kernel, n=64, **{unknown: 5})
+        assert caught.value.parameter == unknown
+
+
+@pytest.fixture
+def slug_here() -> str:
+    """Return the name of a fit that ships for a device of this machine, whose code can be read."""
+    if find_objdump() is None or find_analyzer() is None:
+        pytest.skip("objdump or llvm-mca is not here")
+    try:
+        present = discover().devices
+    except DeviceError as error:
+        pytest.skip(str(error))
+    fits = [fit for device in present for fit in fits_for(device.identity) if not fit.is_own]
+    names = [fit.name for fit in fits if "compiled" in fit.models]
+    return names[0] if names else pytest.skip("no fit that reads code ships for a device here")
+
+
+@pytest.mark.device
+def test_compiled_code_is_read_where_its_device_is(kernel_file: str, slug_here: str) -> None:
+    kernel = _axpy(kernel_file)
+    sizes = np.array([2**19, 2**20])  # of the same code
+    chosen = [countperf.predict(kernel, n=int(n), weights=slug_here) for n in sizes]
+    several = countperf.predict(kernel, n=sizes, weights=slug_here)
+    method = load_weights(slug_here, model="compiled").predict(kernel, n=2**20)
+
+    times = np.asarray(several.time_s).tolist()
+    assert times == pytest.approx([each.time_s for each in chosen], rel=1e-12)
+    assert method.time_s == pytest.approx(times[1], rel=1e-12)
+    for prediction in (*chosen, several):
+        assert prediction.model.startswith("compiled")
+        start = "model compiled: the device of the weights is here"
+        assert prediction.model_choice.startswith(start)
+
+
+@pytest.mark.parametrize(
+    "error", [CountingError("a loop depends on data"), KernelBuildError("no", stage="run")]
+)
+def test_code_that_cannot_be_followed_leaves_the_structural_model(
+    kernel_file: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    reading = load_weights(SLUG, model="compiled")
+    monkeypatch.setattr(predicting, "reading_weights", lambda *_: reading)
+    monkeypatch.setattr(predicting, "_with_code", fails)
+    prediction = countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
+
+    assert prediction.model.startswith("structural")
+    said = f"model structural: the one that reads compiled code fails: {error}"
+    assert prediction.model_choice == said
+    with pytest.raises(type(error), match=str(error)):  # asked for by name, it is not replaced
+        countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG, model="compiled")
+
+
+def test_no_model_predicts_a_kernel_that_loopy_or_the_compiler_refuses(
+    kernel_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise KernelBuildError("does not build on pocl:0: no such type")
+
+    reading = load_weights(SLUG, model="compiled")
+    monkeypatch.setattr(predicting, "reading_weights", lambda *_: reading)
+    monkeypatch.setattr(predicting, "_with_code", refuses)
+    with pytest.raises(KernelBuildError, match="no such type"):
+        countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
+
+
+@pytest.mark.usefixtures("no_devices")
+def test_counts_by_hand_have_no_code() -> None:
+    counts = {"launches": 1, "groups": 64}
+    prediction = countperf.predict(counts, weights=SLUG, incomplete_ok=True)
+    said = "model structural: counts without a kernel have no code to compile"
+    assert prediction.model_choice == said
+
+
+@pytest.mark.parametrize("model", ["nosuch", "*", "evaluation", "../pocl-epyc-zen4/linear"])
+def test_models_are_looked_up_among_those_there_are(
+    kernel_file: str, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    command = ["predict", f"{kernel_file}:axpy", "n=64", "--weights", SLUG, "--model", model]
+    assert main(command) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert line.endswith(
+        f"{SLUG} has no weights of a model {model!r}; there are: compiled, linear, structural"
+    )
+
+
+def test_the_models_that_are_listed_can_be_loaded_and_a_file_has_one_model() -> None:
+    models = named_fits()[SLUG].models
+    for model in models:
+        assert model in load_weights(SLUG, model=model).model
+    path = models["linear"]
+    assert load_weights(path, model="linear").model == "linear"
+    with pytest.raises(ParameterError, match="are of the model linear, not 'structural'"):
+        load_weights(path, model="structural")
+    with pytest.raises(DocumentError):
+        load_weights(path.parent / "evaluation.json")
+
+
+def test_a_cost_function_reads_no_code(kernel_file: str) -> None:
+    weights = load_weights(SLUG, model="compiled")
+    with pytest.raises(PredictionError, match="model='structural'"):
+        weights.compile(countperf.load_kernel(f"{kernel_file}:axpy"))

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from countperf.counting.count_properties import count_kernel
+from countperf.counting.counts import Count, granularity_of
+from countperf.counting.keys import Granularity
+from countperf.counting.vector import PropertyVector
+from countperf.errors import CountingError, DocumentError, ParameterError, PropertyNameError
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from tests.kernels import made
+from tests.printing import object_of, text_of
+
+IMPORT = {"value": "__import__('os')"}  # no polynomial
+
+
+def _vector() -> PropertyVector:
+    return PropertyVector.from_mapping(
+        {
+            "flop.add.f32": "[n] -> { n^2 : n > 0 }",
+            "flop.special.f32.exp": "[n] -> { floor((n + 2)/3) }",
+            "flop.special.f32.rsqrt": "[n, m] -> { n * m : n > m; 3 : n <= m }",
+            "launches": 1,
+        }
+    )
+
+
+def test_scalars_give_exact_integers() -> None:
+    values = _vector().evaluate(n=10**12, m=3)
+    assert values["flop.add.f32"] == 10**24
+    assert values["flop.special.f32.exp"] == (10**12 + 2) // 3
+
+
+def test_arrays_give_what_scalars_give() -> None:
+    vector = _vector()
+    n, m = np.arange(-3, 9)[:, None], np.arange(4)[None, :]
+    arrays = vector.evaluate(n=n, m=m)
+    for i, j in np.ndindex(12, 4):
+        scalars = vector.evaluate(n=int(n[i, 0]), m=int(m[0, j]))
+        assert {name: int(values[i, j]) for name, values in arrays.items()} == scalars
+
+
+def test_arrays_beyond_63_bits_do_not_wrap() -> None:
+    values = _vector().evaluate(n=np.array([2**40, 3]), m=1)
+    assert list(values["flop.add.f32"]) == [2**80, 9]
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [
+        ("[n] -> { n^3 : n > 0 }", np.array([2**21, 2**22])),
+        ("[n] -> { n - 16 : n > 20 }", np.array([-(2**63), 30])),
+        ("[n] -> { floor((n + 1)/3) }", np.array([2**63 - 1])),
+        ("[n] -> { n^20 }", np.array([2**62, 3])),
+        ("[n] -> { (1/2)*n^2 + (1/2)*n }", np.array([2**63 + 8, 2**64 - 1], dtype=np.uint64)),
+        ("[n] -> { n }", np.array([2**63], dtype=np.uint64)),
+    ],
+)
+def test_no_array_wraps(text: str, n: Any) -> None:
+    vector = PropertyVector.from_mapping({"flop.add.f32": text})
+    values = vector.evaluate(n=n)["flop.add.f32"]
+    exact = [vector.evaluate(n=int(size))["flop.add.f32"] for size in n]
+    assert [int(v) for v in values] == exact
+
+
+def test_assumptions_are_checked_without_wrapping() -> None:
+    n = QuasiPolynomial.name("n")
+    groups = Count(
+        quantity=PiecewiseQuasiPolynomial.from_value(n), granularity=granularity_of("groups")
+    )
+    guards = ((frozenset([n - 16]), frozenset([n.modulo(4)])),)
+    vector = PropertyVector({"groups": groups}, kernel="k", assumption_guards=guards)
+    assert list(vector.evaluate(n=np.array([16, 20]))["groups"]) == [16, 20]
+    for bad, message in (
+        (-(2**63), "it needs n - 16 >= 0"),
+        (18, r"it needs n - 4\*floor\(\(n\)/4\) = 0"),
+    ):
+        for given in (bad, np.array([16, bad])):
+            with pytest.raises(ParameterError, match=message):
+                vector.evaluate(n=given)
+
+
+def test_counts_that_are_no_integers_are_refused_in_arrays_too() -> None:
+    for divisor in (2, 3):
+        vector = PropertyVector.from_mapping({"groups": f"[n] -> {{ (1/{divisor})*n }}"})
+        assert list(vector.evaluate(n=np.array([6, 12]))["groups"]) == [6 // divisor, 12 // divisor]
+        for given in (5, np.array([6, 5])):
+            with pytest.raises(ParameterError, match="no integer"):
+                vector.evaluate(n=given)
+
+
+def test_results_share_no_memory() -> None:
+    square = dict.fromkeys(("flop.add.f32", "flop.mul.f32"), "[n] -> { n^2 }")
+    vector = PropertyVector.from_mapping({**square, "flop.div.f32": "[n] -> { n }", "groups": 1})
+    n = np.arange(4)
+    values = vector.evaluate(n=n)
+    for name in values:
+        values[name][:] = -1
+        n_before, others = n.copy(), {k: v.copy() for k, v in values.items() if k != name}
+        values[name][:] = -2
+        assert np.array_equal(n, n_before)
+        assert all(np.array_equal(values[k], v) for k, v in others.items())
+
+
+def test_the_sum_over_functions_is_derived() -> None:
+    vector = _vector()
+    assert "flop.special.f32" not in vector
+    assert vector["flop.special.f32"].quantity.evaluate({"n": 4, "m": 1}) == 2 + 4
+
+
+def test_an_absent_property_is_zero_and_a_wrong_name_an_error() -> None:
+    assert str(_vector()["lmem.load.32"]) == "{ 0 }"
+    with pytest.raises(PropertyNameError) as caught:
+        _ = _vector()["gmem.load.32.stride7"]
+    assert caught.value.name == "gmem.load.32.stride7"
+
+
+@pytest.mark.parametrize(
+    ("given", "parameter", "message"),
+    [
+        ({"n": 3}, "m", "no value for parameter m (given: n)"),
+        ({"n": 3, "m": 1, "k": 2}, "k", "has no parameter k; its sizes are: m, n"),
+        ({"n": 3, "m": 1.5}, "m", "pass an integer"),
+        ({"n": "3", "m": 1}, "n", "pass an integer"),
+        ({"n": np.array([1.0]), "m": 1}, "n", "array of float64"),
+    ],
+)
+def test_bad_parameters_are_named(given: dict[str, Any], parameter: str, message: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        _vector().evaluate(given)
+    assert caught.value.parameter == parameter
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda d: d.update(format="other"), "$.format"),
+        (lambda d: d.update(version=99), "$.version"),
+        (lambda d: d.pop("counts"), "$.counts"),
+        (lambda d: d["counts"]["launches"]["terms"].append(IMPORT), "$.counts['launches']"),
+        (lambda d: d.update(parameters=None), "$.parameters"),
+    ],
+)
+def test_damaged_documents_are_refused_by_field(change: Any, field: str) -> None:
+    document = json.loads(json.dumps(_vector().to_document()))
+    assert PropertyVector.from_document(document) == _vector()
+    change(document)
+    with pytest.raises(DocumentError) as caught:
+        PropertyVector.from_document(document)
+    assert caught.value.field == field
+
+
+def test_counts_that_are_zero_are_left_out() -> None:
+    assert list(PropertyVector.from_mapping({"groups": 0, "launches": 1})) == ["launches"]
+
+
+def test_a_count_tells_what_it_is() -> None:
+    count = _vector()["flop.add.f32"]
+    assert isinstance(count, Count)
+    assert (count.exact, count.reason, count.granularity) == (True, "", Granularity.WORK_ITEM)
+    assert str(count) == "[n] -> { n^2 : n > 0 }"
+
+
+@pytest.mark.parametrize("value", ["1/0", "9" * 5000, "n(", "nan"], ids=lambda text: text[:4])
+def test_values_that_no_count_has_are_refused(value: str) -> None:
+    with pytest.raises(CountingError, match="is no piecewise quasi-polynomial"):
+        PropertyVector.from_mapping({"groups": f"[n] -> {{ {value}*n : n > 0 }}"})
+
+
+def test_reports_call_guesses_not_exact() -> None:
+    arguments = "x f32 4096,n; y f32 n; n i32"
+    knl = made("i<n, j<4096", "y[i] = sum(j, x[j, i])", arguments, split="i:8")
+
+    vector = count_kernel(knl, view="structure")
+
+    properties = object_of(vector)["properties"]
+    # 4096 lines of the array lie between two uses of one: more than the first cache has
+    (late,) = [name for name in properties if name.endswith(".l2_reuse")]
+    assert not properties[late]["exact"]
+    assert properties["groups"]["exact"]
+    assert "not exact: assumes caches of 48 KiB of 12 ways" in text_of(vector)

@@ -1,0 +1,228 @@
+"""Kernels of which it is known how PoCL compiles them, and what stands in the way."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from countperf.devices.binding import bind_arguments
+from countperf.devices.compile import objects
+from countperf.devices.compile.compiled_kernel import CompiledKernel, read_compiled
+from countperf.devices.device import Device
+from countperf.devices.opencl import Session, build_kernel
+from countperf.errors import DeviceError, KernelBuildError, ParameterError
+from countperf.machine_code.object_file import disassemble, find_objdump
+from tests.devices.fakes import make_device
+from tests.devices.loopy_cases import double, row_sums, two_launches
+from tests.kernels import made
+
+needs_objdump = pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
+
+
+@cache
+def axpy(group: int = 64) -> Any:
+    whole = f"n mod {group} = 0 and n >= {group}"
+    arguments = "x,y f32 n; factor f32; n i32"
+    body = "y[i] = factor*x[i] + y[i]"
+    return made("i<n", body, arguments, assumptions=whole, name="axpy", split=f"i:{group}")
+
+
+def triangle() -> Any:
+    """Sums over the columns up to the diagonal, one multiply-add each."""
+    domain = "{ [i, j] : 0 <= i < n and 0 <= j <= i }"
+    return made(domain, "z[i] = sum(j, x[j] * y[i])", "x,y,z f32 n; n i32", split="i:32")
+
+
+UNITS = {
+    "axpy": (axpy, {"n": 256}),
+    "alone": (lambda: double(1), {"n": 8}),
+    "two launches": (two_launches, {"n": 32}),
+    "too large": (lambda: double(2**16), {"n": 2**16}),
+    "behind it": (axpy, {"n": 256}),
+    "triangle": (triangle, {"n": 1000}),
+}
+
+
+@pytest.mark.device
+@needs_objdump
+def test_each_launch_and_each_unit_has_code_of_its_own(pocl: Device) -> None:
+    units = [(build(), sizes) for build, sizes in UNITS.values()]
+    compiled = dict(zip(UNITS, read_compiled(units, pocl), strict=True))
+    failed = compiled.pop("too large")  # it says why, and keeps no other from running
+    assert isinstance(failed, KernelBuildError)
+    assert "groups of 65536 work items" in str(failed)
+    kernels = {name: k for name, k in compiled.items() if isinstance(k, CompiledKernel)}
+    assert kernels.keys() == compiled.keys()
+    assert {"two_launches", "two_launches_0"} <= set(kernels["two launches"].programs)
+    counts = kernels["axpy"].counts({"n": 256})
+    assert counts == kernels["behind it"].counts({"n": 256})
+    assert counts["code.store_vector"] >= 256 // 16
+    assert "code.store_vector" not in kernels["alone"].counts({"n": 8})
+    # every group of a triangle executes what its rows have
+    followed = kernels["triangle"]
+    counts = followed.counts({"n": 1000}, every_group=True)
+    assert counts["code.arithmetic_scalar"] == 1000 * 1001 // 2
+    few = followed.counts({"n": 1000})
+    assert few["code.arithmetic_scalar"] == pytest.approx(1000 * 1001 / 2, rel=0.001)
+
+
+@pytest.mark.device
+@needs_objdump
+def test_a_kernel_that_calls_functions_is_compiled(pocl: Device) -> None:
+    def function(name: str, body: str) -> Any:
+        arguments = [lp.GlobalArg("x,y", np.float32, shape="m"), lp.ValueArg("m", np.int32)]
+        return lp.make_function("{[j]: 0<=j<m}", body, arguments, name=name, lang_version=(2018, 2))
+
+    inner, outer = (
+        function("inner", "y[j] = 2*x[j]"),
+        function("outer", "[j]: y[j] = inner([j]: x[j], m)"),
+    )
+    caller = made("i<n", "[i]: z[i] = outer([i]: x[i], n)", "x,z f32 n; n i32")
+    (compiled,) = read_compiled([(lp.merge([caller, outer, inner]), {"n": 64})], pocl)
+    assert isinstance(compiled, CompiledKernel)
+
+
+@pytest.mark.device
+def test_a_size_called_like_a_word_of_python_is_refused(pocl: Device) -> None:
+    unit = made("i<lambda", "z[i] = 2*x[i]", "x,z f32 lambda; lambda i32")
+    (failed,) = read_compiled([(unit, {"lambda": 8})], pocl)
+    assert "give another name to what is called like a word of Python's" in str(failed)
+
+
+def _sparse_product(extent: str | None) -> Any:
+    arguments = [
+        lp.GlobalArg("starts", np.int32, shape="n+1"),
+        lp.GlobalArg("column", np.int32, shape=extent),
+        lp.GlobalArg("value", np.float32, shape=extent),
+        lp.GlobalArg("x,y", np.float32, shape="n"),
+        lp.ValueArg("n,q", np.int32),
+    ]
+    body = """
+        for i
+            <> s = starts[i]
+            <> e = starts[i+1]
+            y[i] = sum(j, value[j]*x[column[j]])
+        end
+    """
+    domains = ["{[i]: 0<=i<n}", "{[j]: s<=j<e}"]
+    unit = lp.make_kernel(domains, body, arguments, lang_version=(2018, 2), assumptions="n>=64")
+    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+
+@pytest.mark.device
+@needs_objdump
+def test_code_is_read_where_data_decides_how_long_an_array_is(pocl: Device) -> None:
+    sizes = {"n": 4096, "q": 81920}
+    units = [(_sparse_product(extent), sizes) for extent in ("q", None)]
+    declared, undeclared = read_compiled(units, pocl)
+    assert isinstance(declared, CompiledKernel)
+    assert isinstance(undeclared, CompiledKernel)
+    counts = undeclared.counts(sizes, {"j": 20})
+    assert counts == declared.counts(sizes, {"j": 20})
+    # an addition and a product of each of the elements
+    assert counts["code.arithmetic_scalar"] + counts.get("code.arithmetic_vector", 0) >= 81920
+
+
+@pytest.mark.device
+def test_missing_sizes_are_named(pocl: Device) -> None:
+    with pytest.raises(ParameterError, match=r"'row_sums': no value for parameter m") as caught:
+        read_compiled([(row_sums(), {"n": 32})], pocl)
+
+    assert caught.value.parameter == "m"
+
+
+@needs_objdump
+def test_what_no_other_process_can_have_is_refused() -> None:
+    device = make_device("pocl:0", "CPU", platform="Portable Computing Language")
+    entry = SimpleNamespace(name="odd", args=[])
+    unit = SimpleNamespace(default_entrypoint=entry, function=lambda: 0)
+
+    with pytest.raises(KernelBuildError, match=r"kernel 'odd' cannot be handed to another process"):
+        read_compiled([(unit, {})], device)
+
+
+def test_devices_that_keep_no_code_are_refused() -> None:
+    device = make_device("nvidia:0", "GPU", platform="NVIDIA CUDA")
+
+    with pytest.raises(DeviceError, match=r"nvidia:0 \(NVIDIA CUDA\) does not keep"):
+        read_compiled([(double(), {"n": 16})], device)
+
+
+@needs_objdump
+def test_what_is_no_object_and_a_missing_objdump_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "kernel.so"
+    path.write_text("nothing of the kind")
+    with pytest.raises(DeviceError, match=r"does not read kernel\.so"):
+        disassemble(path)
+    monkeypatch.setenv("COUNTPERF_OBJDUMP", "/no/such/objdump")
+    with pytest.raises(DeviceError, match="no objdump found: install binutils"):
+        disassemble(path)
+
+
+def test_llvm_is_found_by_its_highest_version(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for version in ("9", "14"):
+        (tmp_path / f"llvm-objdump-{version}").touch()
+    monkeypatch.delenv("COUNTPERF_OBJDUMP", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert find_objdump() == tmp_path / "llvm-objdump-14"
+
+
+_EVERY_GROUP = """
+import os, sys
+from pathlib import Path
+from countperf.devices.compile import objects
+folder = Path(sys.argv[1])
+os.environ["POCL_CACHE_DIR"] = str(folder / objects.CACHE)
+if sys.argv[2] == "all":
+    objects.fewest_groups = lambda groups, group_shape: groups
+objects.build_units(folder)
+"""
+
+
+def _code_of_launch(folder: Path, unit: Any, sizes: dict[str, int], groups: str) -> dict[str, str]:
+    """Return the disassembled code by the name that PoCL gives its folder."""
+    (folder / objects.CACHE).mkdir(parents=True)
+    (folder / objects.UNITS).write_bytes(pickle.dumps(("pocl:0", [(unit, sizes)])))
+    subprocess.run([sys.executable, "-c", _EVERY_GROUP, str(folder), groups], check=True)
+    (outcome,) = (folder / objects.OUTCOMES).read_text().splitlines()
+    assert json.loads(outcome)["problem"] == ""
+    return {
+        Path(path).parent.name: disassemble(Path(path)).replace(str(folder), "")
+        for path in json.loads(outcome)["objects"]
+    }
+
+
+@needs_objdump
+@pytest.mark.parametrize("n", [64 * 1023, pytest.param(2**20, marks=pytest.mark.nightly)])
+def test_few_groups_give_the_code_of_a_launch_of_all(tmp_path: Path, pocl: Device, n: int) -> None:
+    assert pocl.label == "pocl:0"
+    whole = _code_of_launch(tmp_path / "all", axpy(), {"n": n}, "all")
+    few = _code_of_launch(tmp_path / "few", axpy(), {"n": n}, "few")
+    assert few == whole
+    assert any(name.endswith("smallgrid") for name in few) == (n < 65535)
+
+
+def test_a_launch_runs_the_groups_that_are_chosen(pocl: Device) -> None:
+    session = Session.open(pocl)
+    kernel = build_kernel(session, axpy(), choose_groups=lambda *_: (2,))
+    n = 640
+    ones = np.ones(n, np.float32)
+    bound = bind_arguments(session, kernel, {"n": n, "factor": 2}, {"x": ones, "y": ones.copy()})
+    kernel.launch(bound.arguments)
+    session.finish()
+    assert bound.read("y").tolist() == [3.0] * 128 + [1.0] * 512

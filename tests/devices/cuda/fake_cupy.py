@@ -1,0 +1,284 @@
+# ruff: noqa: ARG002, N802
+"""Modules with the interface of CuPy and NVML; kernels run on the host.
+
+`FakeCupy` compiles with g++ what NVRTC would compile, and runs it by the emulator. A test can tell
+it to fail: at which call, and how.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from countperf.devices.cuda.session import CudaDriver
+from countperf.devices.cuda.target import generate_cuda
+from tests.devices.cuda.emulator import CompileError, EmulatedModule, Memory
+
+_COMPILED: dict[str, EmulatedModule] = {}  # by source
+SHARED_LIMIT = 48 * 1024
+
+
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's: a status, and a message that begins with its name."""
+
+    def __init__(self, status: int, text: str = "cudaErrorUnknown: unknown error") -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class CUDADriverError(RuntimeError):
+    """As CuPy's, which is not one of the runtime's."""
+
+    def __init__(self, status: int, text: str = "CUDA_ERROR_UNKNOWN: unknown error") -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class OutOfMemoryError(MemoryError):
+    """As CuPy's."""
+
+
+class CompileException(Exception):  # noqa: N818 - CuPy's name
+    """As CuPy's."""
+
+
+class FakeCupy:
+    """Stands for the module ``cupy``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        count: int = 1,
+        ready: Mapping[str, tuple[EmulatedModule, str]] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.failures: dict[str, Exception] = {}
+        self.launches: list[str] = []
+        self.shared_bytes = 0  # dynamic ones of the last launch
+        self.clock_ms = 0.0
+        self.launch_ms = 0.25
+        self.device = 0
+        self.free_bytes = 2**33
+        self.ready = dict(ready or {})
+        self.sources: list[str] = []
+        self._numbers = itertools.count()
+        self.properties = {
+            "name": b"NVIDIA Imaginary 9000",
+            "major": 9,
+            "minor": 0,
+            "totalGlobalMem": 2**34,
+            "multiProcessorCount": 4,
+            "maxThreadsPerBlock": 1024,
+            "maxThreadsDim": (1024, 1024, 64),
+            "maxGridSize": (2**31 - 1, 65535, 65535),
+            "sharedMemPerBlock": SHARED_LIMIT,
+            "warpSize": 32,
+        }
+        self.cuda = SimpleNamespace(
+            runtime=_Runtime(self, count),
+            driver=SimpleNamespace(CUDADriverError=CUDADriverError),
+            memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+            compiler=SimpleNamespace(CompileException=CompileException),
+            Device=lambda index: SimpleNamespace(use=lambda: setattr(self, "device", index)),
+            Stream=lambda **_: _Stream(self),
+            Event=lambda: _Event(self),
+            Memory=lambda size: _Memory(self, size),
+            get_elapsed_time=lambda begin, end: end.time_ms - begin.time_ms,
+        )
+
+    def RawModule(self, *, code: str, options: tuple[str, ...], backend: str) -> FakeRawModule:
+        """Return a module that compiles when asked to."""
+        assert backend == "nvrtc"
+        assert all(option.startswith("-") for option in options)
+        return FakeRawModule(self, code)
+
+    def compile(self, code: str) -> tuple[EmulatedModule, str]:
+        """Compile for the host."""
+        self.sources.append(code)
+        if code in self.ready:
+            return self.ready[code]
+        if code not in _COMPILED:
+            folder = self.folder / f"module{next(self._numbers)}"
+            folder.mkdir()
+            try:
+                _COMPILED[code] = EmulatedModule({"code": code}, folder)
+            except CompileError as error:
+                raise CompileException(str(error)) from error
+        return _COMPILED[code], "code"
+
+    def fail(self, call: str) -> None:
+        """Raise what the test wants at that call."""
+        if call in self.failures:
+            raise self.failures.pop(call)
+
+    def driver(self, nvml: Any = None) -> CudaDriver:
+        """Return what the backend works with."""
+        return CudaDriver(self, nvml)
+
+
+def compiled_at_once(units: Mapping[str, Any], folder: Path) -> FakeCupy:
+    """Return a fake for which the code of many kernels is compiled already."""
+    sources = {name: generate_cuda(unit).source for name, unit in units.items()}
+    module = EmulatedModule(sources, folder)
+    return FakeCupy(folder, ready={source: (module, name) for name, source in sources.items()})
+
+
+class _Runtime:
+    CUDARuntimeError = CUDARuntimeError
+
+    def __init__(self, cupy: FakeCupy, count: int) -> None:
+        self._cupy = cupy
+        self._count = count
+
+    def getDeviceCount(self) -> int:
+        self._cupy.fail("count")
+        return self._count
+
+    def getDeviceProperties(self, index: int) -> dict[str, Any]:
+        assert 0 <= index < self._count
+        return dict(self._cupy.properties)
+
+    def deviceGetAttribute(self, attribute: int, index: int) -> int:
+        assert (attribute, index < self._count) == (13, True)
+        return 1_980_000
+
+    def deviceGetPCIBusId(self, index: int) -> str:
+        return f"0000:{index:02d}:00.0"
+
+    def memGetInfo(self) -> tuple[int, int]:
+        return self._cupy.free_bytes, 2**34
+
+    def driverGetVersion(self) -> int:
+        return 13010
+
+    def runtimeGetVersion(self) -> int:
+        return 13000
+
+    def memsetAsync(self, address: int, value: int, size: int, stream: int) -> None:
+        self._cupy.fail("memset")
+        ctypes.memset(address, value, size)
+
+    def memcpyAsync(self, target: int, source: int, size: int, kind: int, stream: int) -> None:
+        assert kind in (1, 2)
+        self._cupy.fail("memcpy")
+        ctypes.memmove(target, source, size)
+
+
+class _Stream:
+    ptr = 7
+
+    def __init__(self, cupy: FakeCupy) -> None:
+        self._cupy = cupy
+
+    def synchronize(self) -> None:
+        self._cupy.fail("synchronize")
+
+
+class _Event:
+    def __init__(self, cupy: FakeCupy) -> None:
+        self._cupy = cupy
+        self.time_ms = 0.0
+
+    def record(self, stream: _Stream) -> None:
+        assert stream.ptr == 7
+        self.time_ms = self._cupy.clock_ms
+
+    def synchronize(self) -> None:
+        self._cupy.fail("wait")
+
+
+class _Memory:
+    def __init__(self, cupy: FakeCupy, size: int) -> None:
+        cupy.fail("malloc")
+        if size > cupy.free_bytes:
+            # memory outside a pool: OutOfMemoryError is raised by pools alone
+            raise CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory")
+        self._memory = Memory(size)
+        self.ptr = self._memory.address
+
+    def __del__(self) -> None:
+        memory = getattr(self, "_memory", None)
+        assert memory is None or memory.is_intact, "a kernel wrote outside its arrays"
+
+
+class FakeRawModule:
+    def __init__(self, cupy: FakeCupy, code: str) -> None:
+        self._cupy = cupy
+        self._code = code
+        self._built: tuple[EmulatedModule, str] | None = None
+
+    def compile(self) -> None:
+        self._cupy.fail("compile")
+        self._built = self._cupy.compile(self._code)
+
+    def get_function(self, name: str) -> FakeRawKernel:
+        if self._built is None:
+            self.compile()
+        assert self._built is not None
+        if not re.search(rf"\b{name}\(", self._code):
+            raise CUDADriverError(500, "CUDA_ERROR_NOT_FOUND: named symbol not found")
+        return FakeRawKernel(self._cupy, self._built, self._code, name)
+
+
+class FakeRawKernel:
+    num_regs = 32
+    local_size_bytes = 0
+    max_threads_per_block = 1024
+    max_dynamic_shared_size_bytes = SHARED_LIMIT
+    preferred_shared_memory_carveout = -1
+
+    def __init__(
+        self, cupy: FakeCupy, built: tuple[EmulatedModule, str], code: str, name: str
+    ) -> None:
+        self._cupy = cupy
+        self._built = built
+        self._name = name
+        sizes = {"float": 4, "double": 8, "int": 4}
+        self.shared_size_bytes = sum(
+            sizes[kind] * int(np.prod([int(n) for n in re.findall(r"\d+", extent)]))
+            for kind, extent in re.findall(r"__shared__ (\w+) \w+\[([\d* ]+)\]", code)
+        )
+
+    def kernel(self, grid: Any, block: Any, args: Any, *, shared_mem: int, stream: _Stream) -> None:
+        assert shared_mem <= self.max_dynamic_shared_size_bytes
+        assert stream.ptr == 7
+        assert all(isinstance(each, np.generic) for each in args)
+        cupy = self._cupy
+        cupy.launches.append(self._name)
+        cupy.shared_bytes = shared_mem
+        cupy.fail("launch")
+        if self._name == "hold":
+            return
+        module, source = self._built
+        module.launch(source, self._name, [max(1, n) for n in grid], block, args)
+        cupy.clock_ms += cupy.launch_ms
+
+
+class NVMLError(Exception):
+    """As pynvml's."""
+
+
+class FakeNvml:
+    """Stands for the module ``pynvml``."""
+
+    NVMLError = NVMLError
+
+    def nvmlInit(self) -> None:
+        """Do nothing."""
+
+    def nvmlDeviceGetHandleByPciBusId(self, bus_id: str) -> str:
+        return bus_id
+
+    def nvmlDeviceGetMaxClockInfo(self, gpu: str, clock: int) -> int:
+        return {1: 1980, 2: 3201}[clock]
+
+    def nvmlSystemGetDriverVersion(self) -> bytes:
+        return b"580.65.06"

@@ -1,0 +1,431 @@
+"""The CUDA backend on a driver that is none: what is found, built, run, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+
+from countperf.devices import discovery as devices
+from countperf.devices.cuda import backend as cuda_backend
+from countperf.devices.cuda.backend import CudaBackend
+from countperf.devices.cuda.session import CudaSession, check_grid, load_driver
+from countperf.devices.device import Device, DriverSearch, Findings
+from countperf.devices.discovery import Discovery, find_device, try_device
+from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
+from countperf.measuring.campaign import measure
+from countperf.measuring.runner import KernelRunner, in_mixed_order
+from countperf.measuring.size_choice import measure_launch_overhead
+from tests.devices.cuda.emulator import COMPILER
+from tests.devices.cuda.fake_cupy import (
+    SHARED_LIMIT,
+    CompileException,
+    CUDADriverError,
+    CUDARuntimeError,
+    FakeCupy,
+    FakeNvml,
+)
+from tests.devices.fakes import PROTOCOL, make_device
+from tests.devices.loopy_cases import ROW_SUMS, TWO_LAUNCHES, double, make_loopy_case
+from tests.kernels import made
+
+F4 = np.float32
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++")
+
+DOUBLE = make_loopy_case()
+NO_MEMORY = CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory")
+ILLEGAL_ADDRESS = CUDARuntimeError(700, "cudaErrorIllegalAddress: an illegal memory access")
+SHORT = PROTOCOL.changed(separation_s=0.0, noise_limit=10.0, spread_limit=10.0)
+
+
+@pytest.fixture
+def cupy(tmp_path: Path) -> FakeCupy:
+    return FakeCupy(tmp_path)
+
+
+@pytest.fixture
+def backend(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> CudaBackend:
+    made = CudaBackend(lambda: cupy.driver(FakeNvml()))
+    monkeypatch.setattr(devices, "backends", lambda: {"cuda": made})
+    return made
+
+
+@pytest.fixture
+def gpu(backend: CudaBackend) -> Device:
+    (device,) = backend.discover().devices
+    return device
+
+
+@pytest.fixture
+def runner(gpu: Device) -> KernelRunner:
+    return KernelRunner.open(gpu)
+
+
+def test_identity_and_limits(gpu: Device) -> None:
+    identity, limits = gpu.identity, gpu.limits
+    assert (gpu.label, gpu.backend) == ("cuda:0", "cuda")
+    assert (identity.slug, identity.platform) == ("nvidia-imaginary-9000", "CUDA")
+    assert (identity.driver_version, identity.compute_units) == ("580.65.06", 4)
+    assert (limits.max_clock_mhz, limits.sub_group_size) == (1980, 32)
+    assert limits.max_allocation_bytes == 2**33  # what is free
+    assert limits.global_memory_bytes == 2**34
+    assert (limits.group_class, limits.compute_capability) == ("large", "9.0")
+
+
+def test_without_nvml_the_driver_is_named_by_cudas_version(cupy: FakeCupy) -> None:
+    (device,) = CudaBackend(cupy.driver).discover().devices
+
+    assert device.identity.driver_version == "13.1"
+
+
+def test_every_gpu_is_listed_and_sessions_of_two_do_not_mix(tmp_path: Path) -> None:
+    cupy = FakeCupy(tmp_path, count=2)
+    gpus = CudaBackend(cupy.driver).discover().devices
+    assert [gpu.label for gpu in gpus] == ["cuda:0", "cuda:1"]
+    first, second = map(CudaSession.open, gpus)
+
+    second.allocate(4)
+    used = cupy.device
+    first.allocate(4)
+
+    assert (used, cupy.device) == (1, 0)
+
+
+def test_a_binary_from_an_earlier_day_proves_nothing(gpu: Device, cupy: FakeCupy) -> None:
+    for _ in range(2):
+        assert try_device(gpu).works
+
+    assert len(set(cupy.sources)) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said", "advice"),
+    [
+        (
+            "compile",
+            CompileException("nvrtc: error: invalid value for --gpu-architecture (-arch)"),
+            "gpu-architecture",
+            "CuPy does not fit",
+        ),
+        ("compile", CompileException("nvrtc: error: internal"), "internal", "NVRTC"),
+        (
+            "compile",
+            RuntimeError("CuPy failed to load libnvrtc.so.13: OSError"),
+            "failed to load libnvrtc",
+            "pip install countperf[cuda]",
+        ),
+        ("malloc", NO_MEMORY, "not enough memory", "nvidia-smi"),
+        ("memcpy", ILLEGAL_ADDRESS, "new process", "nvidia-smi"),
+    ],
+    ids=["an old NVRTC", "NVRTC", "no NVRTC", "memory", "lost"],
+)
+def test_a_gpu_that_does_not_work(
+    gpu: Device, cupy: FakeCupy, call: str, error: Exception, said: str, advice: str
+) -> None:
+    cupy.failures[call] = error
+
+    trial = try_device(gpu)
+
+    assert not trial.works
+    assert said in trial.reason
+    assert advice in trial.advice
+
+
+def test_launch_overhead_is_measured(gpu: Device) -> None:
+    overhead = measure_launch_overhead(CudaSession.open(gpu), runs=4)
+
+    assert overhead.time_s == pytest.approx(0.25e-3)
+    assert overhead.host_s > 0
+
+
+@pytest.mark.parametrize(
+    "case", [make_loopy_case(), ROW_SUMS, TWO_LAUNCHES], ids=lambda c: c.kernel
+)
+def test_numbers_are_compared_and_runs_timed(
+    runner: KernelRunner, cupy: FakeCupy, case: Any
+) -> None:
+    runner.check(case)
+    cupy.launches.clear()
+    with runner.loaded(case) as run:
+        timings = [run() for _ in range(2)]
+
+    launches = 2 if case is TWO_LAUNCHES else 1
+    assert [name == "hold" for name in cupy.launches] == 2 * [True, *launches * [False]]
+    assert [timing.time_s for timing in timings] == pytest.approx([launches * 0.25e-3] * 2)
+
+
+def test_the_launch_is_worked_out_once_for_the_same_arguments(
+    runner: KernelRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from countperf.devices.cuda import session
+
+    made: list[int] = []
+    plan = session._Plan  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(session, "_Plan", lambda *a: made.append(1) or plan(*a))
+    case = make_loopy_case()
+    for _ in range(2):
+        with runner.loaded(case) as run:
+            run()
+            run()
+
+    assert len(made) == 2
+
+
+def test_memory_that_launches_share_goes_with_the_arguments(runner: KernelRunner) -> None:
+    import gc
+    import weakref
+
+    allocated: list[Any] = []
+    allocate = runner.session.allocate
+
+    def noted(size: int) -> Any:
+        memory = allocate(size)
+        allocated.append(weakref.ref(memory))
+        return memory
+
+    runner.session.allocate = noted
+    with runner.loaded(TWO_LAUNCHES) as run:
+        run()
+        assert any(each() is not None for each in allocated)
+        del run
+    gc.collect()
+
+    assert [each() for each in allocated] == [None] * len(allocated)
+
+
+def _doubled(body: str = "out[i] = 2*a[i]", assumptions: str = "n >= 0") -> Any:
+    return made("i<n", body, "a,out f32 n; n i32", assumptions=assumptions, split="i:16")
+
+
+def test_unused_local_memory_is_dynamic_and_may_be_more_than_code_can_declare(
+    runner: KernelRunner, cupy: FakeCupy
+) -> None:
+    case = make_loopy_case("padded", double, unused_local_bytes=2 * SHARED_LIMIT)
+
+    with runner.loaded(case) as run:
+        run()
+
+    assert cupy.shared_bytes == 2 * SHARED_LIMIT
+
+
+def test_a_zero_size_launches_nothing(runner: KernelRunner, cupy: FakeCupy) -> None:
+    kernel = runner.session.build_kernel(_doubled())
+    kernel.launch({"a": runner.session.allocate(0), "out": runner.session.allocate(0), "n": 0})
+
+    assert cupy.launches == ["hold"]
+
+
+def test_sizes_that_the_kernel_does_not_assume_launch_nothing(
+    runner: KernelRunner, cupy: FakeCupy
+) -> None:
+    kernel = runner.session.build_kernel(double())
+    arguments = {"a": runner.session.allocate(80), "out": runner.session.allocate(80), "n": 20}
+
+    with pytest.raises(KernelBuildError, match=r"\(n\) mod 16 = 0"):
+        kernel.launch(arguments)
+
+    assert cupy.launches == []
+
+
+def _local(size: int) -> Any:
+    held = lp.TemporaryVariable("t", F4, shape=(size,), address_space=lp.AddressSpace.LOCAL)
+    body = "t[i] = a[i] {id=t}\nout[i] = t[15-i] {dep=t}"
+    unit = made("{[i]: 0<=i<16}", body, "a,out f32 16", held, assumptions="")
+    return lp.tag_inames(unit, {"i": "l.0"})
+
+
+def _tall() -> Any:
+    unit = made("{[i,j]: 0<=i<n and 0<=j<2}", "out[i, j] = 1", "out f32 n,2; n i32")
+    return lp.tag_inames(unit, {"i": "g.1", "j": "g.0"})
+
+
+def _unknown_function() -> Any:
+    return _doubled("out[i] = frobnicate(a[i])")
+
+
+@pytest.mark.parametrize(
+    ("build", "changes", "said"),
+    [
+        (lambda: _local(2**14), {}, "65536 byte of local memory"),
+        (lambda: double(2048), {"check_parameters": {"n": 2048}}, "up to 1024"),
+        (
+            _tall,
+            {"check_parameters": {"n": 70000}, "make_arguments": lambda *_: {}},
+            "launches up to",
+        ),
+        (_unknown_function, {}, "frobnicate"),
+    ],
+    ids=["local memory", "group", "grid", "Loopy cannot express it"],
+)
+def test_what_a_gpu_does_not_run(runner: KernelRunner, build: Any, changes: Any, said: str) -> None:
+    with pytest.raises(KernelBuildError, match=said):
+        runner.check(make_loopy_case("strange", build, **changes))
+
+
+@pytest.mark.parametrize("items", [2**31 - 64, 2**31])
+def test_a_grid_that_narrow_indices_cannot_number(items: int) -> None:
+    session = SimpleNamespace(
+        handle=SimpleNamespace(max_grid=(2**31 - 1, 65535, 65535)),
+        device=make_device("cuda:0", "g"),
+    )
+    given: Any = (session, "k", (items // 64,), (64,), 2**31 - 1)
+    if items < 2**31:
+        check_grid(*given)
+        return
+    with pytest.raises(KernelBuildError, match=r"2147483648 work items .* index_dtype=np\.int64"):
+        check_grid(*given)
+
+
+CASES = in_mixed_order(make_loopy_case(kernel) for kernel in ("one", "two", "three"))
+FIRST, SECOND, LAST = (case.kernel for case in CASES)
+
+
+def test_a_kernel_that_fails_is_named_and_the_campaign_goes_on(
+    runner: KernelRunner, tmp_path: Path
+) -> None:
+    cases = [CASES[0], replace(CASES[1], build=_unknown_function), CASES[2]]
+
+    found = measure(cases, store=tmp_path / "s.jsonl", protocol=SHORT, runner=runner)
+
+    assert [entry.kernel for entry in found.measurements] == [FIRST, LAST]
+    (failure,) = found.failures
+    assert (failure.kernel, failure.stage) == (SECOND, "build")
+    assert "frobnicate" in failure.reason
+    header = json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])
+    versions = header["environment"]["versions"]
+    assert (versions["cuda_driver"], versions["nvidia_driver"]) == ("13010", "580.65.06")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "stage", "said"),
+    [
+        ("compile", CompileException("k.cu(3): error: no"), "build", "error: no"),
+        (
+            "launch",
+            CUDADriverError(701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources"),
+            "run",
+            "too many resources",
+        ),
+        ("malloc", NO_MEMORY, "run", "not enough memory"),
+    ],
+    ids=["build", "launch", "out of memory"],
+)
+def test_failures_that_the_campaign_survives(
+    runner: KernelRunner,
+    cupy: FakeCupy,
+    tmp_path: Path,
+    call: str,
+    error: Any,
+    stage: str,
+    said: str,
+) -> None:
+    cupy.failures[call] = error
+
+    found = measure(CASES, store=tmp_path / "s.jsonl", protocol=SHORT, runner=runner)
+
+    (failure,) = found.failures
+    assert (failure.kernel, failure.stage) == (FIRST, stage)
+    assert said in failure.reason
+    assert len(found.measurements) == 2
+
+
+def test_a_lost_device_ends_the_process_and_the_next_goes_on_behind_the_case(
+    runner: KernelRunner, cupy: FakeCupy, tmp_path: Path
+) -> None:
+    store = tmp_path / "s.jsonl"
+    cupy.failures["wait"] = ILLEGAL_ADDRESS
+
+    with pytest.raises(DeviceLostError, match="new process"):
+        measure(CASES, store=store, protocol=SHORT, runner=runner)
+    found = measure(CASES, store=store, protocol=SHORT, runner=runner)
+
+    assert [failure.kernel for failure in found.failures] == [FIRST]
+    assert [entry.kernel for entry in found.measurements] == [SECOND, LAST]
+
+
+def _broken(name: str) -> Any:
+    raise ImportError(f"No module named {name!r}")
+
+
+def test_without_cupy_the_mend_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DeviceError, match=r"pip install countperf\[cuda\]"):
+        load_driver(_broken)
+    monkeypatch.setattr(cuda_backend, "is_installed", lambda: False)
+
+    found = CudaBackend().discover()
+
+    assert found.devices == ()
+    assert "CuPy is not installed" in found.problem
+    assert "pip install countperf[cuda]" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("status", "version", "problem"),
+    [
+        (35, 0, "no NVIDIA driver"),
+        (35, 12040, "the NVIDIA driver is too old: it has CUDA 12.4, CuPy needs 13.0"),
+        (999, 13010, "CUDA does not start: cudaErrorX: it says"),
+    ],
+)
+def test_without_a_driver_the_mend_is_given(
+    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch, status: int, version: int, problem: str
+) -> None:
+    cupy.failures["count"] = CUDARuntimeError(status, "cudaErrorX: it says")
+    monkeypatch.setattr(cupy.cuda.runtime, "driverGetVersion", lambda: version)
+    monkeypatch.setattr(cuda_backend, "has_nvidia_gpu", lambda: False)
+
+    loaded = CudaBackend(lambda: load_driver(lambda name: cupy if name == "cupy" else FakeNvml()))
+    findings = loaded.discover()
+
+    problem = f"CuPy is there, but {problem}"
+    assert (findings.problem, findings.label_prefix) == (problem, "cuda")
+    assert findings.is_expected
+    assert not findings.devices
+    assert "install NVIDIA's driver" in findings.advice
+
+
+def test_a_machine_without_gpus(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="finds no GPU"):
+        load_driver(lambda _: FakeCupy(tmp_path, count=0))
+
+
+ABSENT = Findings(label_prefix="cuda", problem="CuPy is not installed", advice="pip install it")
+
+
+def _discovery(**changes: Any) -> Discovery:
+    absences = (replace(ABSENT, **changes),)
+    return Discovery(drivers=DriverSearch(files=()), platforms=(), devices=(), absences=absences)
+
+
+def test_asking_for_a_gpu_that_cannot_be_there_says_why() -> None:
+    with pytest.raises(DeviceError, match="no device 'cuda:0': CuPy is not installed; pip install"):
+        find_device("cuda:0", discovery=_discovery())
+
+
+@pytest.mark.parametrize("expected", [True, False])
+def test_an_expected_gpu_is_part_of_the_advice(expected: bool) -> None:
+    with pytest.raises(DeviceError) as caught:
+        find_device(discovery=_discovery(is_expected=expected))
+
+    assert ("CuPy is not installed" in str(caught.value)) is expected
+
+
+def test_a_wrong_name_of_a_kernel_is_a_build_error(gpu: Device) -> None:
+    program = CudaSession.open(gpu).load("KERNEL nothing(GLOBAL float *a) { }")
+
+    with pytest.raises(KernelBuildError, match="NOT_FOUND"):
+        program.launch("something", 1, 1, ())
+
+
+def test_waiting_for_what_failed_is_a_measurement_error(gpu: Device, cupy: FakeCupy) -> None:
+    session = CudaSession.open(gpu)
+    cupy.failures["synchronize"] = CUDARuntimeError(1, "cudaErrorInvalidValue: no")
+
+    with pytest.raises(MeasurementError, match="InvalidValue"):
+        session.finish()

@@ -1,0 +1,211 @@
+"""Functions as CUDA spells them: the code compiles, and its numbers are NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pymbolic import var
+
+from countperf.devices.cuda.target import CudaCode, cuda_functions, generate_cuda
+from countperf.devices.nvcc import compile_sources, find_nvcc
+from countperf.errors import KernelBuildError
+from tests.devices.cuda.emulator import COMPILER, EmulatedModule, Memory
+from tests.kernels import made
+
+SIZE = 64
+INT_TYPES = ("int16", "int32", "int64", "uint32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An expression in ``x[i]``, ``y[i]``, ``z[i]``, and NumPy's word for it."""
+
+    expression: Any
+    dtype: str
+    wanted: Callable[..., NDArray[Any]]
+    result: str = ""
+    scale: tuple[float, float] = (0.1, 0.9)
+    arity: int = 1
+
+
+def _call(name: str, number: int) -> Any:
+    return var(name)(*(var(array)[var("i")] for array in "xyz"[:number]))
+
+
+def _power(exponent: Any) -> Any:
+    return var("x")[var("i")] ** exponent
+
+
+_NUMPY_NAMES = {
+    "acos": "arccos",
+    "asin": "arcsin",
+    "asinh": "arcsinh",
+    "atan": "arctan",
+    "atanh": "arctanh",
+    "atan2": "arctan2",
+    "pow": "power",
+    "round": "round",
+    "fabs": "abs",
+}
+_UNARY = (
+    *("acos", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sin", "sinh", "tan", "tanh"),
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "ceil", "floor"),
+    *("trunc", "rint", "round", "fabs", "abs"),
+)
+
+
+def _clamp(x: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
+    return np.where(x < low, low, np.minimum(x, high))
+
+
+def _integer_power(exponent: int, x: NDArray[Any]) -> NDArray[Any]:
+    return x.astype(np.float64) ** exponent
+
+
+@cache
+def cases() -> dict[str, Case]:
+    found: dict[str, Case] = {}
+
+    def add(name: str, dtype: str, wanted: Any, arity: int = 1, **more: Any) -> None:
+        expression = more.pop("expression", None)
+        found[f"{name}-{dtype}"] = Case(
+            expression=_call(name, arity) if expression is None else expression,
+            dtype=dtype,
+            wanted=wanted,
+            arity=arity,
+            **more,
+        )
+
+    for dtype in ("float32", "float64"):
+        for name in _UNARY:
+            add(name, dtype, getattr(np, _NUMPY_NAMES.get(name, name)))
+        for name in ("atan2", "copysign", "fmax", "fmin", "fmod", "hypot", "pow"):
+            add(name, dtype, getattr(np, _NUMPY_NAMES.get(name, name)), 2)
+        add("acosh", dtype, np.arccosh, scale=(1.1, 3.0))
+        add("rsqrt", dtype, lambda x: 1 / np.sqrt(x))
+        add("max", dtype, np.maximum, 2)
+        add("min", dtype, np.minimum, 2)
+        add("fma", dtype, lambda x, y, z: x * y + z, 3)
+        add("mad", dtype, lambda x, y, z: x * y + z, 3)
+        add("clamp", dtype, _clamp, 3)
+        add("isnan", dtype, np.isnan, result="int32")
+        for exponent in (2, 3, 5, 11, -2):
+            wanted = partial(_integer_power, exponent)
+            add(f"x**{exponent}", dtype, wanted, expression=_power(exponent))
+        add("x**0.5", dtype, np.sqrt, expression=_power(0.5))
+        add("x**y", dtype, np.power, 2, expression=_power(var("y")[var("i")]))
+    for dtype in INT_TYPES:
+        unsigned = dtype if dtype.startswith("u") else f"u{dtype}"
+        add("max", dtype, np.maximum, 2, scale=(-90, 90))
+        add("min", dtype, np.minimum, 2, scale=(-90, 90))
+        add("clamp", dtype, _clamp, 3, scale=(-90, 90))
+        add("abs", dtype, np.abs, result=unsigned, scale=(-90, 90))
+        add("isnan", dtype, np.isnan, result="int32")
+        add("x**3", dtype, partial(_integer_power, 3), expression=_power(3), scale=(-9, 9))
+        add("sqrt", dtype, np.sqrt, result="float32", scale=(1, 90))
+    return found
+
+
+def _unit(case: Case) -> Any:
+    dtype = np.dtype(case.dtype)
+    return made(
+        "i<n",
+        [lp.Assignment(var("out")[var("i")], case.expression)],
+        "n i32",
+        lp.GlobalArg("x,y,z", dtype, shape="n"),
+        lp.GlobalArg("out", np.dtype(case.result or dtype), shape="n"),
+        assumptions="",
+        name="function",
+        split="i:16",
+    )
+
+
+@cache
+def codes() -> dict[str, CudaCode]:
+    return {name: generate_cuda(_unit(case)) for name, case in cases().items()}
+
+
+@pytest.fixture(scope="module")
+def module(tmp_path_factory: pytest.TempPathFactory) -> EmulatedModule:
+    if COMPILER is None:
+        pytest.skip("no g++")
+    sources = {name: code.source for name, code in codes().items()}
+    return EmulatedModule(sources, tmp_path_factory.mktemp("functions"))
+
+
+@pytest.mark.parametrize("name", cases())
+def test_the_numbers_are_numpys(name: str, module: EmulatedModule) -> None:
+    case = cases()[name]
+    dtype = np.dtype(case.dtype)
+    random = np.random.default_rng(3)
+    low, high = case.scale
+    if dtype.kind == "u":
+        low = max(low, 0)
+    inputs = {array: random.uniform(low, high, SIZE).astype(dtype) for array in "xyz"}
+    if case.result == "int32" and dtype.kind == "f":
+        inputs["x"][::3] = np.nan
+    memory = {array: Memory(values.nbytes) for array, values in inputs.items()}
+    for array, values in inputs.items():
+        memory[array].content[:] = values.view(np.uint8)
+    result = np.dtype(case.result or dtype)
+    memory["out"] = Memory(SIZE * result.itemsize)
+
+    codes()[name].host(
+        lambda kernel, grid, group, given: module.launch(name, kernel, grid, group, given),
+        None,
+        n=SIZE,
+        **{array: np.uint64(each.address) for array, each in memory.items()},
+    )
+
+    got = memory["out"].content.view(result)
+    wanted = case.wanted(*(inputs[array] for array in "xyz"[: case.arity]))
+    if result.kind == "f":
+        tolerance = 64 * np.finfo(result).eps
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
+    else:
+        np.testing.assert_array_equal(got, wanted.astype(result))
+    assert all(each.is_intact for each in memory.values())
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
+def test_nvcc_takes_all_of_them() -> None:
+    found = compile_sources({name: code.source for name, code in codes().items()}, "7.5")
+
+    assert all(resources.keys() == {"function"} for resources in found.values())
+
+
+_NOT_IN_NUMPY = ("erf", "erfc", "exp10", "lgamma", "tgamma")
+
+
+def test_every_function_is_tried() -> None:
+    tried = {str(case.expression).partition("(")[0] for case in cases().values()}
+
+    assert set(cuda_functions()) - tried == set(_NOT_IN_NUMPY)
+
+
+@pytest.mark.parametrize("name", _NOT_IN_NUMPY)
+@pytest.mark.parametrize(("dtype", "suffix"), [("float32", "f"), ("float64", "")])
+def test_functions_that_numpy_has_not(name: str, dtype: str, suffix: str) -> None:
+    case = Case(expression=_call(name, 1), dtype=dtype, wanted=np.exp)
+
+    assert f"{name}{suffix}(x[" in generate_cuda(_unit(case)).source
+
+
+@pytest.mark.parametrize(
+    ("expression", "dtype", "said"),
+    [
+        (_call("fmax", 3), "float32", "takes 2 argument"),
+        (_call("hypot", 2), "int32", "does not support type int32"),
+        (_call("max", 2), "bool", "does not support type bool"),
+    ],
+)
+def test_what_is_refused(expression: Any, dtype: str, said: str) -> None:
+    with pytest.raises(KernelBuildError, match=said):
+        generate_cuda(_unit(Case(expression=expression, dtype=dtype, wanted=np.exp)))

@@ -1,0 +1,219 @@
+"""Subscripts that data decide are checked before a launch; what would crash is not launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import loopy as lp
+import numpy as np
+import pytest
+from loopy.symbolic import TypeCast
+from pymbolic import var
+
+from countperf.devices.binding import check_accesses, check_private_arrays, resolve_arguments
+from countperf.devices.description import describe_kernel
+from countperf.errors import KernelBuildError
+from tests.devices.fakes import make_device
+from tests.kernels import in_groups, made
+
+N = 64
+I1, I4, U4, F4 = np.int8, np.int32, np.uint32, np.float32
+TWO = "{ [i, j]: 0 <= i, j < n }"
+COL = np.arange(N, dtype=I4)
+
+Arrays = Mapping[str, Any]
+
+
+def _kernel(domain: str, text: Any, arguments: str, *more: Any) -> Any:
+    assumptions = "n >= 16 and n mod 16 = 0"
+    arguments = f"{arguments}; x,z f32 n; n i32"
+    return made(domain, text, arguments, *more, assumptions=assumptions, name="reads")
+
+
+def _of_column(text: str, domain: str = "i<n", arguments: str = "", *more: Any) -> Any:
+    return _kernel(domain, text, f"col i32 n; {arguments}", *more)
+
+
+def _prefetched() -> Any:
+    unit = in_groups(_of_column("z[i] = x[col[i]]"), "i:16")
+    return lp.add_prefetch(unit, "col", ["i_inner"], default_tag="l.auto")
+
+
+def _cast(scale: float) -> Any:
+    at = var("f")[var("i")] * scale if scale != 1 else var("f")[var("i")]
+    target, source = var("z")[var("i")], var("x")[TypeCast(np.int32, at)]
+    return _kernel("i<n", [lp.Assignment(target, source)], "f f32 n")
+
+
+def _held(space: lp.AddressSpace, shape: Any) -> lp.TemporaryVariable:
+    return lp.TemporaryVariable("t", I4, shape=shape, address_space=space)
+
+
+def _ones(value: int, dtype: Any = I4) -> Any:
+    return np.full(N, value, dtype)
+
+
+def _cases() -> dict[str, tuple[Any, list[Arrays], list[Arrays]]]:
+    """Return kernels, arrays with which they stay inside, and arrays with which they do not.
+
+    Right and wrong follow from the subscripts that C computes, by hand.
+    """
+    below, above = {"col": COL}, {"col": COL + 1}
+    between = " {id=w}\n... gbarrier {id=b,dep=w}\n"
+    kernels: dict[str, tuple[Any, list[Arrays], list[Arrays]]] = {
+        "gathered": (_of_column("z[i] = x[col[i]]"), [below], [above, {"col": COL - 1}]),
+        "scattered": (_of_column("z[col[i]] = x[i]"), [below], [above]),
+        "twice": (_of_column("z[i] = x[col[col[i]]]"), [below], [above]),
+        "prefetched": (_prefetched(), [below], [above]),
+        "xor": (_of_column("z[i] = x[col[i] ^ 1]"), [below], [above]),
+        "or": (_of_column("z[i] = x[col[i] | 1]"), [below], [above]),
+        "right": (_of_column("z[i] = x[col[i] >> 1]"), [below, above], [{"col": 2 * COL + 2}]),
+        "left": (_of_column("z[i] = x[col[i] << 1]"), [{"col": COL // 2}], [below]),
+        "abs": (_of_column("z[i] = x[abs(col[i])]"), [below, {"col": -COL}], [{"col": -COL - 1}]),
+        "abs of two": (_of_column("z[i] = x[abs(i)] + x[abs(abs(col[i]))]"), [below], [above]),
+        "xor of loops": (_of_column("z[i] = x[i ^ 1] + col[i]"), [below], []),
+        "square": (_of_column("z[i] = x[i*i] + col[i]"), [], [below]),
+        "divided": (_of_column("z[i] = x[64 // col[i] - 1]"), [{"col": COL + 1}], [below]),
+        "through an argument": (
+            _of_column(f"at[i] = col[i]{between}z[j] = x[at[j]] {{dep=b}}", TWO, "at i32 n"),
+            [below],
+            [above],
+        ),
+        "through global memory": (
+            _of_column(
+                f"t[i] = 2*col[i]{between}z[j] = x[t[j] // 2] {{dep=b}}",
+                TWO,
+                "",
+                _held(lp.AddressSpace.GLOBAL, "n"),
+            ),
+            [below],
+            [above],
+        ),
+        "through two writes": (
+            _of_column("<> t = col[i] {id=a}\nt = 0 {id=b,dep=a,if=i > 3}\nz[i] = x[t] {dep=b}"),
+            [below, {"col": np.where(COL > 3, 99, COL)}],
+            [{"col": COL + 61}],
+        ),
+        "into private memory": (
+            _of_column(
+                "t[col[i]] = 1 {id=w}\nz[i] = x[i] {dep=w}",
+                "i<n",
+                "",
+                _held(lp.AddressSpace.PRIVATE, "8"),
+            ),
+            [{"col": COL % 8}],
+            [below],
+        ),
+        "of a sum": (
+            _of_column("z[i] = x[sum(j, col[j])]", TWO),
+            [],
+            [{"col": 0 * COL}],  # it is not followed
+        ),
+        "where data say": (
+            _of_column("z[i] = x[i + 1] {if=col[i] > 0}"),
+            [{"col": (N - 1 > COL).astype(I4)}],
+            [{"col": _ones(1)}],
+        ),
+        "if data say": (
+            _of_column("z[i] = x[i + 1] if col[i] > 0 else 0"),
+            [{"col": (N - 1 > COL).astype(I4)}],
+            [{"col": _ones(1)}],
+        ),
+        "narrow sum": (
+            _kernel("i<n", "z[i] = x[a[i] + b[i] - 192]", "a,b i8 n"),
+            [{"a": _ones(100, I1), "b": _ones(100, I1)}],  # 200 in C, -56 in NumPy
+            [{"a": _ones(100, I1), "b": _ones(-100, I1)}],
+        ),
+        "narrow variable": (
+            _kernel("i<n", "<int8> t = a[i] + b[i]\nz[i] = x[t + 56]", "a,b i8 n"),
+            [{"a": _ones(100, I1), "b": _ones(100, I1)}],  # wraps where it is stored
+            [{"a": _ones(100, I1), "b": _ones(0, I1)}],
+        ),
+        "unsigned": (
+            _kernel("i<n", "z[i] = x[a[i] - 1]", "a u32 n"),
+            [{"a": _ones(1, U4)}],
+            [{"a": _ones(0, U4)}],
+        ),
+        "unsigned bits": (
+            _kernel("i<n", "z[i] = x[(a[i] - 1) >> 31]", "a u32 n"),
+            [{"a": _ones(0, U4)}],
+            [],
+        ),
+        "wrapping": (_of_column("z[i] = x[col[i]*65536*65536]"), [below], []),
+        "floating": (
+            _cast(1),
+            [{"f": COL.astype(F4)}],
+            [{"f": COL.astype(F4) + 1}, {"f": np.full(N, np.nan, F4)}, {"f": np.full(N, 1e30, F4)}],
+        ),
+        "scaled": (
+            _cast(63.5),
+            [{"f": np.full(N, 1, F4)}],
+            [{"f": np.full(N, 64 / 63.5, F4)}],  # 64 but for a rounding
+        ),
+    }
+    return kernels
+
+
+CASES = _cases()
+ROWS = [
+    pytest.param(name, arrays, right, id=f"{name}-{right}-{number}")
+    for name, (_, good, bad) in CASES.items()
+    for right, some in ((True, good), (False, bad))
+    for number, arrays in enumerate(some)
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "arrays", "is_right"), ROWS)
+def test_what_may_leave_an_array_is_refused_and_the_rest_is_not(
+    name: str, arrays: Arrays, is_right: bool
+) -> None:
+    kernel = describe_kernel(CASES[name][0], lambda _: [])
+    inputs = {"x": np.ones(N, F4), **arrays}
+    bindings = resolve_arguments(kernel, {"n": N}, inputs)
+
+    if is_right:
+        check_accesses(kernel, bindings, inputs)
+    else:
+        with pytest.raises(KernelBuildError, match=r"its array .*nothing was launched"):
+            check_accesses(kernel, bindings, inputs)
+
+
+def _with_private(floats: int, items: int) -> Any:
+    held = lp.TemporaryVariable("t", F4, shape=(floats,), address_space=lp.AddressSpace.PRIVATE)
+    domain = f"{{ [i, j]: 0 <= i < n and 0 <= j < {floats} }}"
+    unit = _kernel(domain, "t[j] = x[i] {id=w}\nz[i] = t[0] {dep=w}", "", held)
+    return in_groups(unit, f"i:{items}")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("device_type", "floats", "items", "is_right"),
+    [
+        ("cpu", 2**10, 16, True),
+        ("cpu", 2**14, 64, True),  # 4 MiB of 8
+        ("cpu", 2**17, 16, False),  # 8 MiB
+        ("cpu", 2**22, 1, False),
+        ("gpu", 2**16, 64, True),
+        ("gpu", 2**18, 1, False),  # 1 MiB
+    ],
+)
+def test_private_arrays_that_overflow_a_stack_are_refused(
+    device_type: Any, floats: int, items: int, is_right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countperf.devices.binding._stack_bytes", lambda: 2**23)
+    kernel = describe_kernel(_with_private(floats, items), lambda _: [])
+    device = make_device("fake:0", "Abacus")
+    identity = device.identity.model_copy(update={"device_type": device_type})
+    device = replace(device, identity=identity)
+    check: Callable[[], None] = lambda: check_private_arrays(  # noqa: E731
+        kernel, device, resolve_arguments(kernel, {"n": N})
+    )
+
+    if is_right:
+        check()
+    else:
+        with pytest.raises(KernelBuildError, match="the private arrays of"):
+            check()

@@ -1,0 +1,114 @@
+"""Findings and advice of the doctor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from countperf.devices.device import Device, DriverFile, DriverSearch
+from countperf.devices.discovery import Discovery, Trial, backend_of, examine, find_tools
+from countperf.devices.opencl import build_message
+from tests.devices.fakes import make_device
+
+GOOD = make_device("pocl:0", "pthread-skylake", platform="Portable Computing Language")
+BAD = make_device("pocl:1", "pthread-generic", platform="Portable Computing Language")
+PLATFORMS = (("Portable Computing Language", "3.1"),)
+
+
+def _attempt(device: object) -> Trial:
+    if device is GOOD:
+        return Trial(works=True)
+    reason = "error: unknown target CPU 'generic'"
+    return Trial(works=False, reason=reason, advice=backend_of(BAD).advise(reason, BAD))
+
+
+def _found(
+    *devices: Device,
+    platforms: tuple[tuple[str, str], ...] = PLATFORMS,
+    drivers: DriverSearch = DriverSearch(files=()),  # noqa: B008 - it is immutable
+) -> Discovery:
+    return Discovery(drivers=drivers, platforms=platforms, devices=devices)
+
+
+def test_each_device_is_tried_and_a_failing_one_explained() -> None:
+    report = examine(_found(GOOD, BAD), attempt=_attempt)
+
+    assert [device.works for device in report.devices] == [True, False]
+    assert report.default == "pocl:0"
+    assert report.is_healthy
+    assert "pip uninstall pocl-binary-distribution" in report.advice[0]
+    assert "apt-get install pocl-opencl-icd" in report.advice[0]
+    assert "pip install countperf[intel]" in report.advice[0]
+    content = json.loads(json.dumps(report.to_object()))
+    assert content["devices"][0]["label"] == "pocl:0"
+
+
+def test_nothing_found_says_what_to_install_and_a_wrong_setting_comes_first() -> None:
+    report = examine(_found(platforms=()))
+
+    assert not report.is_healthy
+    assert report.advice[0].startswith("no OpenCL device found: install an OpenCL driver")
+    drivers = DriverSearch(files=(), problem="it is not there", advice="unset it")
+    wrong = _found(platforms=(), drivers=drivers)
+    assert examine(wrong).advice == ("it is not there: unset it",)
+
+
+def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    file = DriverFile(name="x.icd", library=str(tmp_path / "gone.so"), origin="/etc/OpenCL/vendors")
+
+    report = examine(_found(drivers=DriverSearch(files=(file,))))
+
+    assert report.drivers[0].problem.endswith("gone.so is not there")
+    for said in (
+        "reinstall that driver",
+        "PoCL compiled: not kept in",
+        "set POCL_CACHE_DIR to a",
+        "has no device: for a GPU",
+    ):
+        assert any(said in advice for advice in report.advice), said
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("clBuildProgram failed: OUT_OF_HOST_MEMORY", "free memory"),
+        ("segmentation", "update or reinstall the driver"),
+    ],
+)
+def test_advice(reason: str, said: str) -> None:
+    assert said in backend_of(GOOD).advise(reason, GOOD)
+
+
+def test_of_a_failed_build_only_the_compilers_words_are_kept() -> None:
+    text = (
+        "clBuildProgram failed: BUILD_PROGRAM_FAILURE - clBuildProgram failed\n\n"
+        "Build on <pyopencl.Device 'pthread-AMD EPYC'>:\n\n"
+        "error: unknown target CPU 'generic'\n"
+        "Device pthread-AMD EPYC failed to build the program\n\n"
+        "(options: -I /somewhere)\n(source saved as /tmp/x.cl)"
+    )
+
+    assert build_message(text) == (
+        "error: unknown target CPU 'generic'; Device pthread-AMD EPYC failed to build the program"
+    )
+    assert len(build_message("x" * 5000)) == 600
+
+
+def test_programs_that_read_machine_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "llvm-mca-99"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("COUNTPERF_LLVM_MCA", str(program))
+    monkeypatch.setenv("COUNTPERF_OBJDUMP", str(tmp_path / "none"))
+
+    tools = {tool.name: tool for tool in find_tools()}
+
+    assert list(tools) == ["objdump", "llvm-mca", "nvcc", "nvdisasm"]
+    assert tools["llvm-mca"].path == str(program)
+    assert tools["objdump"].path is None
+    assert "COUNTPERF_OBJDUMP" in tools["objdump"].advice

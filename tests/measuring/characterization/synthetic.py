@@ -1,0 +1,216 @@
+# ruff: noqa: ARG002
+"""A GPU that runs nothing: it takes as long as its parameters say, so that they can be found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countperf.devices.device import Device, EventClock, Timing
+from countperf.devices.identity import DeviceType
+from countperf.errors import MeasurementError
+from countperf.measuring.characterization.bench import CHAINS, INSTRUCTION_TESTS, UNROLLED
+from tests.devices.fakes import IDENTITY, LIMITS
+
+LANES = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """Constants of the device; times in s, costs in cycles."""
+
+    units: int = 4
+    clock_hz: float = 1e9
+    overhead_s: float = 5e-6
+    host_overhead_s: float = 2e-6
+    costs: Mapping[str, tuple[float, float]] = field(
+        default_factory=lambda: {
+            "fma.f32": (0.25, 4.0),
+            "add.s32": (0.5, 5.0),
+            "rsqrt.f32": (2.0, 20.0),
+            "mul.f64": (16.0, 40.0),
+            "fma.f64": (16.0, 40.0),
+            "cvt.f64.f32": (2.0, 10.0),
+        }
+    )
+    other: tuple[float, float] = (3.0, 30.0)
+    alone: frozenset[str] = frozenset({"rsqrt.f32", "fma.f64"})  # have a pipeline of their own
+    issue_limit: float | None = None
+    memory_latency: float = 600.0
+    bandwidth: float = 1e11
+    line_bytes: int = 32
+    banks: int = 32
+    local: tuple[float, float] = (1.0, 25.0)
+    barrier: tuple[float, float] = (2.0, 18.0)
+    h2d: tuple[float, float] = (1e-5, 1e10)
+    d2h: tuple[float, float] = (2e-5, 5e9)
+
+    def cost(self, name: str) -> tuple[float, float]:
+        return self.costs.get(name, self.other)
+
+
+@dataclass
+class Memory:
+    size: int
+    cycles: int = 0
+
+
+@dataclass(frozen=True)
+class _Profile:
+    start: int
+    end: int
+
+
+class _Event:
+    def __init__(self, elapsed_s: float) -> None:
+        self.profile = _Profile(0, round(elapsed_s * 1e9))
+
+    def wait(self) -> None:
+        pass
+
+
+class SyntheticClock(EventClock):
+    """Event times of the device; the host's clock is the device's simulated time."""
+
+    def __init__(self, session: SyntheticSession) -> None:
+        self._session = session
+
+    def now(self) -> float:
+        return self._session.now
+
+    def time_run(self, launch: Any) -> Timing:
+        (event,) = launch()
+        elapsed = event.profile.end * 1e-9
+        return Timing(time_s=elapsed, host_s=elapsed + self._session.truth.host_overhead_s)
+
+
+class SyntheticSession:
+    """Stands for an open device."""
+
+    def __init__(self, truth: Truth, device_type: DeviceType = "gpu") -> None:
+        self.truth = truth
+        self.now = 0.0
+        self.broken: set[str] = set()
+        identity = IDENTITY.model_copy(
+            update={"compute_units": truth.units, "device_type": device_type}
+        )
+        limits = replace(
+            LIMITS,
+            max_group_size=1024,
+            sub_group_size=LANES,
+            max_clock_mhz=round(truth.clock_hz / 1e6),
+        )
+        self.device = Device(label="fake:0", identity=identity, limits=limits, handle=None)
+
+    def load(self, source: str, *, fresh: bool = False) -> _Program:
+        del fresh
+        return _Program(self, set(re.findall(r"KERNEL (\w+)\(", source)))
+
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Any:
+        raise NotImplementedError
+
+    def allocate(self, size: int) -> Memory:
+        return Memory(size)
+
+    def upload(self, array: NDArray[Any]) -> Memory:
+        return Memory(array.nbytes)
+
+    def download(self, memory: Memory, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        return np.full(count, memory.cycles, dtype)
+
+    def copy_in(self, memory: Memory, array: NDArray[Any]) -> None:
+        startup, bandwidth = self.truth.h2d
+        self.now += startup + array.nbytes / bandwidth
+
+    def copy_out(self, array: NDArray[Any], memory: Memory) -> None:
+        startup, bandwidth = self.truth.d2h
+        self.now += startup + array.nbytes / bandwidth
+
+    def finish(self) -> None:
+        pass
+
+    def versions(self) -> dict[str, str]:
+        return {}
+
+
+class _Program:
+    def __init__(self, session: SyntheticSession, names: set[str]) -> None:
+        self._session = session
+        self._names = names
+
+    def launch(
+        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
+    ) -> list[_Event]:
+        assert name in self._names
+        session = self._session
+        if name in session.broken:
+            raise MeasurementError(f"{name} does not run")
+        truth = session.truth
+        units = min(truth.units, groups)
+        warps = -(-groups // units) * -(-group_size // LANES)
+        cycles = _cycles(truth, name, warps, groups, group_size, arguments)
+        elapsed = truth.overhead_s + cycles / truth.clock_hz
+        session.now += elapsed + truth.host_overhead_s
+        return [_Event(elapsed)]
+
+
+_IDENTIFIERS = {test.identifier: test for test in INSTRUCTION_TESTS}
+
+
+def _step(truth: Truth, identifier: str) -> tuple[float, float]:
+    test = _IDENTIFIERS[identifier]
+    cpi, latency = (each * test.instructions for each in truth.cost(test.name))
+    if test.carries:
+        cpi += truth.cost(test.carries)[0]
+        latency += truth.cost(test.carries)[1]
+    return cpi, latency
+
+
+def _cycles(
+    truth: Truth, name: str, warps: int, groups: int, group: int, arguments: Sequence[Any]
+) -> float:
+    """Return the cycles that a launch takes, launching itself apart."""
+    numbers = [int(each) for each in arguments if isinstance(each, np.integer)]
+    if match := re.fullmatch(r"chain(\d)_(\w+)", name):
+        cpi, latency = _step(truth, match[2])
+        return numbers[0] * UNROLLED * max(latency / int(match[1]), warps * cpi)
+    if match := re.fullmatch(r"mix(\d+)_(\w+)", name):
+        return numbers[0] * CHAINS * warps * _mix_cycles(truth, int(match[1]), match[2])
+    match name:
+        case "nothing":
+            return 0.0
+        case "cycles":
+            arguments[0].cycles = numbers[0] * 4
+            return numbers[0] * 4.0
+        case "barriers":
+            return 4 * numbers[0] * max(truth.barrier[1] + group / LANES, warps * truth.barrier[0])
+        case "local_latency":
+            return 8 * numbers[0] * truth.local[1]
+        case "local_chase":
+            degree = min(numbers[1], truth.banks)
+            return 8 * numbers[0] * warps * truth.local[0] * degree
+        case "chase":
+            return 8 * numbers[0] * truth.memory_latency
+        case "copy4":
+            return 32 * groups * group / truth.bandwidth * truth.clock_hz
+        case "load":
+            items, turns, stride = numbers[:3]
+            waste = min(stride, truth.line_bytes // 4)
+            return 4 * items * turns * waste / truth.bandwidth * truth.clock_hz
+        case _:
+            raise AssertionError(name)
+
+
+def _mix_cycles(truth: Truth, ratio: int, identifier: str) -> float:
+    slow_cost, _ = _step(truth, identifier)
+    fast_cost, _ = truth.cost("fma.f32")
+    name = _IDENTIFIERS[identifier].name
+    if name not in truth.alone:
+        return ratio * fast_cost + slow_cost
+    bound = max(ratio * fast_cost, slow_cost)
+    return bound if truth.issue_limit is None else max(bound, (ratio + 1) / truth.issue_limit)

@@ -1,0 +1,359 @@
+"""Microbenchmarks on a device whose parameters are known, on PoCL, and what nvcc makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from countperf.devices.device import CUDA_PRELUDE, Device
+from countperf.devices.discovery import open_session
+from countperf.devices.identity import DeviceType
+from countperf.devices.nvcc import compile_sources, find_nvcc, run_nvcc
+from countperf.documents.lines import locked
+from countperf.errors import MeasurementError
+from countperf.measuring.characterization import bench as bench_module
+from countperf.measuring.characterization.bench import (
+    CHAINS,
+    COMMON_SOURCE,
+    INSTRUCTION_TESTS,
+    QUICK,
+    UNROLLED,
+    Bench,
+    Characterization,
+    Estimate,
+    Sharing,
+    chain_source,
+    fit_transfer,
+    judge_mix,
+    mix_source,
+    mix_throughput,
+    time_per_turn,
+)
+from countperf.measuring.characterization.experiments import (
+    FAST,
+    MIX_RATIOS,
+    MIXED,
+    chase_order,
+    moved_together,
+)
+from countperf.measuring.characterization.suite import characterize
+from tests.measuring.characterization.synthetic import SyntheticClock, SyntheticSession, Truth
+
+EFFORT = replace(
+    QUICK,
+    array_bytes=2**24,
+    repetitions=2,
+    tries=1,
+    classes=("fma.f32", "add.s32", "rsqrt.f32", "mul.f64", "fma.f64", "cvt.f64.f32"),
+)
+
+
+def run(truth: Truth, **more: object) -> Characterization:
+    session = SyntheticSession(truth)
+    return characterize(session, clock=SyntheticClock(session), effort=EFFORT, **more)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.fixture(scope="module")
+def found() -> Characterization:
+    return run(Truth())
+
+
+def _without_stated_clock(device_type: DeviceType) -> Bench:
+    session = SyntheticSession(Truth(), device_type)
+    limits = replace(session.device.limits, max_clock_mhz=0)
+    session.device = replace(session.device, limits=limits)
+    return Bench(session, SyntheticClock(session), EFFORT)
+
+
+def test_where_the_driver_states_no_clock_processors_have_that_of_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bench_module, "read_clocks", lambda: {"cpu": 2600.0})
+
+    assert _without_stated_clock("cpu").clock_hz == pytest.approx(2.6e9)
+    with pytest.raises(MeasurementError, match="no cycle counter, and its driver states no clock"):
+        _ = _without_stated_clock("gpu").clock_hz
+
+
+def value(found: Characterization, name: str) -> float:
+    finding = found.find(name)
+    assert finding is not None
+    assert finding.is_plausible, finding.remark
+    assert finding.kernel
+    return finding.value
+
+
+@pytest.mark.parametrize("name", EFFORT.classes)
+def test_cost_and_latency_of_a_class(found: Characterization, name: str) -> None:
+    cpi, latency = Truth().cost(name)
+
+    measured = found.parameters.classes[name]
+
+    assert measured.cpi == pytest.approx(cpi, rel=1e-3)
+    assert measured.latency == pytest.approx(latency, rel=1e-3)
+    assert measured.source.startswith("measured, spread")
+
+
+def test_memory(found: Characterization) -> None:
+    truth, parameters = Truth(), found.parameters
+
+    assert value(found, "memory latency") == pytest.approx(truth.memory_latency, rel=1e-3)
+    memory = parameters.classes["ld.global.s32"]
+    assert memory.kind == "memory"
+    assert memory.latency == pytest.approx(truth.memory_latency, rel=1e-3)
+    # the source's table 6: bytes per second = units * sub-group * bytes / cpi * clock
+    rate = truth.units * 32 * 4 / memory.cpi * truth.clock_hz
+    assert rate == pytest.approx(truth.bandwidth, rel=0.05)
+    assert parameters.bandwidth_byte_per_s == pytest.approx(1e11, rel=0.05)
+    assert parameters.cache_line_bytes == 32
+    assert value(found, "load bandwidth stride 2") == pytest.approx(5e10, rel=0.05)
+
+
+def test_local_memory_barriers_and_the_devices_own_clock(found: Characterization) -> None:
+    local, barrier = (found.parameters.classes[name] for name in ("ld.local.s32", "bar.sync"))
+
+    assert (local.cpi, local.latency) == pytest.approx((1.0, 25.0), rel=1e-3)
+    assert barrier.latency == pytest.approx(19.0, rel=1e-3)
+    assert barrier.kind == "barrier"
+    assert found.parameters.clock_hz == pytest.approx(1e9, rel=0.01)
+    assert "counter" in found.parameters.source_of("clock_hz")
+
+
+def test_launch_overhead_and_links(found: Characterization) -> None:
+    truth = Truth()
+
+    assert found.parameters.launch_overhead_s == pytest.approx(truth.overhead_s)
+    for direction, (startup, bandwidth) in (("h2d", truth.h2d), ("d2h", truth.d2h)):
+        link = found.parameters.links[direction]  # pyright: ignore[reportArgumentType]
+        assert link.startup_s == pytest.approx(startup, rel=1e-3)
+        assert link.bandwidth_byte_per_s == pytest.approx(bandwidth, rel=1e-3)
+
+
+def test_pipelines_and_an_issue_limit(found: Characterization) -> None:
+    subsystems = {"add.s32": "alu", "rsqrt.f32": "rsqrt_f32", "fma.f32": "alu"}
+
+    assert {n: found.parameters.classes[n].subsystem for n in subsystems} == subsystems
+    assert found.parameters.issue_limit is None
+    limited = run(Truth(issue_limit=2.0)).parameters
+    assert limited.issue_limit == pytest.approx(2.0, rel=0.02)
+
+
+def test_constants_of_the_older_models_follow(found: Characterization) -> None:
+    truth, parameters = Truth(), found.parameters
+    cpi, _ = truth.cost("fma.f32")
+
+    assert parameters.issue_cycles == pytest.approx(cpi, rel=0.01)
+    assert parameters.cores_per_compute_unit == round(32 / cpi)
+    assert parameters.latency_steps == pytest.approx(truth.memory_latency, rel=0.01)
+    # 128 byte of each unit's share of the bandwidth; a line of 32 byte for each of 32 items; rates
+    # are as exact as in the tests above
+    share = truth.bandwidth / truth.units / truth.clock_hz
+    assert parameters.departure_del_coal_cycles == pytest.approx(128 / share, rel=0.05)
+    assert parameters.departure_del_uncoal_cycles == pytest.approx(32 / share, rel=0.05)
+
+
+def test_on_a_cpu_what_makes_no_sense_is_left_out_by_name() -> None:
+    session = SyntheticSession(Truth(), "cpu")
+
+    characterized = characterize(session, clock=SyntheticClock(session), effort=EFFORT)
+
+    assert set(characterized.left_out) == {"local memory", "barriers", "mixes", "transfers"}
+    assert characterized.finished[:3] == ("launch overhead", "clock", "bandwidth")
+
+
+def test_a_broken_experiment_is_named_and_the_others_go_on() -> None:
+    session = SyntheticSession(Truth())
+    session.broken = {"barriers"}
+
+    characterized = characterize(session, clock=SyntheticClock(session), effort=EFFORT)
+
+    assert characterized.left_out == {"barriers": "barriers does not run"}
+    assert {"local memory", "mixes", "transfers"} <= {*characterized.finished}
+
+
+def test_a_number_that_cannot_be_is_marked_and_not_used() -> None:
+    characterized = run(Truth(costs={"fma.f32": (0.01, 0.05)}))
+
+    finding = characterized.find("fma.f32 cpi")
+    assert finding is not None
+    assert not finding.is_plausible
+    assert "at most 8 starts per cycle" in finding.remark
+    assert "fma.f32" not in characterized.parameters.classes
+
+
+def test_it_resumes_and_keeps_what_is_finished_of_the_same_device(tmp_path: Path) -> None:
+    store = tmp_path / "device.json"
+    with locked(store), pytest.raises(MeasurementError, match="in use"):
+        run(Truth(), store=store)
+    assert list(tmp_path.iterdir()) == []
+    first = run(Truth(), store=store, max_seconds=0.0)  # only what begins at once
+    assert first.finished == ("launch overhead",)
+    assert first.left_out["bandwidth"] == "no time was left"
+
+    with pytest.raises(MeasurementError, match="use another file"):
+        run(Truth(units=5), store=store)
+    second = run(Truth(), store=store)
+
+    assert second.finished[:2] == ("launch overhead", "clock")
+    assert Characterization.read_file(store) == second
+    assert second.findings[: len(first.findings)] == first.findings
+
+
+@pytest.mark.device
+def test_a_real_device(device: Device) -> None:
+    effort = replace(
+        QUICK, shortest_s=1e-4, array_bytes=2**22, repetitions=2, tries=1,
+        classes=("fma.f32", "add.s32"),
+    )  # fmt: skip
+
+    characterized = characterize(open_session(device), effort=effort)
+
+    names = {finding.name for finding in characterized.findings}
+    assert {"launch overhead", "fma.f32 latency", "fma.f32 cpi", "add.s32 cpi"} <= names
+    assert {"copy bandwidth", "memory latency"} & names
+    if device.identity.device_type == "cpu":
+        assert "transfers" in characterized.left_out
+
+
+@pytest.mark.device
+def test_what_is_for_gpus_runs_as_well(device: Device) -> None:
+    session = open_session(device)
+    identity = device.identity.model_copy(update={"device_type": "gpu"})
+    limits = replace(device.limits, sub_group_size=32, max_group_size=256, max_clock_mhz=2000)
+    session.device = replace(device, identity=identity, limits=limits)  # pyright: ignore[reportAttributeAccessIssue]
+    effort = replace(
+        QUICK, shortest_s=1e-5, array_bytes=2**20, repetitions=1, tries=1,
+        classes=("fma.f32", "add.s32"),
+    )  # fmt: skip
+
+    characterized = characterize(session, effort=effort)
+
+    left_out = characterized.left_out
+    assert all("take no longer" in reason for reason in left_out.values()), left_out
+    names = {finding.name for finding in characterized.findings}
+    assert {"local latency", "barrier latency", "barrier cpi", "h2d bandwidth"} <= names
+
+
+_TESTS = {test.name: test for test in INSTRUCTION_TESTS}
+SOURCES = {
+    "common": COMMON_SOURCE,
+    **{name: chain_source(t, 1) + chain_source(t, CHAINS) for name, t in _TESTS.items()},
+    **{
+        f"mix with {name}": "".join(
+            mix_source(_TESTS[FAST], _TESTS[name], ratio) for ratio in MIX_RATIOS
+        )
+        for name in MIXED
+    },
+}
+needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("capability", [pytest.param("7.5", marks=pytest.mark.nightly), "9.0"])
+def test_nvcc_takes_the_microbenchmarks(capability: str) -> None:
+    sources = {name: CUDA_PRELUDE + source for name, source in SOURCES.items()}
+    compiled = compile_sources(sources, capability)
+
+    assert all(compiled[name] for name in SOURCES)
+    kernels = [resources for several in compiled.values() for resources in several.values()]
+    assert not any(resources.spill_bytes for resources in kernels)
+
+
+@needs_nvcc
+def test_the_compiler_leaves_every_step_in() -> None:
+    instructions = {
+        **{"add.f32": "add.f32", "mul.f32": "mul.f32", "fma.f32": "fma.rn.f32"},
+        **{"add.s32": "xor.b32", "mul.s32": "mul.lo.s32", "fma.f64": "fma.rn.f64"},
+        **{"cvt.s32.f32": "cvt.rzi.s32.f32", "cvt.f64.f32": "cvt.rn.f32.f64"},
+    }
+    source = CUDA_PRELUDE + "".join(chain_source(_TESTS[name], 1) for name in instructions)
+
+    _, ptx = run_nvcc(source, "9.0", "-ptx")
+
+    texts = ptx.decode().split(".entry ")[1:]
+    assert len(texts) == len(instructions)
+    for text, instruction in zip(texts, instructions.values(), strict=True):
+        steps = text.count(f"\t{instruction} ") + text.count(f"\t{instruction}\t")
+        assert steps >= UNROLLED, instruction
+
+
+RATIOS = (1, 2, 4, 8, 16)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "limit", "noise"),
+    [
+        ("one subsystem", None, 0.0),
+        ("one subsystem", None, 0.03),
+        ("two subsystems", None, 0.0),
+        ("two subsystems", None, 0.03),
+        ("two subsystems with an issue limit", 1.0, 0.0),
+        ("two subsystems with an issue limit", 1.0, 0.03),
+        # shows at one ratio only, and by 4 %
+        ("two subsystems with an issue limit", 1.2, 0.0),
+    ],
+)
+def test_how_two_classes_share(sharing: Sharing, limit: float | None, noise: float) -> None:
+    random = np.random.default_rng(5)
+    measured = {
+        ratio: mix_throughput(ratio, 1.0, 4.0, sharing, limit or np.inf)
+        * (1 + noise * random.uniform(-1, 1))
+        for ratio in RATIOS
+    }
+
+    verdict = judge_mix(measured, 1.0, 4.0)
+
+    assert verdict.sharing == sharing
+    assert verdict.error <= noise + 0.01
+    if limit is not None:
+        assert verdict.issue_limit == pytest.approx(limit, rel=0.02 + noise)
+
+
+def test_a_transfer_with_noise() -> None:
+    random = np.random.default_rng(1)
+    sizes = [2**k for k in range(10, 27, 2)]
+    times = [(8e-6 + size / 2e10) * random.uniform(0.97, 1.03) for size in sizes]
+
+    assert fit_transfer(sizes, times) == pytest.approx((8e-6, 2e10), rel=0.05)
+
+
+@pytest.mark.parametrize("words", [4, 8, 16])
+def test_what_moves_together(words: int) -> None:
+    rates = {2**k: 1e9 / min(2**k, words) for k in range(6)}
+
+    assert moved_together(rates) == 4 * words
+    assert moved_together(dict.fromkeys(rates, 1e9)) is None
+
+
+def test_a_chase_visits_every_line_once() -> None:
+    following = chase_order(64)
+
+    word, seen = 0, set[int]()
+    for _ in range(64):
+        seen.add(word)
+        word = int(following[word])
+
+    assert word == 0
+    assert seen == {32 * line for line in range(64)}
+
+
+def test_launching_and_other_load_do_not_count() -> None:
+    random, calls = np.random.default_rng(0), list[int]()
+
+    def quiet(turns: int) -> float:
+        calls.append(turns)
+        return 5e-6 + 2e-8 * turns
+
+    def busy(turns: int) -> float:
+        return quiet(turns) + float(random.exponential(1e-5))
+
+    turn = time_per_turn(quiet, shortest_s=1e-4)
+    assert turn.value == pytest.approx(2e-8)
+    assert turn.spread < 1e-6
+    assert 5e-6 + 2e-8 * max(calls) / 3 >= 1e-4
+    assert time_per_turn(busy, shortest_s=1e-3, tries=5).value == pytest.approx(2e-8, rel=0.05)
+    with pytest.raises(MeasurementError, match="barriers: longer runs take no longer"):
+        Estimate(-1.0).checked("barriers")

@@ -1,0 +1,269 @@
+"""Left-out families: predictions, figures, intervals from them; evaluation on test kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from countperf.api import evaluation as fitting
+from countperf.errors import FitError, FitNotConvergedError
+from countperf.measuring import PURPOSES
+from countperf.models.fitting.design import Observation
+from countperf.models.fitting.estimate import estimate, recipe_of
+from countperf.models.fitting.fit_model import fit
+from countperf.models.fitting.judging import evaluate
+from countperf.models.fitting.leaving_out import (
+    LARGEST_FACTOR,
+    HeldOutCase,
+    conformal_quantile,
+    coverage_without_own_family,
+    held_out_factor,
+    interval_calibration,
+    leave_families_out,
+    log_scatter,
+    scatter_of_kernels,
+)
+from countperf.models.metrics import Evaluation
+from countperf.models.shipped import LINEAR, fitted_model
+from tests.models.fitting.builders import (
+    KERNELS,
+    TEST_KERNEL,
+    TRUE_WEIGHTS,
+    MadeUpKernel,
+    measure,
+    observe_all,
+)
+
+
+def _held_out(family: str, ratio: float | None, *, name: str = "c", **more: bool) -> HeldOutCase:
+    return HeldOutCase(
+        name=name, kernel=name, family=family, measured_s=1.0, predicted_s=ratio, **more
+    )
+
+
+def test_families_count_the_same_whatever_their_size() -> None:
+    cases = [_held_out("a", 1.1)] * 9 + [_held_out("b", 1.9)]
+
+    assert held_out_factor(cases) == pytest.approx((1.1 * 1.9) ** 0.5)
+
+
+def test_factors_are_the_same_both_ways_and_count_up_to_a_limit() -> None:
+    for ratio in (4.0, 0.25):
+        assert held_out_factor([_held_out("a", ratio)]) == pytest.approx(4.0)
+    for ratio in (1e9, 1e-9, -1.0):
+        assert held_out_factor([_held_out("a", ratio)]) == pytest.approx(LARGEST_FACTOR)
+
+
+def test_kernels_that_only_launch_do_not_count() -> None:
+    empty = _held_out("empty", 1e-9, overhead_only=True)
+    cases = [_held_out(family, 1.1) for family in "abc"]
+
+    assert held_out_factor([*cases, empty]) == held_out_factor(cases)
+    assert interval_calibration([*cases, empty]) == interval_calibration(cases)
+
+
+def test_kernels_that_judge_fits_are_never_looked_at() -> None:
+    noise = np.random.default_rng(11)
+    twins = [replace(k, name=f"{k.name}-b", family=f"{k.family}-b") for k in KERNELS]
+    alone = measure((*KERNELS, *twins), noise=noise)
+    baits = [
+        replace(TEST_KERNEL, name=f"{TEST_KERNEL.name}-{purpose}", purpose=purpose)
+        for purpose in PURPOSES
+        if purpose != "measurement"
+    ]
+    bait = measure(baits, weights=dict.fromkeys(TRUE_WEIGHTS, 1.0))
+    both = replace(alone, measurements=(*alone.measurements, *bait.measurements))
+    assert {m.purpose for m in both} == {"measurement", "test", "application", "variant"}
+
+    assert fit(both).weights == fit(alone).weights
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [(0.5, 10.0), (0.9, 18.0), (0.95, 19.0)],
+)
+def test_the_quantile_is_that_of_split_conformal_prediction(level: float, expected: float) -> None:
+    values = np.random.default_rng(0).permutation(np.arange(1.0, 20.0))
+
+    # the k-th smallest of n with k = ceil(level (n + 1))
+    assert conformal_quantile(values, np.full(19, 1 / 19), level, units=19) == expected
+
+
+def test_the_quantile_of_few_families_is_that_of_as_few_values() -> None:
+    values = np.repeat(np.arange(1.0, 10.0), 100)  # the cases of a family are the same
+
+    for level, expected in ((0.8, 8.0), (0.9, 9.0)):
+        assert conformal_quantile(values, np.full(900, 1 / 900), level, units=9) == expected
+    assert conformal_quantile(values, np.full(900, 1 / 900), 0.8, units=900) == 8.0
+
+
+@pytest.mark.parametrize("families", [3, 8, 40])
+def test_intervals_cover_new_families_as_often_as_they_say(families: int) -> None:
+    random = np.random.default_rng(4)
+    covered: dict[str, list[bool]] = {"0.9": [], "0.95": []}
+    for _ in range(150):
+        shared = random.standard_t(3, families + 1) * 0.2
+        cases = [
+            _held_out(f"f{k}", float(np.exp(shared[k] + random.normal(0, 0.1))))
+            for k in range(families)
+            for _ in range(3 + k % 5)
+        ]
+        calibration = interval_calibration(cases)
+        assert calibration is not None
+        new = abs(shared[-1] + random.normal(0, 0.1))
+        covered["0.9"].append(new <= calibration.log_errors_90)
+        covered["0.95"].append(new <= calibration.log_errors_95)
+
+    # 150 trials: a share of 0.9 is known to 0.024, one of 0.95 to 0.018
+    assert np.mean(covered["0.9"]) == pytest.approx(0.9, abs=0.07)
+    assert np.mean(covered["0.95"]) == pytest.approx(0.95, abs=0.055)
+
+
+def test_coverage_is_judged_by_the_other_families() -> None:
+    cases = [_held_out(f"f{k}", float(np.exp(0.1 * k))) for k in range(1, 5)]
+
+    coverage = coverage_without_own_family(cases)
+    assert coverage is not None
+    assert (coverage.share_90, coverage.share_95, coverage.families) == (1.0, 1.0, 4)
+    # without the first: Student's quantile of three degrees of freedom, 2.3534, and so on
+    rms = [((0.3 - 0.01 * k**2) / 3) ** 0.5 for k in range(1, 5)]
+    median_log = np.log(coverage.median_factor_90)
+    assert median_log == pytest.approx(2.3534 * np.median(rms), rel=2e-3)  # the series' accuracy
+    assert coverage_without_own_family(cases[:3]) is None
+    assert coverage_without_own_family([]) is None
+    assert interval_calibration([_held_out("a", 1.1), _held_out("b", 1.2)]) is None
+
+
+def test_scatter_splits_into_between_and_within_kernels() -> None:
+    random = np.random.default_rng(9)
+    shared = random.normal(0, 0.5, 400)
+    logs = np.concatenate([own + random.normal(0, 0.1, 4) for own in shared])
+
+    between, within = scatter_of_kernels(logs, [f"k{i // 4}" for i in range(logs.size)])
+
+    # 400 kernels tell a standard deviation to 3.5 %, 1200 degrees of freedom to 2 %
+    assert between == pytest.approx(0.5, rel=0.12)
+    assert within == pytest.approx(0.1, rel=0.07)
+    assert scatter_of_kernels(np.array([0.3]), ["k"]) == (pytest.approx(0.3), 0.0)
+
+
+def _left_out(cases: Sequence[Observation]) -> tuple[HeldOutCase, ...]:
+    recipe = recipe_of(LINEAR)
+    return leave_families_out(cases, estimate(cases, LINEAR, recipe), recipe)
+
+
+def test_a_family_is_predicted_from_the_others_where_they_determine_it() -> None:
+    held_out = {case.name: case for case in _left_out(observe_all())}
+
+    # loads at stride 1 occur nowhere else; "pairs" has the only loads at stride 2
+    undetermined = {case.family for case in held_out.values() if case.predicted_s is None}
+    assert undetermined == {"stride1", "stride2", "arithmetic"}
+    assert [held_out[f"empty/n={n}"].predicted_s for n in (1, 2)] == pytest.approx([4e-6, 4e-6])
+    assert len(held_out) == 17
+    alone = _left_out(KERNELS[0].observe())  # a single family
+    assert [case.predicted_s for case in alone] == [None] * 3
+
+
+def test_kernels_that_only_launch_are_known_where_machine_code_is_counted() -> None:
+    code = {"code.all": 12, "code.other": 12, "spill.all.load": 1}
+    cases = [replace(case, counts={**case.counts, **code}) for case in observe_all()]
+
+    held_out = _left_out(cases)
+
+    assert {case.family for case in held_out if case.overhead_only} == {"empty"}
+
+
+def test_a_fit_that_stops_early_says_so() -> None:
+    cases = [
+        replace(case, time_s=case.time_s * (1 + number % 3))
+        for number, case in enumerate(observe_all())
+    ]
+    model = fitted_model("linear").model_copy(update={"residual": "log", "loss": "soft_l1"})
+    whole = estimate(cases, model, recipe_of(model))
+    hasty = recipe_of(model, max_evaluations=1)
+
+    with pytest.raises(FitNotConvergedError, match="without the family"):
+        leave_families_out(cases, whole, hasty)
+
+
+def test_a_family_that_needs_weights_apart_is_not_predicted() -> None:
+    per_item = {"both": (2, 1), "one": (1, 0), "same": (20, 10)}
+    cases = [
+        case
+        for family, (adds, loads) in per_item.items()
+        for case in MadeUpKernel(
+            name=family,
+            family=family,
+            counts={
+                "flop.add.f32": f"[n] -> {{ {adds}n }}",
+                "gmem.load.32.stride1": f"[n] -> {{ {loads}n }}",
+            },
+        ).observe()
+    ]
+
+    held_out = _left_out(cases)
+
+    assert [case.predicted_s is None for case in held_out if case.family == "one"] == [True] * 3
+    assert all(
+        case.relative_error == pytest.approx(0, abs=1e-9)
+        for case in held_out
+        if case.family == "both"
+    )
+
+
+def test_scatter_is_the_standard_deviation_of_normal_logarithms() -> None:
+    logs = np.random.default_rng(7).normal(0, 0.3, 20001)
+
+    scatter = log_scatter(np.exp(logs).tolist(), [1.0] * logs.size)
+
+    # the median of 20001 absolute values is known to 1 %
+    assert scatter == pytest.approx(0.3, rel=0.03)
+
+
+def test_scatter_takes_impossible_times_for_bad_ones_and_needs_one() -> None:
+    assert log_scatter([-1.0, 0.0, 1e9], [1.0, 1.0, 1.0]) == pytest.approx(
+        np.log(1000) / 0.6744897501960817
+    )
+    assert log_scatter([], []) is None
+
+
+def test_what_judges_fits_is_never_fitted_and_evaluated_by_purpose(tmp_path: Path) -> None:
+    slow = {name: 3 * weight for name, weight in TRUE_WEIGHTS.items()}
+    unseen = MadeUpKernel(
+        name="unseen", family="unseen", purpose="application", counts=TEST_KERNEL.counts
+    )
+    known = measure((*KERNELS, TEST_KERNEL))
+    both = replace(known, measurements=(*measure((unseen,), weights=slow), *known.measurements))
+    weights = fit(known).weights
+
+    assert fit(both).weights.weights == weights.weights
+    evaluation = fitting.evaluate(both, weights=weights)
+    parts = evaluation.by_purpose()
+    assert list(parts) == ["test", "application"]
+    assert evaluation.device == "pocl-testchip"
+    assert [case.parameters["n"] for case in parts["test"].cases] == list(TEST_KERNEL.sizes)
+    assert all(case.complete for case in evaluation.cases)
+    assert parts["test"].overall().value == pytest.approx(0, abs=1e-9)
+    assert parts["application"].worst_factors() == {"unseen": pytest.approx(3)}
+    assert parts["application"].overall().value == pytest.approx(2 / 3)
+    only = fitting.evaluate(both, weights=weights, purposes=["test"])
+    assert only.cases == parts["test"].cases
+    path = tmp_path / "evaluation.json"
+    evaluation.write_file(path)
+    assert Evaluation.read_file(path) == evaluation
+
+
+def test_an_evaluation_marks_what_has_no_weight_and_needs_counts() -> None:
+    kernel = MadeUpKernel(
+        name="divides", family="test", purpose="test", counts={"flop.div.f32": "[n] -> { n }"}
+    )
+    weights = fit(measure()).weights
+    measured = measure((kernel,), weights={"launches": 4e-6, "flop.div.f32": 1e-10})
+
+    assert [case.complete for case in evaluate(weights, measured).cases] == [False] * 3
+    with pytest.raises(FitError, match="no counted measurement"):
+        evaluate(weights, measure((TEST_KERNEL,), uncounted=["stencil"]))
