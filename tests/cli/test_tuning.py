@@ -11,11 +11,8 @@ import pytest
 from countperf.devices.device import Device
 from tests.cli.conftest import Run
 from tests.models.builders import make_weights
-from tests.tuning.conftest import _needs_device, device
 from tests.tuning.spaces import build_double
 from tests.tuning.test_ranking import WEIGHTS
-
-__all__ = ["_needs_device", "device"]
 
 SPACE = "tests.tuning.spaces:DOUBLE"
 
