@@ -195,7 +195,6 @@ class DocumentError(CountperfError):
     path: str | None = None
     field: str | None = None
     line: int | None = None
-    offset: int | None = None
 
 
 class TableError(CountperfError, ValueError):

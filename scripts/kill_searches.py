@@ -23,9 +23,9 @@ import time
 import uuid
 from pathlib import Path
 
-from countperf.documents import read_content
 from countperf.errors import DocumentError
 from countperf.measuring import MeasurementSet
+from countperf.store import read_content
 from countperf.tuning.result import read_journal
 
 _RANDOM = "matmul n=256 l=256 m=256"

@@ -22,9 +22,9 @@ from countperf.documents import (
     parse_json,
     parse_toml,
     validate,
-    write_atomically,
 )
 from countperf.errors import DocumentError, OutputError
+from countperf.store import write_atomically
 
 
 class Ingredient(Part):

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from countperf.cli import main
-from countperf.documents import check_writable, write_atomically
 from countperf.errors import OutputError
 from countperf.measuring import MeasurementSet
 from countperf.measuring.campaign import measure
+from countperf.store import check_writable, write_atomically
 from tests.devices.fakes import PROTOCOL, FakeRunner, make_case
 
 CASES = [make_case("a", n) for n in (16, 32, 64, 128)]

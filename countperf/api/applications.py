@@ -33,7 +33,6 @@ from countperf.devices.parameters import (
     available_devices,
     load_device,
 )
-from countperf.documents import read_file_text
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.mechanistic.merpsys import (
     Schedule,
@@ -46,6 +45,7 @@ from countperf.mechanistic.merpsys import (
 from countperf.mechanistic.profile import MechanisticPrediction, check_whole
 from countperf.models import expressions
 from countperf.sizes import checks_keywords, given_sizes
+from countperf.store import read_file_text
 
 _KINDS: tuple[StepKind, ...] = get_args(StepKind)
 _OPTIONS = ("stream", "device", "after", "name", "to")

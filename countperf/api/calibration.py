@@ -23,7 +23,6 @@ from countperf.devices.discovery import find_device
 from countperf.devices.identity import counted_caches_of, memory_hierarchy_of
 from countperf.devices.machine import available_cores
 from countperf.display import ShortRepr
-from countperf.documents import check_writable
 from countperf.errors import (
     DeviceError,
     DocumentError,
@@ -66,6 +65,7 @@ from countperf.models.library import (
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.steps import report
+from countperf.store import check_writable
 from measurement_kernels.catalog import entry
 from measurement_kernels.entry import CatalogEntry
 

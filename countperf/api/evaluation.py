@@ -21,7 +21,6 @@ from countperf.devices.identity import DeviceIdentity, counted_caches_of, memory
 from countperf.devices.machine import read_processor
 from countperf.devices.parameters import load_device
 from countperf.display import some_of
-from countperf.documents import check_writable
 from countperf.errors import (
     CountingError,
     CountperfError,
@@ -41,6 +40,7 @@ from countperf.models.fitting.judging import evaluate_ranking as evaluate_sets
 from countperf.models.shipped import fitted_model
 from countperf.sizes import checks_keywords
 from countperf.steps import report, stepped
+from countperf.store import check_writable
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:

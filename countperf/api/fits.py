@@ -10,8 +10,7 @@ from countperf.devices.discovery import discover, matching_devices
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.display import Table, printed
-from countperf.documents import read_file_text
-from countperf.documents.base import parse_json
+from countperf.documents import parse_json
 from countperf.errors import DocumentError
 from countperf.machine_code import object_file, throughput
 from countperf.machine_code.object_file import find_objdump
@@ -25,6 +24,7 @@ from countperf.models.library import (
     short_name,
 )
 from countperf.models.shipped import COMPILED
+from countperf.store import read_file_text
 
 if TYPE_CHECKING:
     from countperf.devices.device import Device

@@ -13,9 +13,10 @@ from countperf.counting.count_properties import count_kernel
 from countperf.counting.producers import bound_arguments, known_unit, translation_unit
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.vector import PropertyVector
-from countperf.documents import parse_json, read_file_text
+from countperf.documents import parse_json
 from countperf.errors import CountingError, DocumentError, KernelSpecificationError
 from countperf.sizes import first_point
+from countperf.store import read_file_text
 from countperf.user_code import find_in_user_code
 
 if TYPE_CHECKING:

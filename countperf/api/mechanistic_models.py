@@ -14,7 +14,6 @@ from countperf.api.timing import time_resident_groups
 from countperf.devices.discovery import find_device
 from countperf.devices.nvcc import require_disassembler, require_nvcc
 from countperf.devices.parameters import DeviceParameters, load_device
-from countperf.documents import read_file_text
 from countperf.errors import DeviceError, ParameterError, nearest, option
 from countperf.measuring import TimingDocument, measurements_in
 from countperf.mechanistic.comparison import compare_models, linear_result
@@ -38,6 +37,7 @@ from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Axis, Sweep
 from countperf.mechanistic.sweep import sweep as _sweep
 from countperf.models.library import fits_folders
 from countperf.sizes import checks_keywords, given_sizes
+from countperf.store import read_file_text
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:

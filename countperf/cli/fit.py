@@ -17,7 +17,6 @@ from countperf.api.evaluation import fit as fit_measurements
 from countperf.api.mechanistic_models import compare, measured_devices
 from countperf.cli.common import given, show, show_all
 from countperf.cli.mechanistic import profile_options
-from countperf.documents import check_writable, read_content
 from countperf.errors import FitError, OutputError, ParameterError
 from countperf.measuring import MeasurementSet, TimingDocument
 from countperf.models.library import (
@@ -33,6 +32,7 @@ from countperf.report.curves import check_outputs
 from countperf.report.rows import Printed, format_percent
 from countperf.report.weights import calibration
 from countperf.report.weights import fit as fit_printed
+from countperf.store import check_writable, read_content
 
 if TYPE_CHECKING:
     from countperf.measuring import MeasurementSet

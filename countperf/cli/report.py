@@ -16,7 +16,6 @@ from countperf.api.evaluation import evaluate, evaluate_ranking
 from countperf.api.fits import known_device
 from countperf.api.prediction import Target, explain
 from countperf.cli.common import as_dict, given, show
-from countperf.documents import check_writable, read_file_text, write_atomically
 from countperf.errors import ParameterError
 from countperf.measuring import MeasurementSet
 from countperf.models.fitting.judging import RankingEvaluation
@@ -28,6 +27,7 @@ from countperf.report.predictions import explanation, prediction_head
 from countperf.report.printing import printed
 from countperf.report.rows import Printed, format_quantity, picked, point_text
 from countperf.report.weights import weights_table
+from countperf.store import check_writable, read_file_text, write_atomically
 from countperf.tuning.result import fastest_of, read_journal, trials_in
 from countperf.version import __version__
 

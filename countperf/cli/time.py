@@ -13,7 +13,6 @@ from countperf.api.prediction import with_compiled_code
 from countperf.api.timing import time_kernel
 from countperf.cli.common import as_dict, given, print_json, say, show
 from countperf.devices.discovery import find_device, open_session
-from countperf.documents import check_writable
 from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
 from countperf.measuring.characterization.suite import characterize
 from countperf.models.definition import CODE, MISS
@@ -21,6 +20,7 @@ from countperf.report.curves import check_outputs
 from countperf.report.rows import Printed, plain
 from countperf.report.tuning import timing as timing_printed
 from countperf.report.weights import characterization
+from countperf.store import check_writable
 from countperf.user_code import find_in_user_code, guarded
 
 if TYPE_CHECKING:

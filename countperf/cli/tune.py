@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from countperf.api.prediction import Target
 from countperf.api.searching import rank, tune
 from countperf.cli.common import PROGRESS, as_dict, given, say, show
-from countperf.documents import check_writable, write_atomically
 from countperf.report.curves import check_outputs
 from countperf.report.rows import plain
 from countperf.report.tuning import point as point_row
 from countperf.report.tuning import ranking as ranking_printed
 from countperf.report.tuning import search, state_text
+from countperf.store import check_writable, write_atomically
 from countperf.tuning.result import SearchInterrupt
 
 if TYPE_CHECKING:

@@ -22,17 +22,9 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from countperf.display import some_of
-from countperf.documents import (
-    Document,
-    Part,
-    check_format,
-    field_path,
-    parse_toml,
-    read_file_text,
-    validate,
-)
-from countperf.documents.base import bad_document
+from countperf.documents import Document, Part, check_format, field_path, parse_toml, validate
 from countperf.errors import DeviceError, DeviceParameterError, nearest
+from countperf.store import make_file_error, read_file_text
 
 InstructionKind = Literal["compute", "memory", "barrier"]
 TransferDirection = Literal["h2d", "d2h", "d2d"]
@@ -370,7 +362,7 @@ def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameter
         if not named.get(source):
             known = ", ".join(named) or "none"
             message = f"{where}.source: {source!r} is not in [sources] ({known})"
-            raise bad_document(message, path, field=f"{where}.source")
+            raise make_file_error(message, path, field=f"{where}.source")
         return values, named[source]
 
     plain: dict[str, Any] = {}
@@ -380,7 +372,9 @@ def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameter
             number, sources[name] = read(_Number, entry, f"$.{name}")
             if number["unit"] != UNITS[name]:
                 field = f"$.{name}.unit"
-                raise bad_document(f"{field}: the unit must be {UNITS[name]!r}", path, field=field)
+                raise make_file_error(
+                    f"{field}: the unit must be {UNITS[name]!r}", path, field=field
+                )
             plain[name] = number["value"]
         elif name in _TABLES and isinstance(entry, dict):
             plain[name] = {}

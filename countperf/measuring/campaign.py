@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
 from countperf.devices.device import check_clocks
-from countperf.documents import write_atomically
-from countperf.documents.lines import AppendedLines, locked
 from countperf.errors import (
     CountingError,
     DeviceLostError,
@@ -29,6 +27,7 @@ from countperf.measuring.environment import gather_environment, timestamp
 from countperf.measuring.lines import case_fields, format_line
 from countperf.measuring.runner import BROAD, CaseRunner, Repeats, Schedule, in_mixed_order
 from countperf.steps import report
+from countperf.store import AppendedLines, locked, write_atomically
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector

@@ -49,9 +49,9 @@ from pydantic import (
 from countperf.counting.taxonomy import validate_name
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document, Part, parse_json, validate
-from countperf.documents.base import bad_document
 from countperf.errors import CountingError, ParameterError, PropertyNameError
 from countperf.measuring.cases import KernelCase, Purpose
+from countperf.store import make_file_error
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
@@ -455,5 +455,5 @@ def parse_line(text: str, number: int, *, path: Path | str | None = None) -> Lin
     if not isinstance(status, str) or status not in _LINE_TYPES:
         field, wanted = f"line {number}: $.status", ", ".join(_LINE_TYPES)
         message = f"{field}: one of {wanted} is wanted, not {status!r}"
-        raise bad_document(message, path, field=field)
+        raise make_file_error(message, path, field=field)
     return validate(_LINE_TYPES[status], content, path=path, root=f"line {number}: $")

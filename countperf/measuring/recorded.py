@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import ConfigDict
 
-from countperf.documents import Part, parse_json, read_content, validate
-from countperf.documents.base import bad_document
+from countperf.documents import Part, parse_json, validate
 from countperf.errors import DocumentError, TableError
+from countperf.store import make_file_error, read_content
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,9 +46,9 @@ def read_times(path: Path | str) -> pd.DataFrame:
     try:
         text = read_content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise bad_document(f"no text in UTF-8 ({error}); read are: {KINDS}", path) from error
+        raise make_file_error(f"no text in UTF-8 ({error}); read are: {KINDS}", path) from error
     if not text.strip():
-        raise bad_document(f"the file is empty; read are: {KINDS}", path)
+        raise make_file_error(f"the file is empty; read are: {KINDS}", path)
     return (_read_cache if text.lstrip()[0] in "{[" else _read_table)(text, path)
 
 
@@ -67,7 +67,7 @@ def _read_table(text: str, path: Path | str) -> pd.DataFrame:
         rows = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
         header, *cells = [[cell.strip() for cell in row] for row in rows]
     except csv.Error as error:
-        raise bad_document(f"no table: {error}; read are: {KINDS}", path) from error
+        raise make_file_error(f"no table: {error}; read are: {KINDS}", path) from error
     for name in header:
         if header.count(name) > 1:
             raise TableError(f"{path}: two columns are called {name!r}; drop one", column=name)
@@ -108,7 +108,7 @@ def _read_cache(text: str, path: Path | str) -> pd.DataFrame:
 
     parsed = _parse_cache(text, path)
     if not isinstance(parsed, dict) or "cache" not in parsed:
-        raise bad_document(f"no cache of Kernel Tuner; read are: {KINDS}", path)
+        raise make_file_error(f"no cache of Kernel Tuner; read are: {KINDS}", path)
     content = validate(_Cache, parsed, path=path)
     names = content.tune_params_keys
     objectives = [content.objective] if isinstance(content.objective, str) else content.objective
@@ -120,14 +120,14 @@ def _read_cache(text: str, path: Path | str) -> pd.DataFrame:
         for name in (*names, "time"):
             if name not in row:
                 mend = ": tune with the objective time, or keep its field" if name == "time" else ""
-                raise bad_document(f"$.cache[{key!r}] has no field {name!r}{mend}", path)
+                raise make_file_error(f"$.cache[{key!r}] has no field {name!r}{mend}", path)
         time_ms = row["time"]
         if isinstance(time_ms, bool | list | dict) or (time_ms is not None and time_ms <= 0):
-            raise bad_document(f"$.cache[{key!r}].time is no time: {time_ms}", path)
+            raise make_file_error(f"$.cache[{key!r}].time is no time: {time_ms}", path)
         if time_ms is not None and time_ms < _FAILED:
             times.append({name: row[name] for name in names} | {"milliseconds": time_ms})
     if not times:
-        raise bad_document("$.cache has no configuration that ran", path)
+        raise make_file_error("$.cache has no configuration that ran", path)
     return pd.DataFrame(times)
 
 

@@ -17,18 +17,7 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
 from countperf.display import Drawable, ShortRepr, Table, printed
-from countperf.documents import (
-    COMPRESSED,
-    Document,
-    IntervalOfTimes,
-    Part,
-    damaged_line,
-    parse_lines,
-    read_content,
-    split_lines,
-    write_atomically,
-)
-from countperf.documents.base import bad_document, read_once
+from countperf.documents import Document, IntervalOfTimes, Part, read_once
 from countperf.errors import DocumentError, PredictionError
 from countperf.measuring.cases import Purpose
 from countperf.measuring.lines import (
@@ -41,6 +30,15 @@ from countperf.measuring.lines import (
     Resumption,
     format_line,
     parse_line,
+)
+from countperf.store import (
+    COMPRESSED,
+    damaged_line,
+    make_file_error,
+    parse_lines,
+    read_content,
+    split_lines,
+    write_atomically,
 )
 
 if TYPE_CHECKING:
@@ -204,7 +202,7 @@ class MeasurementSet(Table, ShortRepr):
         if not lines or not lines[0]:
             field = "line 1: $"
             message = f"{field}: empty; a countperf-measurements file is wanted"
-            raise bad_document(message, path, field=field)
+            raise make_file_error(message, path, field=field)
         measured: dict[str, Measurement] = {}
         failed: dict[str, FailedCase] = {}
         resumed: list[Resumption] = []
@@ -216,7 +214,7 @@ class MeasurementSet(Table, ShortRepr):
         )
         for number, line in enumerate(entries, start=2):
             if not isinstance(line, Resumption):
-                _check_new(line.case, number, measured, lines, path)
+                _check_new(line.case, number, measured, path)
             match line:
                 case Measurement() as entry:
                     failed.pop(entry.case, None)
@@ -252,15 +250,14 @@ def _check_new(
     case: str,
     number: int,
     measured: Mapping[str, Measurement],
-    lines: Sequence[str],
     path: Path | str | None,
 ) -> None:
     """Refuse a line of a case that an earlier line has measured: which of them holds is unknown."""
     if case in measured:
         field = f"line {number}: $.case"
         said = f"{field}: {case} is measured in an earlier line; a case has one measurement"
-        offset = sum(len(line.encode()) + 1 for line in lines[: number - 1])
-        raise damaged_line(said, number, offset, path=path, field=field)
+
+        raise damaged_line(said, number, path=path, field=field)
 
 
 TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]

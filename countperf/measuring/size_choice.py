@@ -23,12 +23,13 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 from countperf.devices.device import DeviceLimits, EventClock, Session, Timing
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.machine import available_memory
-from countperf.documents import Document, Part, read_file_text
+from countperf.documents import Document, Part
 from countperf.errors import DeviceLostError, MeasurementError, ParameterError
 from countperf.measuring import KernelCase
 from countperf.measuring.campaign import refuse_differences
 from countperf.measuring.runner import CaseRunner
 from countperf.steps import stepped
+from countperf.store import read_file_text
 
 _CLEAR_FACTOR = 10.0
 # a calibration's own runs: as many as these at most, and none after a run that is far too long

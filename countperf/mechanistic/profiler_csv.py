@@ -34,9 +34,9 @@ from typing import Any, NamedTuple
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.display import ShortRepr
-from countperf.documents import read_file_text
 from countperf.errors import TableError
 from countperf.mechanistic.profile import ProfiledKernel
+from countperf.store import read_file_text
 
 _SOURCES: tuple[tuple[str, str, Mapping[str, float]], ...] = (
     ("total_bytes", "byte", {"dram__bytes.sum": 1.0}),

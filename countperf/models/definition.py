@@ -56,10 +56,11 @@ from countperf.counting.structure.issue import ExecutionPolicy, apply_policy
 from countperf.counting.structure.memory_hierarchy import MemoryHierarchy
 from countperf.counting.structure.site_keys import SITE_ROOT
 from countperf.counting.taxonomy import PROPERTY_ROOTS, is_emitted, validate_name
-from countperf.documents import Document, Part, parse_toml, read_file_text
+from countperf.documents import Document, Part, parse_toml
 from countperf.errors import PredictionError, PropertyNameError
 from countperf.models.expressions import FUNCTIONS, Formula, parse
 from countperf.models.features import FeatureSpec
+from countperf.store import read_file_text
 
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1", "huber"]

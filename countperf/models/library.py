@@ -15,13 +15,12 @@ from pathlib import Path
 from platformdirs import user_data_path
 
 from countperf.devices.identity import DeviceIdentity
-from countperf.documents import read_file_text
-from countperf.documents.base import parse_json
-from countperf.documents.lines import locked
+from countperf.documents import parse_json
 from countperf.errors import DocumentError, ParameterError, nearest
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords
+from countperf.store import locked, read_file_text
 
 DEFAULT_STEMS = ("weights", STRUCTURAL, "linear")
 """Names of the documents that a device's folder gives where no model is asked for: that of the

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.documents import check_writable, write_atomically
 from countperf.errors import MissingExtraError, ParameterError
 from countperf.report.rows import format_quantity, interval_text, point_text, si_prefix
+from countperf.store import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,18 +25,10 @@ from pydantic import (
 
 from countperf.devices.identity import DeviceIdentity
 from countperf.display import Drawable, ShortRepr, Table, printed
-from countperf.documents import (
-    IntervalOfTimes,
-    Part,
-    parse_json,
-    parse_lines,
-    read_content,
-    split_lines,
-    validate,
-)
-from countperf.documents.lines import AppendedLines
+from countperf.documents import IntervalOfTimes, Part, parse_json, validate
 from countperf.errors import DocumentError, MeasurementError, ParameterError, option
 from countperf.measuring.runner import CaseRunner
+from countperf.store import AppendedLines, parse_lines, read_content, split_lines
 from countperf.tuning.points import PredictionTask, Refused
 from countperf.tuning.ranker import RefusalCount
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Thread
 
-from countperf.documents import check_writable
 from countperf.errors import CountperfError, DeviceLostError, OutputError
+from countperf.store import check_writable
 from rental.stages import (
     LOST,
     QUICK,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from countperf.api.evaluation import evaluate, evaluate_ranking, fit, read_measurements
 from countperf.api.prediction import Target
-from countperf.documents import check_writable
 from countperf.models.shipped import COMPILED
+from countperf.store import check_writable
 from measurement_kernels.catalog import families
 
 if TYPE_CHECKING:

@@ -18,17 +18,14 @@ from countperf.devices.discovery import backends, examine, find_device, open_ses
 from countperf.devices.machine import available_cores
 from countperf.devices.workers import process_pool
 from countperf.display import ShortRepr
-from countperf.documents import (
-    parse_json,
-    read_file_text,
-    write_atomically,
-)
+from countperf.documents import parse_json
 from countperf.errors import CountperfError, DeviceLostError, DocumentError, FitError
 from countperf.measuring.characterization.bench import FULL
 from countperf.measuring.characterization.bench import QUICK as QUICK_EFFORT
 from countperf.measuring.characterization.suite import characterize
 from countperf.measuring.runner import QUICK as QUICKLY
 from countperf.measuring.runner import KernelRunner
+from countperf.store import read_file_text, write_atomically
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.variants.sets import variant_entries
 from rental.publishing import publish

@@ -10,16 +10,12 @@ from pydantic import NonNegativeFloat
 
 from countperf.devices.parameters import available_devices, load_device
 from countperf.display import ShortRepr
-from countperf.documents import (
-    Part,
-    parse_json,
-    read_file_text,
-    validate,
-)
+from countperf.documents import Part, parse_json, validate
 from countperf.measuring.characterization.bench import Characterization
 from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.metrics import Evaluation
 from countperf.report.printing import printed
+from countperf.store import read_file_text
 from rental.stages import Options, read_checks, write_json
 
 

@@ -18,7 +18,6 @@ from countperf.api.evaluation import recount
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
 from countperf.counting.vector import PropertyVector
-from countperf.documents.lines import locked
 from countperf.errors import (
     CountingError,
     DocumentError,
@@ -31,6 +30,7 @@ from countperf.measuring import Measurement, MeasurementSet
 from countperf.measuring.campaign import Rewriting, measure
 from countperf.measuring.runner import KernelRunner
 from countperf.steps import listening
+from countperf.store import locked
 from measurement_kernels import catalog
 from tests.devices.fakes import PROTOCOL, FakeRunner, make_case, make_device
 

@@ -26,8 +26,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from countperf.documents import Document, Part, read_file_text
+from countperf.documents import Document, Part
 from countperf.errors import DeviceParameterError, DocumentError
+from countperf.store import read_file_text
 
 _FOLDER = Path(__file__).parent / "hierarchies"
 _SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")

@@ -21,7 +21,6 @@ from countperf.devices.parameters import (
     declare_device,
     with_capability_limits,
 )
-from countperf.documents.lines import locked
 from countperf.errors import MeasurementError
 from countperf.measuring.characterization.bench import (
     FULL,
@@ -50,6 +49,7 @@ from countperf.measuring.characterization.experiments import (
 )
 from countperf.measuring.environment import gather_environment
 from countperf.steps import stepped
+from countperf.store import locked
 
 _Experiment = tuple[str, Callable[[Bench, Found], Iterator[Finding]], str]
 """Name; from a bench, and what was found so far, to findings; why it makes no sense on a CPU."""

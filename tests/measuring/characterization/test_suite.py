@@ -12,7 +12,6 @@ from countperf.devices.device import CUDA_PRELUDE, Device
 from countperf.devices.discovery import open_session
 from countperf.devices.identity import DeviceType
 from countperf.devices.nvcc import compile_sources, find_nvcc, run_nvcc
-from countperf.documents.lines import locked
 from countperf.errors import MeasurementError
 from countperf.measuring.characterization import bench as bench_module
 from countperf.measuring.characterization.bench import (
@@ -40,6 +39,7 @@ from countperf.measuring.characterization.experiments import (
     moved_together,
 )
 from countperf.measuring.characterization.suite import characterize
+from countperf.store import locked
 from tests.measuring.characterization.synthetic import SyntheticClock, SyntheticSession, Truth
 
 EFFORT = replace(

@@ -1,28 +1,32 @@
-"""Documents and the objects inside them, their validation, and the files that they go into.
+"""Versioned documents on pydantic: read, validate, name the bad field, refuse other versions.
 
-What cannot be written is an `OutputError` that says which file, why, and how to mend it. A reader
-sees the old file or the new one, never a part of one.
+A document is a JSON object with the fields ``format`` (what it is) and ``version`` (which layout).
+A subclass of `Document` declares both as a ``Literal`` with that value as the default::
+
+    class Recipe(Document):
+        format: Literal["kitchen-recipe"] = "kitchen-recipe"
+        version: Literal[2] = 2
+        remade_by = "cook it again"            # advice for files of version 1
+        title: str
+
+Objects inside a document derive from `Part`. Both are immutable, refuse unknown fields, do not
+coerce (``"3"`` is no number) and hold no NaN or infinity. Everything that can be wrong with a file
+becomes a `DocumentError` that says where: line and column of damaged JSON, else the path of the
+first bad field, such as ``$.weights[3].value``.
 """
 
 from __future__ import annotations
 
-import codecs
-import contextlib
-import errno
-import io
 import json
 import math
-import os
 import stat
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import IO, Annotated, Any, ClassVar, NoReturn, Self, TypeVar
-from uuid import uuid4
+from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -35,7 +39,7 @@ from pydantic import (
 )
 
 from countperf.display import cut, short_repr
-from countperf.errors import DocumentError, OutputError
+from countperf.store import make_file_error, read_file_text, write_atomically
 
 _LINE_WIDTH = 100
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
@@ -49,7 +53,7 @@ def parse_json(
 
     def refuse(message: str) -> NoReturn:
         where = "" if first_line == 1 else f" (line {first_line})"
-        raise bad_document(message + where, path)
+        raise make_file_error(message + where, path)
 
     def whole(pairs: list[tuple[str, object]]) -> dict[str, object]:
         content = dict(pairs)
@@ -79,10 +83,9 @@ def parse_json(
         )
     except json.JSONDecodeError as error:
         where = f"line {error.lineno + first_line - 1}, column {error.colno}"
-        offset = len(text[: error.pos].encode("utf-8", errors="surrogatepass"))
-        raise bad_document(f"damaged JSON at {where}: {error.msg}", path, offset=offset) from error
+        raise make_file_error(f"damaged JSON at {where}: {error.msg}", path) from error
     except RecursionError as error:
-        raise bad_document("damaged JSON: nested too deeply", path) from error
+        raise make_file_error("damaged JSON: nested too deeply", path) from error
 
 
 def parse_toml(text: str, *, path: Path | str | None = None) -> dict[str, object]:
@@ -90,11 +93,11 @@ def parse_toml(text: str, *, path: Path | str | None = None) -> dict[str, object
     try:
         content: Any = parse_json(json.dumps(tomllib.loads(text), allow_nan=False), path=path)
     except RecursionError as error:
-        raise bad_document("damaged TOML: nested too deeply", path) from error
+        raise make_file_error("damaged TOML: nested too deeply", path) from error
     except (TypeError, ValueError) as error:  # besides a date, an infinite or a huge number
         is_damaged = isinstance(error, tomllib.TOMLDecodeError)
         wanted = "texts, finite numbers of 64 bits, arrays and tables are wanted, no dates"
-        raise bad_document(f"damaged TOML: {error if is_damaged else wanted}", path) from error
+        raise make_file_error(f"damaged TOML: {error if is_damaged else wanted}", path) from error
     return content
 
 
@@ -118,21 +121,6 @@ def format_json(value: object, *, indent: str = "") -> str:
         return line
     entries = [format_json(entry, indent=inner) for entry in value]
     return "[\n" + ",\n".join(inner + entry for entry in entries) + f"\n{indent}]"
-
-
-def read_file_text(path: Path | str) -> str:
-    """Read a text file: UTF-8, or UTF-16 with a byte order mark, as PowerShell writes it."""
-    encoding = "utf-8"
-    try:
-        data = Path(path).read_bytes()
-        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            encoding = "utf-16"
-        return io.StringIO(data.decode(encoding), newline=None).read()
-    except OSError as error:
-        raise bad_document(f"cannot be read: {error.strerror or error}", path) from error
-    except UnicodeDecodeError as error:
-        what = f"not a text file (byte {error.start} is not {encoding.upper()})"
-        raise bad_document(what, path) from error
 
 
 _Read = TypeVar("_Read")
@@ -165,123 +153,6 @@ def read_once(
         return read_file
 
     return decorate
-
-
-def located(message: str, path: Path | str | None) -> str:
-    """Put the path of a file before a message about it."""
-    return message if path is None else f"{path}: {message}"
-
-
-def bad_document(message: str, path: Path | str | None, **details: Any) -> DocumentError:
-    """Make the error of a document, with the path of its file if there is one."""
-    return DocumentError(
-        located(message, path), path=None if path is None else str(path), **details
-    )
-
-
-_PROBE = b"\0" * 4096
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_MENDS = {
-    **dict.fromkeys(_NO_SPACE, "free some space there, or name a file on another disk"),
-    **dict.fromkeys(
-        (errno.EACCES, errno.EPERM, errno.EROFS), "name a file in a folder that you may write to"
-    ),
-    errno.EISDIR: "name a file in that folder",
-    **dict.fromkeys(
-        (errno.ENOTDIR, errno.EEXIST), "a part of the path is a file: name a path of folders"
-    ),
-    errno.ENAMETOOLONG: "name a shorter one",
-}
-
-
-def output_error(path: Path | str, error: OSError, *, what: str = "") -> OutputError:
-    """Make the error of a file that cannot be written, from what the system says."""
-    said = error.strerror or str(error)
-    mend = _MENDS.get(error.errno or 0, "name another file")
-    written = f"{what} to {path}" if what else path
-    return OutputError(f"cannot write {written}: {said}; {mend}", path=str(path))
-
-
-def check_writable(*paths: Path | str | None) -> None:
-    """Find out, before the work that fills them, whether files can be written.
-
-    Missing folders are made, and a file of 4 KiB is written beside each file and removed.
-    """
-    for path in paths:
-        if path is None:
-            continue
-        target = _real(path)
-        try:
-            if _is_special(target):
-                if not os.access(target, os.W_OK):
-                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-                continue
-            with _replacing(target) as scratch, scratch.open("wb") as file:
-                _flush(file, _PROBE)
-        except OSError as error:
-            raise output_error(path, error) from error
-
-
-def write_atomically(path: Path | str, content: str | bytes) -> None:
-    """Replace a file by a new one with this content, synced first; makes missing folders.
-
-    What a symbolic link leads to is replaced, and pipes and devices (``/dev/stdout``) are written
-    to.
-    """
-    # names of files need not be UTF-8
-    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
-    target = _real(path)
-    try:
-        if _is_special(target):
-            target.write_bytes(data)
-            return
-        with _replacing(target) as scratch, scratch.open("wb") as file:
-            _flush(file, data)
-            scratch.replace(target)
-    except OSError as error:
-        raise output_error(path, error) from error
-
-
-@contextmanager
-def _replacing(target: Path) -> Generator[Path]:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    scratch = target.with_name(f".{target.name[:200]}.{uuid4().hex[:12]}.new")
-    try:
-        yield scratch
-    finally:
-        with contextlib.suppress(OSError):
-            scratch.unlink(missing_ok=True)
-
-
-def append_synced(file: IO[bytes], path: Path | str, data: bytes) -> None:
-    """Append to an unbuffered file; the data are on the disk when this returns."""
-    before = os.fstat(file.fileno()).st_size
-    try:
-        _flush(file, data)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.ftruncate(file.fileno(), before)
-        raise output_error(path, error) from error
-
-
-def _flush(file: IO[bytes], data: bytes) -> None:
-    """Write all of the data, and have them on the disk."""
-    left = memoryview(data)
-    while left:
-        left = left[file.write(left) :]
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _real(path: Path | str) -> Path:
-    return Path(os.path.realpath(path))
-
-
-def _is_special(target: Path) -> bool:
-    """Tell whether there is a pipe or a device, which is written to and never replaced."""
-    return target.exists() and not target.is_file() and not target.is_dir()
 
 
 _Part = TypeVar("_Part", bound="Part")
@@ -349,7 +220,7 @@ class Document(Part):
             mend = "a newer countperf wrote it: upgrade countperf"
             mend = mend if version > current else cls.remade_by
             message = f"version {version} is not read, {current} is: {mend}"
-            raise bad_document(f"$.version: {message}", path, field="$.version")
+            raise make_file_error(f"$.version: {message}", path, field="$.version")
         return validate(cls, fields, path=path)
 
     @classmethod
@@ -375,11 +246,11 @@ def check_format(content: object, wanted: str, *, path: Path | str | None = None
     """Return parsed JSON as a dict if it is a document of the wanted format, else refuse it."""
     if not isinstance(content, dict):
         kind = "an array" if isinstance(content, list) else f"the value {_abbreviated(content)}"
-        raise bad_document(f"$: a {wanted} document is wanted, not {kind}", path, field="$")
+        raise make_file_error(f"$: a {wanted} document is wanted, not {kind}", path, field="$")
     if content.get("format") != wanted:
         there = _abbreviated(content.get("format"))
         message = f"$.format: a {wanted} document is wanted, not one of {there}"
-        raise bad_document(message, path, field="$.format")
+        raise make_file_error(message, path, field="$.format")
     return dict(content)
 
 
@@ -391,7 +262,7 @@ def validate(
         # strict validation of JSON text takes arrays for tuples, that of Python values does not
         return part_type.model_validate_json(json.dumps(content, allow_nan=False))
     except RecursionError as error:
-        raise bad_document(f"{root}: nested too deeply", path, field=root) from error
+        raise make_file_error(f"{root}: nested too deeply", path, field=root) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = field_path(first["loc"], root=root)
@@ -400,7 +271,7 @@ def validate(
         others = error.error_count() - 1
         more = f"; {others} more bad field{'s' if others > 1 else ''}" if others else ""
         said = first["msg"].removeprefix(_OWN_WORDS)
-        raise bad_document(f"{field}: {said}{input_text}{more}", path, field=field) from error
+        raise make_file_error(f"{field}: {said}{input_text}{more}", path, field=field) from error
 
 
 def field_path(location: Sequence[str | int], *, root: str = "$") -> str:

@@ -1,12 +1,15 @@
-"""Files of lines, a JSON object each, that programs append to.
+"""Files: read as text or lines, replaced at once, appended to, locked.
 
-A writer that dies leaves a last line without its line feed, of which nothing is lost that had been
-finished: readers leave such a line out. Everything else that is wrong with a file is damage.
-Damage is an error that says where it is and how to mend it, and leaves the file as it is.
+Files of lines hold a JSON object each, and programs append to them (`AppendedLines`). A writer that
+dies leaves a last line without its line feed: readers leave it out unless it is whole. Everything
+else that is wrong with a file is damage: an error says in which line and how to mend it, and the
+file stays as it is. A file is replaced atomically: readers see the old one or the new one.
 """
 
 from __future__ import annotations
 
+import codecs
+import errno
 import gzip
 import io
 import json
@@ -17,17 +20,152 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import IO, Any, Self, TypeVar
+from uuid import uuid4
 
-from countperf.documents.base import append_synced, bad_document, located, output_error
-from countperf.errors import DocumentError, MeasurementError
+from countperf.errors import DocumentError, MeasurementError, OutputError
 
 COMPRESSED = ".gz"
 """Ending of the names of compressed files."""
 
 _GZIP = b"\x1f\x8b"
-_LARGEST = 2**26
+_MAX_BYTES = 2**26
 """Most bytes that a compressed file may become."""
+
+
+def _locate(message: str, path: Path | str | None) -> str:
+    """Put the path of a file before a message about it."""
+    return message if path is None else f"{path}: {message}"
+
+
+def make_file_error(message: str, path: Path | str | None, **details: Any) -> DocumentError:
+    """Make the error of a document, with the path of its file if there is one."""
+    return DocumentError(
+        _locate(message, path), path=None if path is None else str(path), **details
+    )
+
+
+def read_file_text(path: Path | str) -> str:
+    """Read a text file: UTF-8, or UTF-16 with a byte order mark, as PowerShell writes it."""
+    encoding = "utf-8"
+    try:
+        data = Path(path).read_bytes()
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            encoding = "utf-16"
+        return io.StringIO(data.decode(encoding), newline=None).read()
+    except OSError as error:
+        raise make_file_error(f"cannot be read: {error.strerror or error}", path) from error
+    except UnicodeDecodeError as error:
+        what = f"not a text file (byte {error.start} is not {encoding.upper()})"
+        raise make_file_error(what, path) from error
+
+
+_PROBE = b"\0" * 4096
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_MENDS = {
+    **dict.fromkeys(_NO_SPACE, "free some space there, or name a file on another disk"),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS), "name a file in a folder that you may write to"
+    ),
+    errno.EISDIR: "name a file in that folder",
+    **dict.fromkeys(
+        (errno.ENOTDIR, errno.EEXIST), "a part of the path is a file: name a path of folders"
+    ),
+    errno.ENAMETOOLONG: "name a shorter one",
+}
+
+
+def output_error(path: Path | str, error: OSError, *, what: str = "") -> OutputError:
+    """Make the error of a file that cannot be written, from what the system says."""
+    said = error.strerror or str(error)
+    mend = _MENDS.get(error.errno or 0, "name another file")
+    written = f"{what} to {path}" if what else path
+    return OutputError(f"cannot write {written}: {said}; {mend}", path=str(path))
+
+
+def check_writable(*paths: Path | str | None) -> None:
+    """Find out, before the work that fills them, whether files can be written.
+
+    Missing folders are made, and a file of 4 KiB is written beside each file and removed.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        target = _real(path)
+        try:
+            if _is_special(target):
+                if not os.access(target, os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+                continue
+            with _replacing(target) as scratch, scratch.open("wb") as file:
+                _flush(file, _PROBE)
+        except OSError as error:
+            raise output_error(path, error) from error
+
+
+def write_atomically(path: Path | str, content: str | bytes) -> None:
+    """Replace a file by a new one with this content, synced first; makes missing folders.
+
+    What a symbolic link leads to is replaced, and pipes and devices (``/dev/stdout``) are written
+    to.
+    """
+    # names of files need not be UTF-8
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+    target = _real(path)
+    try:
+        if _is_special(target):
+            target.write_bytes(data)
+            return
+        with _replacing(target) as scratch, scratch.open("wb") as file:
+            _flush(file, data)
+            scratch.replace(target)
+    except OSError as error:
+        raise output_error(path, error) from error
+
+
+@contextmanager
+def _replacing(target: Path) -> Generator[Path]:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    scratch = target.with_name(f".{target.name[:200]}.{uuid4().hex[:12]}.new")
+    try:
+        yield scratch
+    finally:
+        with suppress(OSError):
+            scratch.unlink(missing_ok=True)
+
+
+def _append_synced(file: IO[bytes], path: Path | str, data: bytes) -> None:
+    """Append to an unbuffered file; the data are on the disk when this returns."""
+    before = os.fstat(file.fileno()).st_size
+    try:
+        _flush(file, data)
+    except OSError as error:
+        with suppress(OSError):
+            os.ftruncate(file.fileno(), before)
+        raise output_error(path, error) from error
+
+
+def _flush(file: IO[bytes], data: bytes) -> None:
+    """Write all of the data, and have them on the disk."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _real(path: Path | str) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _is_special(target: Path) -> bool:
+    """Tell whether there is a pipe or a device, which is written to and never replaced."""
+    return target.exists() and not target.is_file() and not target.is_dir()
+
+
+# --- files of lines
 
 _Header = TypeVar("_Header")
 _Entry = TypeVar("_Entry")
@@ -42,28 +180,30 @@ class FileLines:
     lacks_feed: bool = False  # whether the last line is whole, but for its line feed
 
 
-def read_bytes(path: Path | str) -> bytes:
+def _read_bytes(path: Path | str) -> bytes:
     """Read a file."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise bad_document(f"cannot be read: {error.strerror or error}", path) from error
+        raise make_file_error(f"cannot be read: {error.strerror or error}", path) from error
 
 
 def read_content(path: Path | str) -> bytes:
     """Read a file that may be compressed by gzip, which its first bytes tell, not its name."""
-    content = read_bytes(path)
+    content = _read_bytes(path)
     if not content.startswith(_GZIP):
         return content
     try:
         with gzip.open(io.BytesIO(content)) as file:
-            plain = file.read(_LARGEST + 1)
+            plain = file.read(_MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise bad_document(f"damaged gzip file: {error}; restore it from a copy", path) from error
-    if len(plain) > _LARGEST:
-        size = f"more than {_LARGEST >> 20} MiB of {len(content) / 2**20:.3g} MiB"
+        raise make_file_error(
+            f"damaged gzip file: {error}; restore it from a copy", path
+        ) from error
+    if len(plain) > _MAX_BYTES:
+        size = f"more than {_MAX_BYTES >> 20} MiB of {len(content) / 2**20:.3g} MiB"
         message = f"decompresses to {size}; if that is right, decompress it with gunzip first"
-        raise bad_document(message, path)
+        raise make_file_error(message, path)
     return plain
 
 
@@ -71,63 +211,33 @@ def split_lines(content: bytes, *, path: Path | str | None = None) -> FileLines:
     """Split a file into lines, and leave out a last line that was cut short."""
     *whole, tail = content.split(b"\n")
     lines: list[str] = []
-    offset = 0
     for number, raw in enumerate(whole, start=1):
         try:
-            lines.append(raw.decode("utf-8"))
+            lines.append(raw.decode())
         except UnicodeDecodeError as error:
-            raise _undecodable(error, number, offset, path) from error
-        offset += len(raw) + 1
-    last = _whole_object(tail, len(lines) + 1, offset, path)
-    if last is None:
-        return FileLines(lines=tuple(lines), kept_bytes=offset)
-    return FileLines(lines=(*lines, last), kept_bytes=len(content), lacks_feed=True)
+            said = f"the byte 0x{raw[error.start]:02x} is not UTF-8"
+            raise damaged_line(said, number, path=path) from error
+    if not _is_object(tail):
+        return FileLines(lines=tuple(lines), kept_bytes=len(content) - len(tail))
+    return FileLines(lines=(*lines, tail.decode()), kept_bytes=len(content), lacks_feed=True)
 
 
-def _whole_object(tail: bytes, number: int, offset: int, path: Path | str | None) -> str | None:
-    """Return a last line without line feed if it is whole; None if it was cut short."""
-    if not tail.startswith(b"{"):
-        return None
+def _is_object(raw: bytes) -> bool:
     try:
-        text = tail.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if error.end == len(tail) and error.reason == "unexpected end of data":
-            return None
-        raise _undecodable(error, number, offset, path) from error
-    try:
-        _, end = json.JSONDecoder().raw_decode(text)
+        return isinstance(json.loads(raw.decode()), dict)
     except (ValueError, RecursionError):
-        return None
-    if rest := text[end:].strip():
-        position = offset + len(text[: text.rindex(rest)].encode())
-        said = f"{rest[:20]!r} follows the object, where a line feed is wanted"
-        raise damaged_line(said, number, position, path=path)
-    return text
-
-
-def _undecodable(
-    error: UnicodeDecodeError, number: int, offset: int, path: Path | str | None
-) -> DocumentError:
-    byte = error.object[error.start]
-    said = f"the byte 0x{byte:02x} is not UTF-8"
-    return damaged_line(said, number, offset + error.start, path=path)
+        return False
 
 
 def damaged_line(
-    said: str,
-    number: int,
-    offset: int,
-    *,
-    path: Path | str | None = None,
-    field: str | None = None,
+    said: str, number: int, *, path: Path | str | None = None, field: str | None = None
 ) -> DocumentError:
     """Make the error of a damaged line, with the advice that mends it."""
-    return bad_document(
-        f"{said} (byte {offset}, line {number}); {_mend(number, path)}",
+    return make_file_error(
+        f"{said} (line {number}); {_mend(number, path)}",
         path,
         field=field or f"line {number}: $",
         line=number,
-        offset=offset,
     )
 
 
@@ -156,30 +266,25 @@ def parse_lines(
     *,
     path: Path | str | None = None,
 ) -> tuple[_Header, list[_Entry]]:
-    """Parse the lines of a file; an error says which byte is damaged, and how to mend it."""
+    """Parse the lines of a file; an error says which line is damaged, and how to mend it."""
     try:
         header = parse_header(lines[0])
     except DocumentError as error:
-        if error.offset is None:
+        if not isinstance(error.__cause__, json.JSONDecodeError):
             raise
-        raise _damaged(error, 1, 0, path) from error
+        raise _damaged(error, 1, path) from error
     entries: list[_Entry] = []
-    offset = len(lines[0].encode()) + 1
     for number, line in enumerate(lines[1:], start=2):
         try:
             entries.append(parse(line, number))
         except DocumentError as error:
-            raise _damaged(error, number, offset, path) from error
-        offset += len(line.encode()) + 1
+            raise _damaged(error, number, path) from error
     return header, entries
 
 
-def _damaged(
-    error: DocumentError, number: int, offset: int, path: Path | str | None
-) -> DocumentError:
-    said = str(error).removeprefix(located("", path))
-    position = offset + (error.offset or 0)
-    return damaged_line(said, number, position, path=path, field=error.field)
+def _damaged(error: DocumentError, number: int, path: Path | str | None) -> DocumentError:
+    said = str(error).removeprefix(_locate("", path))
+    return damaged_line(said, number, path=path, field=error.field)
 
 
 # --- locks that keep other processes, and other threads, away from a file or a folder
@@ -203,7 +308,7 @@ class AppendedLines:
                 self._file = stack.enter_context(self.path.open("ab", buffering=0))
             except OSError as error:
                 raise output_error(path, error, what=what) from error
-            raw = read_bytes(self.path)
+            raw = _read_bytes(self.path)
             there = split_lines(raw, path=self.path)
             beginning = header.partition(",")[0].encode()
             if not there.lines and raw[: len(beginning)] == beginning[: len(raw)]:
@@ -219,7 +324,7 @@ class AppendedLines:
 
     def write(self, line: str) -> None:
         """Write a line, with its line feed; it is on the disk when this returns."""
-        append_synced(self._file, self.path, line.encode(errors="backslashreplace"))
+        _append_synced(self._file, self.path, line.encode(errors="backslashreplace"))
 
     def __enter__(self) -> Self:
         return self
