@@ -21,6 +21,7 @@ import loopy.tools
 from loopy.tools import LoopyKeyBuilder
 
 from countperf.counting.counts import Count, granularity_of
+from countperf.counting.execution.sites import ExecutionCounts, count_execution
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
 from countperf.counting.preparation import PreparedKernel
@@ -28,7 +29,6 @@ from countperf.counting.producers import translation_unit
 from countperf.counting.size_parameters import require_sizes, size_ranges
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.structure.site_keys import name_of
-from countperf.counting.structure.sites import ExecutionCounts, count_execution
 from countperf.counting.taxonomy import VIEWS, View, validate_name
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, ParameterError, PropertyNameError
@@ -151,7 +151,7 @@ def count_kernel(
     view : {"source", "compiled", "structure"}
         Whether what Loopy emits is counted (default), what an optimizing compiler leaves of it
         (`countperf.counting.compiled_view` states the rules), or what is emitted and beside it what
-        the compiler leaves by how a device executes it (`countperf.counting.structure.sites`).
+        the compiler leaves by how a device executes it (`countperf.counting.execution.sites`).
     instruction_counts : mapping from str to mapping from str to number, optional
         What one execution of an instruction by one work item does, by property name, by
         instruction id, such as ``{"raw": {"flop.add.f32": 3, "gmem.load.32.stride1": 1}}``: for C

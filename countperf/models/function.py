@@ -81,7 +81,7 @@ _MASKED_LOCAL = re.compile(r"(issue\.\w+\.lmem\.\w+)\.masked")
 _UNMASKED = ("shifted", "next")
 """As which a masked access of local memory without a weight is charged: the likeliest first.
 
-It is ``shifted`` that not all items execute (`countperf.counting.structure.sites`), and ``next``
+It is ``shifted`` that not all items execute (`countperf.counting.execution.sites`), and ``next``
 where the fit has not seen that either. Of the fits that are shipped, none has weights of masked
 loads, and that of Intel's runtime on a Xeon none of masked stores."""
 

@@ -10,8 +10,8 @@ import loopy as lp
 import pytest
 
 from countperf.counting.count_properties import count_kernel
+from countperf.counting.execution.sites import count_execution
 from countperf.counting.structure.site_keys import ChainKey
-from countperf.counting.structure.sites import count_execution
 from countperf.errors import UnmeasuredPropertyError
 from countperf.models.library import load_weights
 from tests.counting.test_language_complex import EXPRESSIONS, complex_kernel

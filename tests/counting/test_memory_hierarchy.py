@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from countperf.counting.execution.reuse import ReuseLimits
 from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.structure.memory_hierarchy import (
     ASSUMED,
@@ -17,7 +18,6 @@ from countperf.counting.structure.memory_hierarchy import (
     load_hierarchy,
     read_system,
 )
-from countperf.counting.structure.reuse import ReuseLimits
 from countperf.devices.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
 from countperf.errors import DeviceParameterError, DocumentError
 from countperf.models.fitting.judging import memory_verdict

@@ -14,9 +14,9 @@ import countperf
 from countperf.counting.analysis import distinct_bytes, footprints_of
 from countperf.counting.copies import generate_code
 from countperf.counting.count_properties import count_kernel
+from countperf.counting.execution.sites import count_execution
 from countperf.counting.structure.issue import ExecutionPolicy, apply_policy
 from countperf.counting.structure.site_keys import FootprintKey
-from countperf.counting.structure.sites import count_execution
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.shipped import structural
 from measurement_kernels import catalog

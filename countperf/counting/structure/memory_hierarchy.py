@@ -8,7 +8,7 @@ three places, and at all of them they are those of the device:
   `countperf.models.shipped` and `countperf.models.shipped`) have the caches and the translation
   reach of the device's hierarchy, which a weights document states (`ModelDefinition.memory`).
 - *Reuse classes of counts* (``l1_reuse``, ``l2_reuse``, ``beyond_l2``, ``data_l2_reuse``,
-  ``..._conflict1`` and so on, `countperf.counting.structure.reuse`), and *misses and spills* of
+  ``..._conflict1`` and so on, `countperf.counting.execution.reuse`), and *misses and spills* of
   compiled code (``miss.conflict``, `countperf.machine_code.classify_x86`) have the `CountedCaches`
   that a kernel is counted for. Property vectors and weights state theirs, and weights predict no
   vector of others.

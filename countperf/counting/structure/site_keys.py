@@ -6,7 +6,7 @@ in the innermost loop), ``chain.fma.f32``, ``pmem.load.4``, ``guarded.gmem.load.
 ``live_across_barrier.2.32``, ``idle``, ``carried``, ``iterations``, ``entries``, ``passes``.
 Footprints are ``bytes.group.load.dense``, ``segments.group.load`` and ``bytes.kernel.load``.
 
-`countperf.counting.structure.sites` counts them, `countperf.counting.structure.issue` turns them
+`countperf.counting.execution.sites` counts them, `countperf.counting.structure.issue` turns them
 into what a device issues.
 """
 

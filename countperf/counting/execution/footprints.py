@@ -12,12 +12,12 @@ from typing import cast
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.accesses import Address
 from countperf.counting.domains import Domains
+from countperf.counting.execution.placement import StepSorter
+from countperf.counting.execution.reuse import within_line
 from countperf.counting.instructions import Conditions, Instruction
 from countperf.counting.keys import Grid, MemoryAccess
 from countperf.counting.scopes import Scope
 from countperf.counting.structure.memory_hierarchy import LINE_BYTES
-from countperf.counting.structure.placement import StepSorter
-from countperf.counting.structure.reuse import within_line
 from countperf.counting.structure.site_keys import Direction, FootprintKey
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets, sets

@@ -35,7 +35,7 @@ step                      meaning
 ``data_beyond_l2``        likewise, in a larger array
 ========================  =========================================================================
 
-`countperf.counting.structure.reuse` says how reuse is found, and which caches are assumed.
+`countperf.counting.execution.reuse` says how reuse is found, and which caches are assumed.
 
 Divisions of integers by constant powers of two are counted as shifts. Special functions and powers
 under a condition that tells items apart are ``conditional``: compilers that have no masked form of
@@ -62,13 +62,8 @@ from loopy.symbolic import DependencyMapper, get_dependencies
 
 from countperf.counting.analysis import analyzed_program
 from countperf.counting.chains import divisions_that_shift
-from countperf.counting.instructions import Conditions, Instruction
-from countperf.counting.keys import FirstIteration, Grid, Operation
-from countperf.counting.preparation import Launch, PreparedKernel
-from countperf.counting.scopes import Known, Scope, slots_of
-from countperf.counting.structure.footprints import Footprints
-from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.counting.structure.placement import (
+from countperf.counting.execution.footprints import Footprints
+from countperf.counting.execution.placement import (
     LoopCounter,
     Placements,
     StepSorter,
@@ -77,7 +72,12 @@ from countperf.counting.structure.placement import (
     neighbors,
     tells_apart,
 )
-from countperf.counting.structure.reuse import ReuseLimits
+from countperf.counting.execution.reuse import ReuseLimits
+from countperf.counting.instructions import Conditions, Instruction
+from countperf.counting.keys import FirstIteration, Grid, Operation
+from countperf.counting.preparation import Launch, PreparedKernel
+from countperf.counting.scopes import Known, Scope, slots_of
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.structure.site_keys import (
     AccessKey,
     Direction,

@@ -18,11 +18,7 @@ from countperf.counting.accesses import address_of
 from countperf.counting.analysis import ChainAnalysis, ProgramAnalysis, RegionAnalysis
 from countperf.counting.device_programs import DeviceProgram
 from countperf.counting.domains import Domains
-from countperf.counting.instructions import Instruction
-from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
-from countperf.counting.preparation import PreparedKernel
-from countperf.counting.scopes import AxisStride, Known, Scope, strides_of
-from countperf.counting.structure.reuse import (
+from countperf.counting.execution.reuse import (
     ReuseLimits,
     reuse_path,
     sorted_by_size,
@@ -30,6 +26,10 @@ from countperf.counting.structure.reuse import (
     step_of,
     within_line,
 )
+from countperf.counting.instructions import Instruction
+from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
+from countperf.counting.preparation import PreparedKernel
+from countperf.counting.scopes import AxisStride, Known, Scope, strides_of
 from countperf.counting.structure.site_keys import (
     BY_DATA,
     ChainKey,
