@@ -39,7 +39,6 @@ LIGHT = {
     "countperf.measuring.sets": "weights are loaded without readers of tables",
     "countperf.measuring.tables": "measurements are read without Loopy and isl",
     "countperf.models.anchored": "weights are loaded without measurements",
-    "countperf.counting.counts": "weights are loaded without Loopy and isl",
     "countperf.sizes": "the help is made without NumPy",
     "countperf.api.fits": "weights are listed without Loopy",
     "countperf.api.kernels": "users' kernels need no catalogue",

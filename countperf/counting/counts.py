@@ -1,17 +1,4 @@
-"""Counts of properties, symbolic in the sizes, with what one unit of each is executed by.
-
-Some properties of sub-groups, which models may name, have no formula.
-``transactions.32x128.load`` are the lines of 128 bytes that sub-groups of 32 work items touch in
-all loads from global memory, each line once whenever a sub-group executes an access; likewise
-``store``; ``transactions.32x128`` are both. How lines are shared depends on how every access lies
-in its array, so that there is no formula: the number is found at given sizes, exactly
-(`countperf.counting.access_analysis`).
-
-``subgroups.32.launched``, ``.arithmetic``, ``.load``, ``.store``, ``.local``, ``.passes`` and
-``.barrier`` are what sub-groups of 32 work items execute (`countperf.counting.programs`);
-``distinct.load`` and ``distinct.store`` the distinct bytes of global memory that the kernel
-accesses. They are found at given sizes likewise.
-"""
+"""Counts of properties, symbolic in the sizes, with what one unit of each is executed by."""
 
 from __future__ import annotations
 
@@ -19,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -33,19 +19,13 @@ from countperf.counting.taxonomy import (
     CountingRules,
     View,
 )
-from countperf.display import FieldsAlone, shortened
+from countperf.display import shortened
 from countperf.documents import Document, Part, validate
 from countperf.errors import CountingError, DocumentError
 from countperf.steps import stepped
 from countperf.symbolic.isl_counts import to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import parse_polynomial
-
-if TYPE_CHECKING:
-    from countperf.counting.access_analysis import AccessAnalysis
-    from countperf.counting.analysis import Footprint
-    from countperf.counting.preparation import PreparedKernel
-    from countperf.counting.programs import KernelProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +281,7 @@ DISTINCT = "distinct"
 """First part of the names of distinct bytes."""
 
 AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT)
-"""First part of all names of this module."""
+"""First part of all names that have no formula (`countperf.counting.transactions`)."""
 
 _NUMBER = r"[1-9]\d*"
 _ROOT = re.compile(
@@ -313,62 +293,3 @@ def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
     """Return what names, or patterns of them, begin with that say which transactions are meant."""
     matches = (_ROOT.match(name) for name in names)
     return tuple(sorted({match.group() for match in matches if match is not None}))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TransactionCounts(FieldsAlone):
-    """A function from sizes to the transactions of a kernel; picklable."""
-
-    kernel: Any
-    # which are counted: ``transactions.<work items of a sub-group>x<bytes of a line>``,
-    # ``subgroups.<work items of a sub-group>``, ``distinct``
-    roots: tuple[str, ...]
-    statistics: Mapping[str, Any]  # what data decides, as for `countperf.count_kernel`
-
-    @cached_property
-    def _prepared(self) -> PreparedKernel:
-        from countperf.counting.preparation import PreparedKernel
-
-        return PreparedKernel(self.kernel, statistics=self.statistics)
-
-    @cached_property
-    def _programs(self) -> tuple[KernelProgram, ...]:
-        from countperf.counting.programs import kernel_programs
-
-        return kernel_programs(self._prepared)
-
-    @cached_property
-    def _accesses(self) -> tuple[AccessAnalysis, ...]:
-        from countperf.counting.analysis import analyzed_accesses
-
-        with self._prepared.counting():
-            return analyzed_accesses(self._prepared)
-
-    @cached_property
-    def _footprints(self) -> tuple[Footprint, ...]:
-        from countperf.counting.analysis import footprints_of
-
-        return footprints_of(self._accesses)
-
-    def __call__(self, parameters: Mapping[str, int]) -> dict[str, int]:
-        """Count the transactions at sizes."""
-        sizes: dict[str, int] = {}
-        for root in self.roots:
-            counted = self._counted(root, parameters)
-            sizes |= {f"{root}.{name}": number for name, number in counted.items()}
-        return sizes
-
-    def _counted(self, root: str, parameters: Mapping[str, int]) -> dict[str, int]:
-        kind, _, numbers = root.partition(".")
-        if kind == DISTINCT:
-            from countperf.counting.analysis import distinct_bytes
-
-            return distinct_bytes(self._footprints, parameters)
-        if kind == SUB_GROUPS:
-            from countperf.counting.programs import sub_group_work
-
-            return sub_group_work(self._programs, parameters, sub_group_size=int(numbers))
-        from countperf.counting.access_analysis import lines_moved
-
-        items, line_bytes = map(int, numbers.split("x"))
-        return lines_moved(self._accesses, parameters, line_bytes=line_bytes, sub_group_size=items)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 from countperf.counting.counts import (
     Count,
     CountsAt,
-    TransactionCounts,
     VectorDocument,
     counts_at_sizes,
     damaged,
@@ -411,17 +410,3 @@ class PropertyVector(Table, Mapping[str, Count]):
             return cls(**fields)
         except (ValueError, CountingError) as error:
             raise damaged("$.parameters", error) from error
-
-
-def with_transactions(
-    vector: PropertyVector,
-    kernel: Any,
-    roots: Iterable[str],
-    statistics: Mapping[str, Any] | None = None,
-) -> PropertyVector:
-    """Return the vector of a kernel with its transactions, as far as it has none."""
-    wanted = tuple(root for root in roots if not vector.knows(root))
-    if not wanted:
-        return vector
-    counts = TransactionCounts(kernel=kernel, roots=wanted, statistics=dict(statistics or {}))
-    return vector.with_counts_at(counts, *wanted)

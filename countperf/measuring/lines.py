@@ -274,7 +274,7 @@ class Measurement(_Line):
         code was read (`countperf.api.catalogue.read_code`) and could be followed.
     transactions : dict from str to int, or None
         Those of sub-groups, by property (``transactions.32x128.load``), where a model needs them
-        (`countperf.counting.counts`).
+        (`countperf.counting.transactions`).
     """
 
     status: Literal["measured"] = "measured"

@@ -273,8 +273,8 @@ def _choices_of(builder: Any, columns: Collection[Any]) -> tuple[str, ...]:
 def _count(unit: Any, transactions: Sequence[str], caches: CountedCaches) -> _Counted:
     """Count a kernel; one that cannot be counted keeps its times, with the reason."""
     from countperf.counting.count_properties import count_kernel
-    from countperf.counting.counts import TransactionCounts
     from countperf.counting.preparation import PreparedKernel
+    from countperf.counting.transactions import TransactionCounts
 
     sizes, why_not, properties = tuple(sorted(unit.default_entrypoint.all_params())), "", None
     shapes: set[tuple[int, ...]] = set()

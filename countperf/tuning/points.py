@@ -22,8 +22,8 @@ import cloudpickle
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.producers import translation_unit
 from countperf.counting.schedule import scheduled
+from countperf.counting.transactions import with_transactions
 from countperf.counting.unattended import without_disk_caches
-from countperf.counting.vector import with_transactions
 from countperf.devices.device import DeviceLimits
 from countperf.devices.workers import WorkerLostError, process_pool
 from countperf.display import ShortRepr, cut

@@ -11,7 +11,8 @@ from loopy.tools import LoopyKeyBuilder
 
 import countperf
 from countperf.counting.automatic import AssumedOrder
-from countperf.counting.vector import PropertyVector, with_transactions
+from countperf.counting.transactions import with_transactions
+from countperf.counting.vector import PropertyVector
 from countperf.devices.compile.objects import _NotedTarget  # pyright: ignore[reportPrivateUsage]
 from countperf.devices.cuda.target import NvidiaCudaTarget
 from countperf.errors import ParameterError
