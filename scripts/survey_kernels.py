@@ -32,9 +32,9 @@ import numpy as np
 from loopy.kernel.data import VectorizeTag
 
 import countperf
-from countperf.counting import schedule
-from countperf.counting.producers import known_unit
-from countperf.counting.unattended import unattended
+from countperf.counting.frontend import schedule
+from countperf.counting.frontend.producers import known_unit
+from countperf.counting.frontend.unattended import unattended
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountperfError
 from countperf.models.weights import WeightSet

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.schedule import prepared
+from countperf.counting.frontend.schedule import prepared
 from countperf.errors import (
     DataDependentControlFlowError,
     ParameterError,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import loopy as lp
 
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.producers import bound_arguments, known_unit, translation_unit
+from countperf.counting.frontend.producers import bound_arguments, known_unit, translation_unit
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.vector import PropertyVector
 from countperf.documents import parse_json
@@ -36,9 +36,9 @@ def load_kernel(specification: str) -> Any:
     ----------
     specification : str
         ``path/file.py:name`` or ``package.module:name``, where the name is a Loopy translation
-        unit, an object around one (`countperf.counting.producers`), or a function without arguments
-        that returns one; the name of a kernel of the catalogue; or
-        the path of a property-vector document (``.json``).
+        unit, an object around one (`countperf.counting.frontend.producers`), or a function
+        without arguments that returns one; the name of a kernel of the catalogue; or the path of a
+        property-vector document (``.json``).
 
     Returns
     -------

@@ -11,7 +11,7 @@ import numpy as np
 
 from countperf.api.fits import why_not_compiled
 from countperf.api.kernels import count_at_sizes, counted, kernel_itself, load_kernel
-from countperf.counting.producers import translation_unit
+from countperf.counting.frontend.producers import translation_unit
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.counting.transactions import with_transactions as added
 from countperf.counting.vector import PropertyVector

@@ -13,7 +13,7 @@ from loopy.target.pyopencl_execution import PyOpenCLExecutor
 
 from countperf.api.prediction import Target, vector_for
 from countperf.api.timing import predicted_fields
-from countperf.counting.producers import launched_sizes, launched_unit
+from countperf.counting.frontend.producers import launched_sizes, launched_unit
 from countperf.devices.opencl import describe
 from countperf.display import Table, printed
 from countperf.errors import ParameterError

@@ -15,15 +15,15 @@ from countperf.counting.access_analysis import AccessAnalysis, AccessAnalyzer
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.accesses import Address, Layout
 from countperf.counting.chains import Operations, Recurrence, Step, recurrences
-from countperf.counting.complex_arithmetic import real_part
 from countperf.counting.components import touched_addresses
 from countperf.counting.device_programs import LocalBarrier, RegionOutline
 from countperf.counting.instructions import computing
 from countperf.counting.keys import Grid, type_name
+from countperf.counting.operations.complex_arithmetic import real_part
+from countperf.counting.operations.vectors import component_of
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
 from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
 from countperf.counting.size_parameters import SizeParameters, require_sizes
-from countperf.counting.vectors import component_of
 from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.sizes import checks_keywords

@@ -22,10 +22,10 @@ from loopy.tools import LoopyKeyBuilder
 
 from countperf.counting.counts import Count, granularity_of
 from countperf.counting.execution.sites import ExecutionCounts, count_execution
+from countperf.counting.frontend.producers import translation_unit
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
 from countperf.counting.preparation import PreparedKernel
-from countperf.counting.producers import translation_unit
 from countperf.counting.size_parameters import require_sizes, size_ranges
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.structure.site_keys import name_of
@@ -141,7 +141,7 @@ def count_kernel(
     t_unit : loopy.TranslationUnit
         With one entry point; preprocessed and scheduled here unless that is done already. Programs
         of pytato, compiled functions of arraycontext, and kernels of Firedrake, TSFC and PyOP2
-        stand for the translation unit in them (`countperf.counting.producers`).
+        stand for the translation unit in them (`countperf.counting.frontend.producers`).
     statistics : mapping from str to number or str, optional
         What data decides: mean trip counts by iname; probabilities of conditions by instruction id
         (``*`` and ``?`` match) or by the condition's text; the class of accesses whose address is
@@ -150,8 +150,9 @@ def count_kernel(
         marked as not exact.
     view : {"source", "compiled", "structure"}
         Whether what Loopy emits is counted (default), what an optimizing compiler leaves of it
-        (`countperf.counting.compiled_view` states the rules), or what is emitted and beside it what
-        the compiler leaves by how a device executes it (`countperf.counting.execution.sites`).
+        (`countperf.counting.operations.compiled_view` states the rules), or what is emitted and
+        beside it what the compiler leaves by how a device executes it
+        (`countperf.counting.execution.sites`).
     instruction_counts : mapping from str to mapping from str to number, optional
         What one execution of an instruction by one work item does, by property name, by
         instruction id, such as ``{"raw": {"flop.add.f32": 3, "gmem.load.32.stride1": 1}}``: for C

@@ -22,9 +22,9 @@ from pymbolic.mapper import Mapper
 from pymbolic.primitives import Subscript, Variable
 
 from countperf.counting.automatic import offset_of
-from countperf.counting.c_arithmetic import type_of, types_of_variables
 from countperf.counting.expression_types import name_of
 from countperf.counting.extents import ArrayAccess, accesses_of
+from countperf.counting.frontend.c_arithmetic import type_of, types_of_variables
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.coverage import at_values, extremes

@@ -20,8 +20,8 @@ from loopy.symbolic import get_dependencies
 from numpy.typing import NDArray
 from pymbolic.primitives import Variable
 
-from countperf.counting.c_arithmetic import Columns, CValues
 from countperf.counting.extents import ArrayAccess
+from countperf.counting.frontend.c_arithmetic import Columns, CValues
 from countperf.counting.index_arrays import followed_limits, ranges_of, shapes_of_temporaries
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import loopy as lp
 
-from countperf.counting.access_counter import Key
 from countperf.counting.keys import Case, FirstIteration, Operation
+from countperf.counting.operations.access_counter import Key
 from countperf.counting.scopes import AxisKind, Scope
 from countperf.counting.statistics import nonnegative
 from countperf.errors import CountingError, UnsupportedExpressionError

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from countperf.counting.access_classes import AccessCount, Footprints, Occurrence, access_counts
-from countperf.counting.access_counter import Powers
 from countperf.counting.instructions import Conditions, touched_arrays
 from countperf.counting.keys import NOWHERE, Granularity, MemoryAccess, Operation
+from countperf.counting.operations.access_counter import Powers
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, View
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count

@@ -12,11 +12,11 @@ import pymbolic.primitives as p
 from loopy.symbolic import get_dependencies
 
 from countperf.counting.accesses import address_of
-from countperf.counting.compiled_view import instruction_counter
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import text_of
 from countperf.counting.keys import MemoryAccess
-from countperf.counting.operations import InstructionCounter
+from countperf.counting.operations.compiled_view import instruction_counter
+from countperf.counting.operations.scalars import InstructionCounter
 from countperf.counting.statistics import Statistics
 from countperf.errors import CountingError, DataDependentControlFlowError
 from countperf.symbolic.quasipolynomial import QuasiPolynomial

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from loopy.kernel.data import IlpBaseTag, UnrollTag
 
-from countperf.counting.access_counter import Powers
-from countperf.counting.compiled_view import compiled_counter, instruction_counter
 from countperf.counting.device_programs import (
     DeviceProgram,
     RegionOutline,
@@ -20,6 +18,7 @@ from countperf.counting.device_programs import (
     schedule_of,
 )
 from countperf.counting.domains import Domains
+from countperf.counting.frontend.schedule import prepared
 from countperf.counting.instructions import (
     Instruction,
     Part,
@@ -32,8 +31,9 @@ from countperf.counting.instructions import (
 )
 from countperf.counting.keys import NOWHERE, Grid
 from countperf.counting.needs import check_statistics, stating_all_needs
-from countperf.counting.operations import InstructionCounter
-from countperf.counting.schedule import prepared
+from countperf.counting.operations.access_counter import Powers
+from countperf.counting.operations.compiled_view import compiled_counter, instruction_counter
+from countperf.counting.operations.scalars import InstructionCounter
 from countperf.counting.scopes import AxisKind, Scope, barrier_passes
 from countperf.counting.size_parameters import SizeParameters
 from countperf.counting.statistics import Statistics

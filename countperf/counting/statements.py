@@ -20,11 +20,11 @@ from typing import Any, TypeAlias
 
 import pymbolic.primitives as p
 
-from countperf.counting.access_counter import Key
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType, is_constant
 from countperf.counting.keys import Case, MemoryAccess, Operation, type_name
-from countperf.counting.operations import InstructionCounter
+from countperf.counting.operations.access_counter import Key
+from countperf.counting.operations.scalars import InstructionCounter
 from countperf.display import ShortRepr
 from countperf.symbolic.affine import ALWAYS, NotAffineError
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial

@@ -23,7 +23,7 @@ import numpy as np
 import pyopencl as cl
 
 from countperf.caches import POCLS, give_a_cache
-from countperf.counting.copies import check_element_types, generate_code, uses_half
+from countperf.counting.frontend.copies import check_element_types, generate_code, uses_half
 from countperf.devices.description import (
     Kernel,
     check_offsets,

@@ -28,7 +28,7 @@ def _unit_in(given: Any) -> tuple[Any | None, dict[str, Any]]:
     """
     if given is None or isinstance(given, FunctionType | MethodType | partial):
         return None, {}
-    from countperf.counting.producers import bound_arguments, known_unit
+    from countperf.counting.frontend.producers import bound_arguments, known_unit
 
     return known_unit(given), bound_arguments(given)
 

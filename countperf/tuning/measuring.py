@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import cloudpickle
 
-from countperf.counting.unattended import shared_by_threads
+from countperf.counting.frontend.unattended import shared_by_threads
 from countperf.devices.device import Device, EventClock, Timing
 from countperf.devices.discovery import discover, find_device, select_device
 from countperf.devices.workers import Remote, WorkerLostError

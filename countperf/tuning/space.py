@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
-from countperf.counting.producers import translation_unit
+from countperf.counting.frontend.producers import translation_unit
 from countperf.display import ShortRepr
 from countperf.errors import SearchSpaceError
 from countperf.measuring import KernelCase

@@ -9,13 +9,13 @@ import sys
 import loopy as lp
 import loopy.schedule
 
-from countperf.counting.copies import in_fixed_order
-from countperf.counting.schedule import prepared
+from countperf.counting.frontend.copies import in_fixed_order
+from countperf.counting.frontend.schedule import prepared
 
 _SCRIPT = """
 import loopy as lp, numpy as np
-from countperf.counting.copies import in_fixed_order
-from countperf.counting.schedule import prepared
+from countperf.counting.frontend.copies import in_fixed_order
+from countperf.counting.frontend.schedule import prepared
 unit = lp.make_kernel(
     "{ [i, j, a, b, c, d]: 0 <= i, j < 16 and 0 <= a < 2 and 0 <= b < 3 and 0 <= c < 2"
     " and 0 <= d < 3 }",

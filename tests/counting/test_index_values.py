@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from countperf.counting import index_values
-from countperf.counting.copies import preprocessed
 from countperf.counting.extents import accesses_of
+from countperf.counting.frontend.copies import preprocessed
 from countperf.counting.index_values import find_outside
 from tests.kernels import made
 

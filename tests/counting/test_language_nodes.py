@@ -24,13 +24,13 @@ from loopy.schedule import ScheduleItem
 from loopy.types import NumpyType
 
 from countperf.counting.analysis import analyze_kernel
-from countperf.counting.compiled_view import instruction_counter
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.device_programs import schedule_of
 from countperf.counting.domains import Domains
+from countperf.counting.frontend.schedule import prepared
 from countperf.counting.keys import MemoryAccess, Operation
+from countperf.counting.operations.compiled_view import instruction_counter
 from countperf.counting.programs import kernel_programs
-from countperf.counting.schedule import prepared
 from countperf.counting.statistics import Statistics
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic.cardinality import Counter

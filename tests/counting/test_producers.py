@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import countperf
-from countperf.counting.producers import known_unit, translation_unit
+from countperf.counting.frontend.producers import known_unit, translation_unit
 from countperf.errors import CountingError, KernelSpecificationError
 from countperf.measuring import KernelCase
 from tests.kernels import made

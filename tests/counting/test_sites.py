@@ -12,9 +12,9 @@ import pytest
 
 import countperf
 from countperf.counting.analysis import distinct_bytes, footprints_of
-from countperf.counting.copies import generate_code
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.execution.sites import count_execution
+from countperf.counting.frontend.copies import generate_code
 from countperf.counting.structure.issue import ExecutionPolicy, apply_policy
 from countperf.counting.structure.site_keys import FootprintKey
 from countperf.models.function import ModelFunction, model_inputs

@@ -19,8 +19,8 @@ import pytest
 from loopy.symbolic import get_dependencies
 
 from countperf.counting.count_properties import sorted_by_taxonomy
+from countperf.counting.frontend.schedule import prepared
 from countperf.counting.kernel import Counts, count_loopy_kernel
-from countperf.counting.schedule import prepared
 from countperf.counting.vector import PropertyVector
 from measurement_kernels.catalog import entry
 from tests.oracles.enumeration import extents

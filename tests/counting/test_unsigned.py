@@ -10,8 +10,8 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from countperf.counting.copies import generate_code
 from countperf.counting.count_properties import count_kernel
+from countperf.counting.frontend.copies import generate_code
 from countperf.errors import CountingError, KernelBuildError
 from tests.kernels import arguments_of, made
 from tests.oracles import oclgrind

@@ -12,8 +12,8 @@ import pytest
 from loopy.symbolic import TypeCast
 from pymbolic.primitives import Variable
 
-from countperf.counting.copies import generate_code
 from countperf.counting.count_properties import count_kernel
+from countperf.counting.frontend.copies import generate_code
 from countperf.devices.device import Device
 from countperf.devices.opencl import Session, build_kernel
 from countperf.errors import CountingError, KernelBuildError, UnsupportedExpressionError

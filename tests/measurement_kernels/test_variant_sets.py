@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from countperf.counting.schedule import scheduled
+from countperf.counting.frontend.schedule import scheduled
 from countperf.errors import KernelSpecificationError
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.variants.sets import (

@@ -47,8 +47,8 @@ from loopy.symbolic import TypeCast
 from loopy.type_inference import TypeReader
 from pymbolic import evaluate
 
-from countperf.counting.copies import linearized, preprocessed
-from countperf.counting.unattended import unattended
+from countperf.counting.frontend.copies import linearized, preprocessed
+from countperf.counting.frontend.unattended import unattended
 
 DType = np.dtype[Any]
 Point = Mapping[str, int]

@@ -32,7 +32,7 @@ from loopy.kernel.tools import get_subkernel_to_insn_id_map
 from loopy.schedule.tools import get_subkernel_arg_info
 from pymbolic import evaluate
 
-from countperf.counting.copies import generate_code, linearized, preprocessed
+from countperf.counting.frontend.copies import generate_code, linearized, preprocessed
 from tests.oracles import llvm_ir
 
 PROGRAM = shutil.which("oclgrind-kernel")

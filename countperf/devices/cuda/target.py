@@ -41,7 +41,7 @@ from loopy.target.python import PythonASTBuilderBase
 from loopy.types import NumpyType, to_unsigned_dtype
 from pymbolic.mapper.stringifier import PREC_NONE
 
-from countperf.counting.copies import generate_code
+from countperf.counting.frontend.copies import generate_code
 from countperf.devices.description import Kernel, define_host_functions
 from countperf.errors import KernelBuildError
 

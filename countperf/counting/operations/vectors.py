@@ -31,13 +31,13 @@ from loopy.kernel.data import VectorizeTag
 from loopy.symbolic import get_dependencies
 from loopy.types import NumpyType
 
-from countperf.counting.access_counter import Tally
 from countperf.counting.accesses import components_in_memory
-from countperf.counting.complex_arithmetic import ComplexCounter, ComplexRules
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType
-from countperf.counting.functions import tagged_inames
 from countperf.counting.keys import MemoryAccess
+from countperf.counting.operations.access_counter import Tally
+from countperf.counting.operations.complex_arithmetic import ComplexCounter, ComplexRules
+from countperf.counting.operations.functions import tagged_inames
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import sets
 

@@ -18,8 +18,8 @@ from loopy.schedule import CallKernel, RunInstruction
 from loopy.types import LoopyType
 
 from countperf.counting.automatic import with_strides
-from countperf.counting.callees import inline_callees
-from countperf.counting.copies import (
+from countperf.counting.frontend.callees import inline_callees
+from countperf.counting.frontend.copies import (
     check_element_types,
     generate_code,
     linearized,
@@ -27,9 +27,9 @@ from countperf.counting.copies import (
     preprocessed,
     without_empty_code,
 )
-from countperf.counting.producers import translation_unit
-from countperf.counting.unattended import unattended
-from countperf.counting.unsigned import has_unsigned
+from countperf.counting.frontend.producers import translation_unit
+from countperf.counting.frontend.unattended import unattended
+from countperf.counting.frontend.unsigned import has_unsigned
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import bounds_of, with_sets_in_fixed_order
 

@@ -13,7 +13,6 @@ from loopy import AddressSpace
 from loopy.symbolic import LinearSubscript, get_dependencies
 from pytools import memoize_method
 
-from countperf.counting.access_counter import Key, Powers, Tally, is_linear
 from countperf.counting.device_programs import (
     Entered,
     Event,
@@ -29,9 +28,10 @@ from countperf.counting.device_programs import (
 )
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType
-from countperf.counting.functions import TupleCounter
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation
-from countperf.counting.sinking import sunk_instructions
+from countperf.counting.operations.access_counter import Key, Powers, Tally, is_linear
+from countperf.counting.operations.functions import TupleCounter
+from countperf.counting.operations.sinking import sunk_instructions
 from countperf.errors import CountingError
 from countperf.symbolic import coverage, sets
 from countperf.symbolic.affine import ALWAYS, NotAffineError

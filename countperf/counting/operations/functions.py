@@ -29,11 +29,11 @@ from loopy.library.reduction import (
 from loopy.symbolic import ResolvedFunction, SubstitutionMapper, get_dependencies
 from pymbolic.mapper.substitutor import make_subst_func
 
-from countperf.counting.access_counter import Powers, Tally
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType, UnrolledVariable, context_of, signature_of
 from countperf.counting.keys import Case
-from countperf.counting.operations import InstructionCounter
+from countperf.counting.operations.access_counter import Powers, Tally
+from countperf.counting.operations.scalars import InstructionCounter
 from countperf.symbolic.affine import NotAffineError
 
 _UNROLLED = (UnrollTag, UnrolledIlpTag)

@@ -25,7 +25,6 @@ import numpy as np
 import pymbolic.primitives as p
 from loopy.symbolic import ResolvedFunction
 
-from countperf.counting.access_counter import AccessCounter, Tally
 from countperf.counting.expression_types import (
     DType,
     context_of,
@@ -38,6 +37,7 @@ from countperf.counting.expression_types import (
     text_of,
 )
 from countperf.counting.keys import Case
+from countperf.counting.operations.access_counter import AccessCounter, Tally
 from countperf.symbolic.affine import NotAffineError
 
 _MINMAX_FUNCTIONS = {"min", "max", "fmin", "fmax"}
@@ -49,7 +49,7 @@ _IDENTITIES = ("_lpy_real_", "_lpy_conj_", "_lpy_imag_")
 class InstructionCounter(AccessCounter):
     """Tallies the operations and accesses of one execution of each of a kernel's instructions.
 
-    Parameters are those of `countperf.counting.access_counter.AccessCounter`.
+    Parameters are those of `countperf.counting.operations.access_counter.AccessCounter`.
     """
 
     # --- arithmetic

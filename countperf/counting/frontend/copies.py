@@ -26,8 +26,12 @@ from loopy.kernel.function_interface import CallableKernel
 from loopy.types import NumpyType
 
 from countperf.counting.expression_types import text_of
-from countperf.counting.unattended import shared_by_threads, unattended, without_disk_caches
-from countperf.counting.unsigned import generate_without_wraps, has_unsigned
+from countperf.counting.frontend.unattended import (
+    shared_by_threads,
+    unattended,
+    without_disk_caches,
+)
+from countperf.counting.frontend.unsigned import generate_without_wraps, has_unsigned
 from countperf.errors import CountingError, CountperfError, KernelBuildError
 
 _NOTHING = re.compile(r"(\s|;|//[^\n]*|/\*.*?\*/)*", re.DOTALL)

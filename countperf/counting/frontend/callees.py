@@ -12,7 +12,7 @@ from loopy.kernel.function_interface import CallableKernel
 from loopy.symbolic import WalkMapper
 from pytools import UniqueNameGenerator
 
-from countperf.counting.unattended import shared_by_threads
+from countperf.counting.frontend.unattended import shared_by_threads
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import replace_parameter, with_assumptions_on_arguments
 

@@ -40,7 +40,7 @@ _REWRITE = "rewrite the expression, or pass its instruction's counts in instruct
 class AccessCounter(RefusingMapper):
     """Tallies the accesses of one execution of each of a kernel's instructions.
 
-    `countperf.counting.operations.InstructionCounter` adds the operations.
+    `countperf.counting.operations.scalars.InstructionCounter` adds the operations.
     """
 
     def __init__(self, domains: Domains, *, powers: Powers = "emitted") -> None:

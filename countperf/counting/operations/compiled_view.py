@@ -78,8 +78,6 @@ from typing import Any
 import numpy as np
 import pymbolic.primitives as p
 
-from countperf.counting.access_counter import Powers
-from countperf.counting.complex_arithmetic import HELPERS, ComplexCounter, ComplexRules
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import (
     DType,
@@ -88,11 +86,13 @@ from countperf.counting.expression_types import (
     leading_constants,
     number_of,
 )
-from countperf.counting.functions import FunctionCounter
 from countperf.counting.keys import MemoryAccess
-from countperf.counting.operations import InstructionCounter
-from countperf.counting.value_counter import ValueCounter
-from countperf.counting.vectors import (
+from countperf.counting.operations.access_counter import Powers
+from countperf.counting.operations.complex_arithmetic import HELPERS, ComplexCounter, ComplexRules
+from countperf.counting.operations.functions import FunctionCounter
+from countperf.counting.operations.scalars import InstructionCounter
+from countperf.counting.operations.value_counter import ValueCounter
+from countperf.counting.operations.vectors import (
     VectorCounter,
     VectorRules,
     component_of,

@@ -26,7 +26,7 @@ import pymbolic.primitives as p
 from loopy.symbolic import LinearSubscript, TypeCast
 
 from countperf.counting.expression_types import DType, UnrolledVariable, is_constant
-from countperf.counting.functions import FunctionCounter, TupleCounter
+from countperf.counting.operations.functions import FunctionCounter, TupleCounter
 
 Kind = Literal["constant", "product", "value"]
 
