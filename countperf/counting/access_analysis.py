@@ -124,6 +124,14 @@ class AccessAnalyzer:
             return None
 
 
+def analyze_accesses(prepared: PreparedKernel) -> tuple[AccessAnalysis, ...]:
+    """Analyze the accesses of a prepared kernel alone."""
+    analyzer, tally = AccessAnalyzer(prepared), prepared.tally("source")
+    return tuple(
+        access for launch in prepared.launches() for access in analyzer.accesses(launch, tally)
+    )
+
+
 def _private_scalars(kernel: Any) -> dict[str, frozenset[str]]:
     """Return the loops in which each private scalar is written."""
     result: dict[str, frozenset[str]] = {}

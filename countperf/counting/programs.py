@@ -18,10 +18,10 @@ from countperf.counting import device_programs as schedule
 from countperf.counting.access_analysis import (
     PROBABILITY,
     AccessAnalysis,
+    analyze_accesses,
     bank_conflicts,
     transactions,
 )
-from countperf.counting.analysis import analyzed_accesses
 from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation
 from countperf.counting.preparation import PreparedKernel
@@ -199,7 +199,7 @@ def kernel_programs(
     reader = StatementReader(domains, contract=contract)
     with prepared.counting():
         bodies = [_read(kernel, program.body, reader) for program in prepared.schedule.programs]
-        accesses = analyzed_accesses(prepared)
+        accesses = analyze_accesses(prepared)
         if not isinstance(t_unit, PreparedKernel):  # for models: `access_cost` takes these classes
             for access in accesses:
                 if access.is_estimate not in ("", PROBABILITY):

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from countperf.counting.access_analysis import AccessAnalysis, lines_moved
-from countperf.counting.analysis import Footprint, analyzed_accesses, distinct_bytes, footprints_of
+from countperf.counting.access_analysis import AccessAnalysis, analyze_accesses, lines_moved
+from countperf.counting.analysis import Footprint, distinct_bytes, footprints_of
 from countperf.counting.counts import DISTINCT, SUB_GROUPS
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.programs import KernelProgram, kernel_programs, sub_group_work
@@ -49,7 +49,7 @@ class TransactionCounts(FieldsAlone):
     @cached_property
     def _accesses(self) -> tuple[AccessAnalysis, ...]:
         with self._prepared.counting():
-            return analyzed_accesses(self._prepared)
+            return analyze_accesses(self._prepared)
 
     @cached_property
     def _footprints(self) -> tuple[Footprint, ...]:

@@ -10,7 +10,8 @@ import pytest
 
 import countperf
 from countperf.counting.access_analysis import AccessAnalysis, bank_conflicts, transactions
-from countperf.counting.analysis import ChainAnalysis, KernelAnalysis, analyze_kernel, footprints_of
+from countperf.counting.analysis import KernelAnalysis, analyze_kernel, footprints_of
+from countperf.counting.program_analysis import ChainAnalysis
 from countperf.counting.scopes import slots_of
 from countperf.errors import (
     CountingError,

@@ -15,7 +15,6 @@ from loopy.kernel.data import UnrolledIlpTag, UnrollTag
 from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.access_classes import reads_data
 from countperf.counting.accesses import address_of
-from countperf.counting.analysis import ChainAnalysis, ProgramAnalysis, RegionAnalysis
 from countperf.counting.device_programs import DeviceProgram
 from countperf.counting.domains import Domains
 from countperf.counting.execution.reuse import (
@@ -29,6 +28,7 @@ from countperf.counting.execution.reuse import (
 from countperf.counting.instructions import Instruction
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
 from countperf.counting.preparation import PreparedKernel
+from countperf.counting.program_analysis import ChainAnalysis, ProgramAnalysis, RegionAnalysis
 from countperf.counting.scopes import AxisStride, Known, Scope, strides_of
 from countperf.counting.structure.site_keys import (
     BY_DATA,

@@ -60,7 +60,6 @@ import pymbolic.primitives as p
 from loopy.kernel.data import LoopedIlpTag
 from loopy.symbolic import DependencyMapper, get_dependencies
 
-from countperf.counting.analysis import analyzed_program
 from countperf.counting.chains import divisions_that_shift
 from countperf.counting.execution.footprints import Footprints
 from countperf.counting.execution.placement import (
@@ -76,6 +75,7 @@ from countperf.counting.execution.reuse import ReuseLimits
 from countperf.counting.instructions import Conditions, Instruction
 from countperf.counting.keys import FirstIteration, Grid, Operation
 from countperf.counting.preparation import Launch, PreparedKernel
+from countperf.counting.program_analysis import analyze_program
 from countperf.counting.scopes import Known, Scope, slots_of
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.structure.site_keys import (
@@ -169,7 +169,7 @@ class _Executions:
         flat = flat_site(launch.program, grid)
         for instruction in self.tally.instructions(launch):
             self._instruction(instruction, flat, grid)
-        analysis = analyzed_program(self.prepared, self.tally, launch)
+        analysis = analyze_program(self.prepared, self.tally, launch)
         for key, quantity in self.loops.counted(analysis, flat, grid):
             self._add(key, quantity)
 
