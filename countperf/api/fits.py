@@ -12,9 +12,12 @@ from countperf.devices.parameters import DeviceParameters, available_devices, lo
 from countperf.display import Table, printed
 from countperf.documents import parse_json
 from countperf.errors import DocumentError
-from countperf.machine_code import object_file, throughput
-from countperf.machine_code.object_file import find_objdump
-from countperf.machine_code.throughput import find_analyzer
+from countperf.machine_code.tools import (
+    ANALYZER_ADVICE,
+    OBJDUMP_ADVICE,
+    find_analyzer,
+    find_objdump,
+)
 from countperf.models.library import (
     AvailableFit,
     NamedFit,
@@ -44,9 +47,9 @@ def why_no_code(device: Device) -> str:
     if device.identity.platform not in GROUP_STATES:
         return f"{device.identity.platform} does not keep its machine code"
     if find_objdump() is None:
-        return f"no objdump found: {object_file.INSTALL_ADVICE}"
+        return f"no objdump found: {OBJDUMP_ADVICE}"
     if find_analyzer() is None:
-        return f"no llvm-mca found that is new enough: {throughput.INSTALL_ADVICE}"
+        return f"no llvm-mca found that is new enough: {ANALYZER_ADVICE}"
     return ""
 
 

@@ -24,6 +24,12 @@ from countperf.devices.machine import read_processor
 from countperf.devices.workers import WorkerLostError, run_apart
 from countperf.display import ShortRepr
 from countperf.errors import DeviceError, KernelBuildError, nearest
+from countperf.machine_code.tools import (
+    ANALYZER_ADVICE,
+    OBJDUMP_ADVICE,
+    find_analyzer,
+    find_objdump,
+)
 from countperf.sizes import checks_keywords
 
 if TYPE_CHECKING:
@@ -301,12 +307,11 @@ def examine(
 def find_tools() -> tuple[ToolReport, ...]:
     """Look for the programs that read machine code; none of them is run."""
     from countperf.devices import nvcc
-    from countperf.machine_code import object_file, throughput
 
     on_cpus, on_gpus = "the model that reads compiled code", "code for NVIDIA GPUs, without a GPU"
     wanted = (
-        ("objdump", on_cpus, object_file.find_objdump, object_file.INSTALL_ADVICE),
-        ("llvm-mca", on_cpus, throughput.find_analyzer, throughput.INSTALL_ADVICE),
+        ("objdump", on_cpus, find_objdump, OBJDUMP_ADVICE),
+        ("llvm-mca", on_cpus, find_analyzer, ANALYZER_ADVICE),
         ("nvcc", on_gpus, nvcc.find_nvcc, nvcc.INSTALL_ADVICE),
         ("nvdisasm", on_gpus, nvcc.find_disassembler, nvcc.DISASSEMBLER_ADVICE),
     )

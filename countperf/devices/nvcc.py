@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from countperf.errors import DeviceError, KernelBuildError
-from countperf.machine_code.object_file import run_program
+from countperf.machine_code.tools import run_program
 
 INSTALL_ADVICE = (
     "install NVIDIA's CUDA toolkit, or 'pip install nvidia-cuda-nvcc', or name the program in the"

@@ -5,32 +5,20 @@ Functions that kernels call in libraries of their runtime are read from these.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from countperf.errors import DeviceError
 from countperf.machine_code.blocks import Line
 from countperf.machine_code.classify_x86 import HEADER, instruction_in
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.machine_state import Constants
+from countperf.machine_code.tools import OBJDUMP_ADVICE, find_objdump, run_program
 
-INSTALL_ADVICE = (
-    "install binutils ('apt-get install binutils') or LLVM, or name the program in the environment"
-    " variable COUNTPERF_OBJDUMP"
-)
 _FORMAT = re.compile(r"file format (\S+)")
 _MESSAGE_LIMIT = 800
-
-
-def find_objdump() -> Path | None:
-    """Find a disassembler."""
-    return find_program("COUNTPERF_OBJDUMP", ("objdump", "llvm-objdump"), newest="llvm-objdump")
 
 
 def disassemble(path: Path, what: str = "-d") -> str:
@@ -56,49 +44,12 @@ def disassemble_function(path: Path, symbol: str) -> str:
 def _output(path: Path, *options: str) -> str:
     program = find_objdump()
     if program is None:
-        raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
+        raise DeviceError(f"no objdump found: {OBJDUMP_ADVICE}")
     result = run_program(program, *options, path)
     if result.returncode:
         said = (result.stderr or result.stdout).strip()[:_MESSAGE_LIMIT]
-        raise DeviceError(f"{program} does not read {path.name}: {said}; {INSTALL_ADVICE}")
+        raise DeviceError(f"{program} does not read {path.name}: {said}; {OBJDUMP_ADVICE}")
     return result.stdout
-
-
-def run_program(*command: object, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, and return what it says as text, whatever its status is."""
-    return subprocess.run(
-        [*map(str, command)], capture_output=True, text=True, check=False, errors="replace", **more
-    )
-
-
-def find_program(
-    variable: str, names: tuple[str, ...], *, newest: str, oldest: int = -1
-) -> Path | None:
-    """Find a program."""
-    named = os.environ.get(variable)
-    if named:
-        path = shutil.which(named)
-        return None if path is None or -1 < _version(Path(path)) < oldest else Path(path)
-    for name in names:
-        if path := shutil.which(name):
-            return Path(path)
-    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
-    there = [
-        path for folder in folders for path in (*folder.glob(newest), *folder.glob(f"{newest}-*"))
-    ]
-    best = max(there, key=_version, default=None)
-    return best if best is not None and _version(best) >= oldest else None
-
-
-@lru_cache(maxsize=64)
-def _version(path: Path) -> int:
-    number = path.resolve().name.rpartition("-")[2]
-    number = number if number.isdigit() else path.name.rpartition("-")[2]
-    if number.isdigit():
-        return int(number)
-    said = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True)
-    version = re.search(r"LLVM version (\d+)", said.stdout.decode())
-    return int(version[1]) if version else -1
 
 
 _RELOCATION = re.compile(r"^\s+[0-9a-f]+: R_X86_64_64\s+(\S+?)(?:\+0x([0-9a-f]+))?$")

@@ -14,24 +14,18 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from countperf.errors import DeviceError
 from countperf.machine_code.blocks import Line
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.loop_nests import iterations
-from countperf.machine_code.object_file import find_program, run_program
+from countperf.machine_code.tools import ANALYZER_ADVICE, find_analyzer, run_program
 
-INSTALL_ADVICE = (
-    "install LLVM 16 or newer ('apt-get install llvm-19'), or name its llvm-mca in the environment"
-    " variable COUNTPERF_LLVM_MCA"
-)
 PROCESSOR = "znver4"
 """The processor of reference: it has vectors of 512 bits."""
 
 _REPETITIONS = 60
-_OLDEST = 16
 _OPTIONS = (
     "-mtriple=x86_64",
     f"-mcpu={PROCESSOR}",
@@ -70,11 +64,6 @@ class Cycles(NamedTuple):
 
 Block = tuple[str, ...]
 Analyzed = dict[Block, Cycles]
-
-
-def find_analyzer() -> Path | None:
-    """Find LLVM's machine code analyzer."""
-    return find_program("COUNTPERF_LLVM_MCA", (), newest="llvm-mca", oldest=_OLDEST)
 
 
 def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed) -> Counter[str]:
@@ -164,7 +153,7 @@ def _alone(block: Block) -> Cycles:
         if len(known) == len(lines):
             said = outcome.stderr.strip()[-_MESSAGE_LIMIT:]
             raise DeviceError(
-                f"llvm-mca does not analyze {lines[0]!r} ...: {said}; {INSTALL_ADVICE}"
+                f"llvm-mca does not analyze {lines[0]!r} ...: {said}; {ANALYZER_ADVICE}"
             )
         lines = known
     return Cycles(*(float(len(block)),) * 3)
@@ -180,12 +169,12 @@ def _figures(outcome: subprocess.CompletedProcess[str]) -> list[Cycles]:
 def _run(blocks: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
     program = find_analyzer()
     if program is None:
-        raise DeviceError(f"no llvm-mca found that knows {PROCESSOR}: {INSTALL_ADVICE}")
+        raise DeviceError(f"no llvm-mca found that knows {PROCESSOR}: {ANALYZER_ADVICE}")
     regions = (
         "\n".join((f"# LLVM-MCA-BEGIN {number}", *lines, f"# LLVM-MCA-END {number}"))
         for number, lines in enumerate(blocks)
     )
     outcome = run_program(program, *_OPTIONS, input="\n".join((*regions, f"{_LABEL}:\n")))
     if _UNKNOWN_PROCESSOR in outcome.stderr:
-        raise DeviceError(f"{program} does not know {PROCESSOR}: {INSTALL_ADVICE}")
+        raise DeviceError(f"{program} does not know {PROCESSOR}: {ANALYZER_ADVICE}")
     return outcome

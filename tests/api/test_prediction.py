@@ -24,8 +24,7 @@ from countperf.errors import (
     ParameterError,
     PredictionError,
 )
-from countperf.machine_code.object_file import find_objdump
-from countperf.machine_code.throughput import find_analyzer
+from countperf.machine_code.tools import find_analyzer, find_objdump
 from countperf.models.library import fits_for, load_weights, named_fits
 
 SLUG = "pocl-epyc-zen5"

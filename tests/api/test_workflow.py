@@ -27,8 +27,7 @@ from countperf.errors import (
     FitError,
     KernelSpecificationError,
 )
-from countperf.machine_code.object_file import find_objdump
-from countperf.machine_code.throughput import find_analyzer
+from countperf.machine_code.tools import find_analyzer, find_objdump
 from countperf.measuring import MeasurementSet
 from countperf.models import library
 from countperf.models.definition import OVERLAPPED

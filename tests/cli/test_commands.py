@@ -13,7 +13,7 @@ import pytest
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.errors import DeviceError
-from countperf.machine_code.object_file import find_objdump
+from countperf.machine_code.tools import find_objdump
 from countperf.models.fitting.fit_model import fit
 from tests.cli.conftest import Run
 from tests.models.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure

@@ -21,7 +21,8 @@ from countperf.machine_code.loop_extrapolation import (
     without_carry,
 )
 from countperf.machine_code.machine_state import REGISTERS, Flags, Machine
-from countperf.machine_code.object_file import find_objdump, functions_of, program_of
+from countperf.machine_code.object_file import functions_of, program_of
+from countperf.machine_code.tools import find_objdump
 from tests.machine_code.machines import executed, program, value
 
 needs_objdump = pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")

@@ -9,7 +9,7 @@ import pytest
 
 from countperf.devices.discovery import find_device
 from countperf.errors import DeviceError
-from countperf.machine_code.object_file import find_objdump
+from countperf.machine_code.tools import find_objdump
 from measurement_kernels import catalog
 from tests.devices.loopy_cases import GROUP, two_launches
 from tests.kernels import made

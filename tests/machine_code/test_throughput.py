@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from countperf.errors import DeviceError
-from countperf.machine_code.throughput import Analyzed, cycles_of, find_analyzer
+from countperf.machine_code.throughput import Analyzed, cycles_of
+from countperf.machine_code.tools import find_analyzer
 from tests.machine_code.machines import executed, program
 
 needs_llvm = pytest.mark.skipif(find_analyzer() is None, reason="llvm-mca is not installed")

@@ -43,11 +43,8 @@ from countperf.devices.workers import run_apart
 from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
 from countperf.machine_code.interpreter import Program
 from countperf.machine_code.machine_state import KernelLaunch
-from countperf.machine_code.object_file import (
-    INSTALL_ADVICE,
-    find_objdump,
-    program_of,
-)
+from countperf.machine_code.object_file import program_of
+from countperf.machine_code.tools import OBJDUMP_ADVICE, find_objdump
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -313,7 +310,7 @@ def objects_of(
             device=device.label,
         )
     if find_objdump() is None:
-        raise DeviceError(f"no objdump found: {INSTALL_ADVICE}")
+        raise DeviceError(f"no objdump found: {OBJDUMP_ADVICE}")
     for unit, parameters in units:
         _check(unit, parameters)
     database: Any = None

@@ -6,8 +6,7 @@ import pytest
 
 from countperf.devices.compile.compiled_kernel import CompiledKernel, read_compiled
 from countperf.devices.device import Device
-from countperf.machine_code.object_file import find_objdump
-from countperf.machine_code.throughput import find_analyzer
+from countperf.machine_code.tools import find_analyzer, find_objdump
 from tests.devices.layout_kernels import LAID
 
 pytestmark = pytest.mark.skipif(

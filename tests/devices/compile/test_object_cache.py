@@ -14,7 +14,7 @@ from countperf.devices.compile.objects import key_of
 from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.errors import CacheWarning, DeviceError
-from countperf.machine_code.object_file import find_objdump
+from countperf.machine_code.tools import find_objdump
 from measurement_kernels import catalog
 from tests.devices.fakes import make_device
 from tests.kernels import made

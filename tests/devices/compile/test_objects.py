@@ -21,7 +21,8 @@ from countperf.devices.compile.compiled_kernel import CompiledKernel, read_compi
 from countperf.devices.device import Device
 from countperf.devices.opencl import Session, build_kernel
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
-from countperf.machine_code.object_file import disassemble, find_objdump
+from countperf.machine_code.object_file import disassemble
+from countperf.machine_code.tools import find_objdump
 from tests.devices.fakes import make_device
 from tests.devices.loopy_cases import double, row_sums, two_launches
 from tests.kernels import made
