@@ -1,0 +1,77 @@
+"""The structure of the package: few rooms, few imports between them, few floors.
+
+A room of a package is a sub-package or a module in it. A floor stands above all that it imports.
+All imports count, also those for types and those inside functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import countperf
+
+PACKAGE = Path(countperf.__file__).parent
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): ast.parse(
+        path.read_text(encoding="utf-8")
+    )
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def _rooms(package: str) -> dict[str, set[str]]:
+    """Return the rooms of a package, each with those that it imports."""
+    start = f"{package}."
+    rooms: dict[str, set[str]] = {}
+    for module, tree in MODULES.items():
+        if module.startswith(start):
+            room = module.removeprefix(start).partition(".")[0]
+            names = {n.removeprefix(start) for n in _imported(tree) if n.startswith(start)}
+            rooms.setdefault(room, set()).update(name.partition(".")[0] for name in names)
+    return {room: (imported & rooms.keys()) - {room} for room, imported in rooms.items()}
+
+
+def _floors(rooms: dict[str, set[str]]) -> dict[str, int]:
+    floors: dict[str, int] = {}
+    for room in TopologicalSorter(rooms).static_order():  # refuses circles
+        floors[room] = 1 + max((floors[imported] for imported in rooms[room]), default=0)
+    return floors
+
+
+def test_the_house_has_few_rooms_with_few_imports_between_them() -> None:
+    rooms = _rooms("countperf")
+
+    assert 10 < len(rooms) <= 23
+    assert sum(map(len, rooms.values())) <= 130
+
+
+@pytest.mark.parametrize(("package", "most"), [("countperf", 11), ("countperf.counting", 9)])
+def test_packages_have_few_floors_and_no_circles(package: str, most: int) -> None:
+    assert 5 < max(_floors(_rooms(package)).values()) <= most
+
+
+def test_a_prediction_is_traced() -> None:
+    script = PACKAGE.parent / "scripts" / "trace_prediction.py"
+    arguments = ["finite-differences/16x16/f32", "n=512", "--weights", "pocl-epyc-zen5"]
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments], capture_output=True, text=True, check=True
+    )
+
+    layers = done.stdout.split("\n\n")
+    assert "        1  api.prediction.predict\n" in layers[1]
+    assert layers[-1].endswith(" climbs\n")
