@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from countperf.errors import CountperfError
     from countperf.measuring import KernelCase, Measurement, MeasurementSet
     from countperf.measuring import TimingDocument as Timing
+    from countperf.measuring.apart import measure
     from countperf.mechanistic.compiled_profile import profile_kernel
     from countperf.models.library import load_weights
     from countperf.models.predictions import Prediction
     from countperf.models.weights import WeightSet
-    from countperf.tuning.measuring import measure
     from countperf.tuning.space import SearchSpace
 
 
@@ -58,7 +58,7 @@ _HOMES = {
     "models.predictions": "Prediction",
     "counting.count_properties": "count_kernel",
     "counting.vector": "Count PropertyVector",
-    "tuning.measuring": "measure",
+    "measuring.apart": "measure",
     "tuning.space": "SearchSpace",
     "api.applications": "predict_application",
     "api.device_choice": "predict_on",

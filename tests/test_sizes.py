@@ -19,10 +19,10 @@ from countperf.devices.arrays import as_scalar
 from countperf.devices.description import describe_kernel
 from countperf.errors import KernelBuildError, ParameterError
 from countperf.measuring import KernelCase
+from countperf.measuring.apart import ApartRunner
 from countperf.measuring.campaign import measure
 from countperf.models.library import load_weights
 from countperf.sizes import combine_sizes, parse_sizes, size_arrays
-from countperf.tuning.measuring import ApartRunner
 from countperf.tuning.result import Budget
 from countperf.tuning.space import SearchSpace
 from tests.devices.fakes import PROTOCOL, FakeRunner, make_case, make_device

@@ -14,10 +14,10 @@ from countperf.devices.discovery import find_device
 from countperf.devices.machine import available_cores
 from countperf.devices.workers import pool_or
 from countperf.errors import ParameterError, SearchSpaceError, nearest, option
+from countperf.measuring.apart import ApartRunner
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords, given_sizes
 from countperf.steps import report
-from countperf.tuning.measuring import ApartRunner
 from countperf.tuning.points import PredictionTask, checked_space, user_space
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan

@@ -45,11 +45,11 @@ from countperf.measuring import (
     TimingDocument,
     counts_digest,
 )
+from countperf.measuring.apart import LONGEST_S, running
 from countperf.measuring.campaign import measure
 from countperf.measuring.runner import TIMING
 from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
 from countperf.steps import stepped
-from countperf.tuning.measuring import LONGEST_S, running
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:

@@ -32,6 +32,9 @@ from countperf.devices.machine import available_cores
 from countperf.errors import FLAGS
 from countperf.user_code import path_of_children
 
+NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)
+"""Errors that a task raises if it cannot be pickled."""
+
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _HEADER_BYTES = 8  # length of a message
 _MESSAGE_LIMIT = 800

@@ -25,7 +25,7 @@ from countperf.counting.frontend.schedule import scheduled
 from countperf.counting.frontend.unattended import without_disk_caches
 from countperf.counting.transactions import with_transactions
 from countperf.devices.device import DeviceLimits
-from countperf.devices.workers import WorkerLostError, process_pool
+from countperf.devices.workers import NOT_SENT, WorkerLostError, process_pool
 from countperf.display import ShortRepr, cut
 from countperf.errors import (
     CountingError,
@@ -219,9 +219,6 @@ def user_space(specification: str) -> SearchSpace:
     assert isinstance(space, SearchSpace)
     return space
 
-
-NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)
-"""Errors that a task raises if it cannot be pickled."""
 
 _LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of higher levels
 

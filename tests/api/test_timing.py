@@ -36,9 +36,9 @@ from countperf.errors import (
 )
 from countperf.measuring import KernelCase, Measurement, TimedSize
 from countperf.measuring import TimingDocument as Timing
+from countperf.measuring.apart import ApartRunner
 from countperf.measuring.runner import KernelRunner
 from countperf.models.weights import WeightSet
-from countperf.tuning.measuring import ApartRunner
 from tests.devices.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
 from tests.kernels import made
 from tests.models.builders import calibrated, make_device, make_weights
