@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from countperf.counting.accesses import Address, address_of
 from countperf.counting.automatic import offset_of
-from countperf.counting.instructions import Instruction, Part
+from countperf.counting.instructions import Instruction, InstructionPart
 from countperf.counting.keys import Case, MemoryAccess
 from countperf.counting.lanes import LanePattern, lane_patterns
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
@@ -88,7 +88,7 @@ class AccessAnalyzer:
                         yield access
 
     def access(
-        self, program: int, read: Instruction, access: MemoryAccess, part: Part
+        self, program: int, read: Instruction, access: MemoryAccess, part: InstructionPart
     ) -> AccessAnalysis:
         """Analyze one access."""
         domains = self.domains

@@ -35,7 +35,7 @@ from countperf.counting.accesses import (
 )
 from countperf.counting.domains import Domains, names_in
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
-from countperf.counting.scopes import Step, are_neighbors, steps_along
+from countperf.counting.scopes import AddressStep, are_neighbors, steps_along
 from countperf.counting.statistics import ACCESS_CLASSES, Statistics
 from countperf.counting.widening import (
     by_strides,
@@ -380,7 +380,7 @@ class Footprints:
 
 
 def _sorted_out(
-    steps: tuple[Step, ...], countable: AbstractSet[str]
+    steps: tuple[AddressStep, ...], countable: AbstractSet[str]
 ) -> list[tuple[QuasiPolynomial, Condition]]:
     """Return the steps that count by the rules of this module, and where; none if none do.
 

@@ -29,7 +29,7 @@ Operations = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PlacedInstruction:
     """An instruction in its place."""
 
     instruction: Any
@@ -64,7 +64,7 @@ _Cycle: TypeAlias = list[_Edge]
 
 
 def recurrences(
-    kernel: Any, steps: Sequence[Step], type_names: Mapping[str, str]
+    kernel: Any, steps: Sequence[PlacedInstruction], type_names: Mapping[str, str]
 ) -> list[Recurrence]:
     """Find the carried chains of a device program."""
     inames: frozenset[str] = kernel.all_inames()
@@ -106,7 +106,9 @@ def _name_of(reference: Any) -> str:
 # --- dependences
 
 
-def _edges(body: Sequence[Step], loop: str, type_names: Mapping[str, str]) -> list[_Edge]:
+def _edges(
+    body: Sequence[PlacedInstruction], loop: str, type_names: Mapping[str, str]
+) -> list[_Edge]:
     """Return which write each read of a private variable sees, and what lies in between."""
     writes: list[tuple[int, Any]] = [
         (number, target)

@@ -41,7 +41,7 @@ class Factor:
     polyhedron: Polyhedron | None = None  # itself, where it is one
 
 
-Piece = tuple[list[Factor], list[Case]]
+FactoredPiece = tuple[list[Factor], list[Case]]
 """Factors of a part of a loop domain, and the conditions that remain there."""
 
 _SPLIT_FROM = 2**18
@@ -139,7 +139,7 @@ def _touched_in_piece(components: Iterable[Component], base: int) -> NDArray[np.
     return result
 
 
-def components_of(piece: Piece, summands: Sequence[QuasiPolynomial]) -> Iterator[Component]:
+def components_of(piece: FactoredPiece, summands: Sequence[QuasiPolynomial]) -> Iterator[Component]:
     """Yield the components of a part of a loop domain: factors that a term or a condition joins."""
     factors, cases = piece
     joints: list[tuple[set[str], QuasiPolynomial | None, Case | None]] = [
@@ -162,7 +162,7 @@ def components_of(piece: Piece, summands: Sequence[QuasiPolynomial]) -> Iterator
 
 def pieces_of(
     scope: Scope, cases: Sequence[Case], parameters: Mapping[str, int]
-) -> Iterator[Piece]:
+) -> Iterator[FactoredPiece]:
     """Yield disjoint parts of the loop domain of a place, each a product of few points.
 
     Where a part is large, the work groups in which all items are there are split off: their number

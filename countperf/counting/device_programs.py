@@ -163,14 +163,14 @@ class DeviceProgram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class ProgramSchedule:
     """The device programs of a kernel and the global barriers between them."""
 
     programs: tuple[DeviceProgram, ...]  # in order of launch
     global_barriers: tuple[frozenset[str], ...]  # for each global barrier, the host loops around it
 
 
-def schedule_of(kernel: Any) -> Schedule:
+def schedule_of(kernel: Any) -> ProgramSchedule:
     """Read the schedule of a linearized kernel."""
     programs: list[DeviceProgram] = []
     global_barriers: list[frozenset[str]] = []
@@ -210,7 +210,7 @@ def schedule_of(kernel: Any) -> Schedule:
                 raise UnsupportedExpressionError(
                     f"kernel '{kernel.name}': no counting rule for the schedule item {item!r}"
                 )
-    return Schedule(programs=tuple(programs), global_barriers=tuple(global_barriers))
+    return ProgramSchedule(programs=tuple(programs), global_barriers=tuple(global_barriers))
 
 
 _UNROLLED = (UnrollTag, UnrolledIlpTag, VectorizeTag)

@@ -20,7 +20,7 @@ from countperf.symbolic.quasipolynomial import Number
 Conditions = tuple[Case | FirstIteration, ...]
 
 
-class Part(NamedTuple):
+class InstructionPart(NamedTuple):
     """Operations or accesses of one kind in an instruction, under the same conditions."""
 
     key: Key | str  # the name of a property, if the caller supplies it
@@ -39,7 +39,7 @@ class Instruction:
     """An instruction in its place, with its work: tests of predicates, and what they guard."""
 
     loopy: Any
-    parts: tuple[Part, ...]
+    parts: tuple[InstructionPart, ...]
     probability: Number  # how often conditions that data decides hold
     kinds: Mapping[str, AxisKind]  # of the loops around it
     scope: Scope  # under its predicates
@@ -104,16 +104,16 @@ def supplied_counts(
 
 def supplied_parts(
     numbers: Mapping[str, Fraction], predicates: Conditions, probability: Number
-) -> tuple[Part, ...]:
+) -> tuple[InstructionPart, ...]:
     """Return what a caller supplies as parts: operations as such, the rest by property name."""
-    parts: list[Part] = []
+    parts: list[InstructionPart] = []
     for name, number in numbers.items():
         root, *words = name.split(".")
         key: Key | str = name
         if root in ("flop", "iop"):
             kind, type_name, *function = words
             key = Operation(kind=kind, type_name=type_name, function="".join(function))
-        parts.append(Part(key, predicates, number, probability))
+        parts.append(InstructionPart(key, predicates, number, probability))
     return tuple(parts)
 
 

@@ -13,15 +13,15 @@ from loopy.kernel.data import IlpBaseTag, UnrollTag
 
 from countperf.counting.device_programs import (
     DeviceProgram,
+    ProgramSchedule,
     RegionOutline,
-    Schedule,
     schedule_of,
 )
 from countperf.counting.domains import Domains
 from countperf.counting.frontend.schedule import prepared
 from countperf.counting.instructions import (
     Instruction,
-    Part,
+    InstructionPart,
     computing,
     conditional,
     reason_of,
@@ -117,7 +117,7 @@ class KernelTally:
             within, reasons = self._rules.loops_around(instruction), frozenset[str]()
             tested = self._rules.tally_predicates(instruction) if instruction.predicates else {}
             parts = tuple(
-                Part(key, conditional(predicates, cases), number, share)
+                InstructionPart(key, conditional(predicates, cases), number, share)
                 for some, share in ((tested, 1), (self._rules.tally(instruction), probability))
                 for (key, cases), number in some.items()
             )
@@ -210,7 +210,7 @@ class PreparedKernel:
         return self._tallies[view, powers]
 
     @cached_property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> ProgramSchedule:
         """Device programs in order of launch, and global barriers."""
         return schedule_of(self.kernel)
 

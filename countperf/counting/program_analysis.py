@@ -9,7 +9,7 @@ from itertools import chain
 
 import loopy as lp
 
-from countperf.counting.chains import Operations, Recurrence, Step, recurrences
+from countperf.counting.chains import Operations, PlacedInstruction, Recurrence, recurrences
 from countperf.counting.device_programs import LocalBarrier, RegionOutline
 from countperf.counting.instructions import computing
 from countperf.counting.keys import Grid, type_name
@@ -195,7 +195,7 @@ class _Builder:
                 if number.kind == "c":
                     number = real_part(number)
                 types[name] = type_name(number) if number.kind in "fiub" else str(dtype)
-        steps: list[Step] = []
+        steps: list[PlacedInstruction] = []
         for outline in outlines:
             for i in outline.instruction_ids:
                 self.nests[i] = (*outline.around, *outline.loops[i])
@@ -203,7 +203,9 @@ class _Builder:
                 if isinstance(instruction, lp.MultiAssignmentBase):
                     entries = (*outline.around_entries, *outline.entries[i])
                     steps.append(
-                        Step(instruction=instruction, loops=self.nests[i], entries=entries)
+                        PlacedInstruction(
+                            instruction=instruction, loops=self.nests[i], entries=entries
+                        )
                     )
         for recurrence in recurrences(self.kernel, steps, types):
             self.chains.setdefault(recurrence.instructions[-1], []).append(recurrence)

@@ -352,7 +352,7 @@ _MAXIMUM_COMBINATIONS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class AddressStep:
     """A change of an address from one value of a loop variable to the next."""
 
     change: QuasiPolynomial  # in elements; free of loop variables
@@ -365,7 +365,7 @@ _Change = tuple[QuasiPolynomial, Conjunction, Fraction]
 
 def steps_along(
     expression: QuasiPolynomial, name: str, bounds: isl_sets.Bounds, domain: isl_sets.IntegerSet
-) -> tuple[Step, ...]:
+) -> tuple[AddressStep, ...]:
     """Return the changes of an expression from one value of a name to the next."""
     resolved = sets.resolve_floors(expression, bounds)
     shares: dict[QuasiPolynomial, tuple[Fraction, set[Conjunction]]] = {}
@@ -378,13 +378,13 @@ def steps_along(
         shares[change] = total + share, alternatives | {conditions}
     everything = sum((share for share, _ in shares.values()), Fraction(0))
     steps = [
-        Step(change=change, share=share / everything, where=frozenset(alternatives))
+        AddressStep(change=change, share=share / everything, where=frozenset(alternatives))
         for change, (share, alternatives) in shares.items()
     ]
     return tuple(sorted(steps, key=lambda step: (-step.share, str(step.change))))
 
 
-def main_step(steps: tuple[Step, ...]) -> QuasiPolynomial | None:
+def main_step(steps: tuple[AddressStep, ...]) -> QuasiPolynomial | None:
     """Return the change that stands for all: the only one, or that of most lanes.
 
     None if there is none; neighbors that stay or go on by one element count as going on.
@@ -398,7 +398,7 @@ def main_step(steps: tuple[Step, ...]) -> QuasiPolynomial | None:
     return None
 
 
-def are_neighbors(steps: tuple[Step, ...]) -> bool:
+def are_neighbors(steps: tuple[AddressStep, ...]) -> bool:
     """Return whether each lane accesses the element of the lane before it, or one beside that."""
     return all(step.change.is_constant and abs(step.change.constant_term) <= 1 for step in steps)
 

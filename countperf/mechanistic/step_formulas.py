@@ -37,8 +37,7 @@ from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.tmm import StepBound, Term
 from countperf.symbolic.isl_counts import guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.piecewise import Term as CountTerm
+from countperf.symbolic.piecewise import Piece, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
 
 _FIRST, _LAST_FIRST = 2, 64
@@ -334,7 +333,7 @@ def _cuts(
             yield from ((t.value, program.grid.items.get(axis, 1)) for t in extent.terms)
 
 
-def _powers(terms: Iterable[CountTerm], names: Sequence[str]) -> list[_Powers]:
+def _powers(terms: Iterable[Piece], names: Sequence[str]) -> list[_Powers]:
     """Return the powers of sizes in terms, and all that divide them, floors smoothed."""
     found: set[_Powers] = {(0,) * len(names)}
     for term in terms:

@@ -19,9 +19,9 @@ from countperf.symbolic.isl_counts import (
 )
 from countperf.symbolic.piecewise import (
     Guards,
+    Piece,
     PiecewiseQuasiPolynomial,
     Region,
-    Term,
     all_nonnegative,
     contradict,
     disjoint_regions,
@@ -60,7 +60,7 @@ class Counter:
         renaming = {name: QuasiPolynomial.name(f"_d{k}") for k, name in enumerate(dimensions)}
         renamed = weight if weight.is_constant else weight.substitute(renaming)
         renamed = renamed.substitute(self.context.quotients)
-        terms: list[Term] = []
+        terms: list[Piece] = []
         try:
             for piece in isl_sets.lifted_pieces(integer_set):
                 rescaled = self.context.rescale(piece)
@@ -197,7 +197,7 @@ class Counter:
     def simplified(self, count: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
         """Return an equal count with floors and guards simplified under the assumptions."""
         replaced = count.substitute(self.context.quotients)
-        terms: list[Term] = []
+        terms: list[Piece] = []
         for term in replaced.terms:
             if not all(g.is_linear for g in (*term.nonnegative, *term.zero)):
                 terms.append(term)
@@ -218,7 +218,7 @@ class Counter:
         Where that has too many parts, it is bounded from above by the count with fewer terms, and
         says so.
         """
-        terms: list[Term] = []
+        terms: list[Piece] = []
         if len(left.terms) + len(right.terms) > _MANY_TERMS:
             joined = self._minimum_of_parts(left, right)
             if joined is not None:
@@ -233,12 +233,12 @@ class Counter:
             return fewer.approximated(frozenset([f"a bound of a minimum: {error}"]))
         for guards, zeros, (a, b) in regions:
             if a == b or self.is_nonnegative(b - a, guards):
-                terms.append(Term(guards, zeros, a))
+                terms.append(Piece(guards, zeros, a))
             elif self.is_nonnegative(a - b, guards):
-                terms.append(Term(guards, zeros, b))
+                terms.append(Piece(guards, zeros, b))
             else:
-                terms.append(Term(guards | {b - a}, zeros, a))
-                terms.append(Term(guards | {a - b - 1}, zeros, b))
+                terms.append(Piece(guards | {b - a}, zeros, a))
+                terms.append(Piece(guards | {a - b - 1}, zeros, b))
         return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
 
     def _minimum_of_parts(
@@ -250,7 +250,7 @@ class Counter:
         """
         if not (self._has_disjoint_terms(left) and self._has_disjoint_terms(right)):
             return None
-        terms: list[Term] = []
+        terms: list[Piece] = []
         for a in left.terms:
             for b in right.terms:
                 guards, zeros = a.nonnegative | b.nonnegative, a.zero | b.zero
@@ -258,12 +258,12 @@ class Counter:
                     continue
                 gap = b.value - a.value
                 if not gap or self.is_nonnegative(gap, guards):
-                    terms.append(Term(guards, zeros, a.value))
+                    terms.append(Piece(guards, zeros, a.value))
                 elif self.is_nonnegative(-gap, guards):
-                    terms.append(Term(guards, zeros, b.value))
+                    terms.append(Piece(guards, zeros, b.value))
                 else:
-                    terms.append(Term(guards | {gap}, zeros, a.value))
-                    terms.append(Term(guards | {-gap - 1}, zeros, b.value))
+                    terms.append(Piece(guards | {gap}, zeros, a.value))
+                    terms.append(Piece(guards | {-gap - 1}, zeros, b.value))
         return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
 
     def _has_disjoint_terms(self, count: PiecewiseQuasiPolynomial) -> bool:
@@ -295,7 +295,7 @@ class Counter:
         plain = frozenset(g for g in nonnegative if g.is_linear)
         if not plain:
             return nonnegative, zero
-        count = PiecewiseQuasiPolynomial([Term(plain, frozenset(), ONE)])
+        count = PiecewiseQuasiPolynomial([Piece(plain, frozenset(), ONE)])
         (term,) = self.simplified(count).terms
         return (nonnegative - plain) | term.nonnegative, zero | term.zero
 

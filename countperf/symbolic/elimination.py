@@ -36,7 +36,7 @@ from math import gcd, lcm
 from typing import TypeAlias
 
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic.piecewise import Term, multiply_terms
+from countperf.symbolic.piecewise import Piece, multiply_terms
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
 from countperf.symbolic.tiles import (
     Polyhedron,
@@ -58,7 +58,7 @@ Simplifier: TypeAlias = Callable[[Polyhedron], Polyhedron | None]
 
 def sum_weight(
     polyhedron: Polyhedron, weight: QuasiPolynomial, simplify: Simplifier
-) -> tuple[Term, ...]:
+) -> tuple[Piece, ...]:
     """Sum a weight over the integer points of a polyhedron."""
     if len(polyhedron.dimensions) > 1:
         polyhedron = fuse_tiles(polyhedron, weight.names())
@@ -72,12 +72,12 @@ def _term(
     polyhedron: Polyhedron,
     value: QuasiPolynomial,
     congruences: frozenset[QuasiPolynomial] = frozenset(),
-) -> Term:
+) -> Piece:
     """Return a value that counts where a polyhedron without dimensions has its point."""
     names = polyhedron.parameters
     guards = frozenset([row_polynomial(row, names) for row in polyhedron.inequalities])
     zeros = congruences.union([row_polynomial(row, names) for row in polyhedron.equalities])
-    return Term(guards, zeros, value)
+    return Piece(guards, zeros, value)
 
 
 _MAXIMUM_DEPTH = 200
@@ -113,7 +113,7 @@ def _sum(
     congruences: frozenset[QuasiPolynomial],
     simplify: _Search,
     depth: int,
-) -> tuple[Term, ...]:
+) -> tuple[Piece, ...]:
     if depth > _MAXIMUM_DEPTH:
         raise UncountableSetError(f"its elimination does not end at {describe(polyhedron)}")
     simplify.spend(len(weight.terms))
@@ -249,12 +249,12 @@ def _product_of_components(
     congruences: frozenset[QuasiPolynomial],
     simplify: _Search,
     depth: int,
-) -> tuple[Term, ...]:
+) -> tuple[Piece, ...]:
     first = 1 + len(polyhedron.parameters)
     weighted = weight.names()
     parameter_rows = [r for r in polyhedron.inequalities if not any(r[first:])]
-    result: tuple[Term, ...] = (
-        Term(
+    result: tuple[Piece, ...] = (
+        Piece(
             frozenset(row_polynomial(r[:first], polyhedron.parameters) for r in parameter_rows),
             congruences
             | {
@@ -294,7 +294,7 @@ def _split_by_residues(
     congruences: frozenset[QuasiPolynomial],
     simplify: _Search,
     depth: int,
-) -> tuple[Term, ...]:
+) -> tuple[Piece, ...]:
     """Sum over a dimension that floors involve, one residue class at a time."""
     modulus = lcm(*(period_of(floor, name) for floor in floors_in(weight, name)))
     if modulus > _MAXIMUM_RESIDUES:
@@ -303,7 +303,7 @@ def _split_by_residues(
             f"{_MAXIMUM_RESIDUES} (smaller common multiples of the tile sizes would help)"
         )
     column = 1 + len(polyhedron.parameters) + polyhedron.dimensions.index(name)
-    result: list[Term] = []
+    result: list[Piece] = []
     for residue in range(modulus):
         rows = tuple(
             (
@@ -329,7 +329,7 @@ def _eliminate(
     congruences: frozenset[QuasiPolynomial],
     simplify: _Search,
     depth: int,
-) -> tuple[Term, ...]:
+) -> tuple[Piece, ...]:
     first = 1 + len(polyhedron.parameters)
     column = first + polyhedron.dimensions.index(name)
     names = (
@@ -348,7 +348,7 @@ def _eliminate(
         raise CountingError(
             f"the set {describe(polyhedron)} is unbounded in {name}: it has infinitely many points"
         )
-    result: list[Term] = []
+    result: list[Piece] = []
     for lower_index, (lower_coefficient, lower_rest) in enumerate(lowers):
         # x >= -rest/c rounded up is floor((c - 1 - rest)/c)
         lower = (-row_polynomial(lower_rest, names) + (lower_coefficient - 1)).floor_divide(

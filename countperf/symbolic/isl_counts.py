@@ -13,8 +13,8 @@ from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets
 from countperf.symbolic.piecewise import (
     Guards,
+    Piece,
     PiecewiseQuasiPolynomial,
-    Term,
 )
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
@@ -78,11 +78,11 @@ def from_isl_count(function: Any) -> PiecewiseQuasiPolynomial:
         function = isl.PwAff.from_aff(function)
     if isinstance(function, isl.PwAff):
         function = isl.PwQPolynomial.from_pw_aff(function.project_domain_on_params())
-    terms: list[Term] = []
+    terms: list[Piece] = []
     for domain, polynomial in function.get_pieces():
         value = _from_qpolynomial(polynomial)
         for nonnegative, zero in guards_of(domain):
-            terms.append(Term(nonnegative, zero, value))
+            terms.append(Piece(nonnegative, zero, value))
     return PiecewiseQuasiPolynomial(terms)
 
 

@@ -26,7 +26,7 @@ from countperf.symbolic.quasipolynomial import (
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class Piece:
     """A quasi-polynomial that counts where its guards hold, and is zero elsewhere."""
 
     # guards: each member is at least zero, or equals zero, where the term counts
@@ -35,16 +35,16 @@ class Term:
     value: QuasiPolynomial  # what it counts there
 
 
-def multiply_terms(left: Sequence[Term], right: Sequence[Term]) -> tuple[Term, ...]:
+def multiply_terms(left: Sequence[Piece], right: Sequence[Piece]) -> tuple[Piece, ...]:
     """Multiply two sums of terms."""
     return tuple(
-        Term(a.nonnegative | b.nonnegative, a.zero | b.zero, a.value * b.value)
+        Piece(a.nonnegative | b.nonnegative, a.zero | b.zero, a.value * b.value)
         for a in left
         for b in right
     )
 
 
-def contradict(left: Term, right: Term) -> bool:
+def contradict(left: Piece, right: Piece) -> bool:
     """Return whether a guard of one term says the opposite of a guard of the other."""
     return any(-guard - 1 in right.nonnegative for guard in left.nonnegative)
 
@@ -101,7 +101,7 @@ class PiecewiseQuasiPolynomial(Formula):
     __slots__ = ("approximations", "terms")
 
     def __init__(
-        self, terms: Iterable[Term] = (), approximations: frozenset[str] = frozenset()
+        self, terms: Iterable[Piece] = (), approximations: frozenset[str] = frozenset()
     ) -> None:
         self.approximations = approximations
         merged: dict[Guards, Any] = {}
@@ -110,8 +110,10 @@ class PiecewiseQuasiPolynomial(Formula):
             guards = _normal_guards(term)
             if guards is not None:
                 merged[guards] = merged.get(guards, ZERO) + term.value
-        self.terms: tuple[Term, ...] = tuple(
-            Term(nonnegative, zero, value) for (nonnegative, zero), value in merged.items() if value
+        self.terms: tuple[Piece, ...] = tuple(
+            Piece(nonnegative, zero, value)
+            for (nonnegative, zero), value in merged.items()
+            if value
         )
 
     @staticmethod
@@ -128,7 +130,7 @@ class PiecewiseQuasiPolynomial(Formula):
                 guards = (term.nonnegative, term.zero)
                 merged[guards] = merged.get(guards, ZERO) + term.value
         return _normalized(
-            (Term(*guards, value) for guards, value in merged.items() if value), reasons
+            (Piece(*guards, value) for guards, value in merged.items() if value), reasons
         )
 
     @staticmethod
@@ -142,7 +144,7 @@ class PiecewiseQuasiPolynomial(Formula):
         polynomial = (
             value if isinstance(value, QuasiPolynomial) else QuasiPolynomial.constant(value)
         )
-        return _normalized([Term(_NONE, _NONE, polynomial)] if polynomial else [])
+        return _normalized([Piece(_NONE, _NONE, polynomial)] if polynomial else [])
 
     def __bool__(self) -> bool:
         return bool(self.terms)
@@ -173,7 +175,7 @@ class PiecewiseQuasiPolynomial(Formula):
             return self
         products = ((t.nonnegative, t.zero, t.value * factor) for t in self.terms)
         return _normalized(
-            (Term(*product) for product in products if product[-1]), self.approximations
+            (Piece(*product) for product in products if product[-1]), self.approximations
         )
 
     def substitute(self, replacements: Mapping[str, QuasiPolynomial]) -> PiecewiseQuasiPolynomial:
@@ -187,7 +189,7 @@ class PiecewiseQuasiPolynomial(Formula):
             ).approximated(self.approximations)
         return PiecewiseQuasiPolynomial(
             (
-                Term(
+                Piece(
                     frozenset(g.substitute(replacements) for g in t.nonnegative),
                     frozenset(g.substitute(replacements) for g in t.zero),
                     t.value.substitute(replacements),
@@ -206,7 +208,7 @@ class PiecewiseQuasiPolynomial(Formula):
             return self
         return PiecewiseQuasiPolynomial(
             (
-                Term(_strongest(t.nonnegative | more), t.zero | more_zero, t.value)
+                Piece(_strongest(t.nonnegative | more), t.zero | more_zero, t.value)
                 for t in self.terms
             ),
             self.approximations,
@@ -278,7 +280,7 @@ class PiecewiseQuasiPolynomial(Formula):
 
 
 def _normalized(
-    terms: Iterable[Term], approximations: frozenset[str] = frozenset()
+    terms: Iterable[Piece], approximations: frozenset[str] = frozenset()
 ) -> PiecewiseQuasiPolynomial:
     """Return a count of terms with normal, distinct guards and values other than zero."""
     result = PiecewiseQuasiPolynomial.__new__(PiecewiseQuasiPolynomial)
@@ -290,12 +292,12 @@ def _normalized(
 ZERO_COUNT = PiecewiseQuasiPolynomial()
 
 
-def _with_fixed_parameters(term: Term) -> Term:
+def _with_fixed_parameters(term: Piece) -> Piece:
     """Put in the values of parameters that a guard fixes, such as ``n - 3 = 0``."""
     fixed, kept = fixed_parameters(term.zero)
     if not fixed:
         return term
-    return Term(
+    return Piece(
         frozenset(g.substitute(fixed) for g in term.nonnegative),
         frozenset(g.substitute(fixed) for g in term.zero - kept) | kept,
         term.value.substitute(fixed),
@@ -321,7 +323,7 @@ def fixed_parameters(
 
 
 def _normal_guards(
-    term: Term,
+    term: Piece,
 ) -> Guards | None:
     if not term.nonnegative and not term.zero:
         return _NONE, _NONE
@@ -380,7 +382,7 @@ def _from_texts(
 ) -> PiecewiseQuasiPolynomial:
     """Parse terms of value and guards; of stored measurements, one in six counts is a new one."""
     return PiecewiseQuasiPolynomial(
-        Term(
+        Piece(
             frozenset(map(parse_polynomial, nonnegative)),
             frozenset(map(parse_polynomial, zero)),
             parse_polynomial(value),

@@ -49,7 +49,7 @@ class _GlobalAccess:
     thin: QuasiPolynomial | None  # a step by a symbol that may stay in a line
 
 
-class Footprints:
+class FootprintCounter:
     """Collects a kernel's accesses to global memory, and counts what they touch."""
 
     def __init__(self, domains: Domains, steps: StepSorter) -> None:

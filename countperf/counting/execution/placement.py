@@ -37,7 +37,7 @@ from countperf.counting.structure.site_keys import (
     LiveValuesKey,
     Site,
     SiteKey,
-    Step,
+    StepName,
     WorkItemStep,
 )
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -145,7 +145,7 @@ def neighbors(scope: Scope) -> tuple[str, ...]:
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
 """Latencies of operations in additions, which decide the longest of several chains."""
 
-Part = tuple[SiteKey, Known]
+SitePart = tuple[SiteKey, Known]
 
 
 class LoopCounter:
@@ -159,7 +159,7 @@ class LoopCounter:
         self._placements = placements
         self._looped_copies = frozenset(looped_copies)
 
-    def counted(self, analysis: ProgramAnalysis, flat: Site, grid: Grid) -> Iterator[Part]:
+    def counted(self, analysis: ProgramAnalysis, flat: Site, grid: Grid) -> Iterator[SitePart]:
         """Yield the counts of a device program."""
         for region in analysis.regions:
             own = {loop.iname for loop in region.loops}
@@ -173,7 +173,7 @@ class LoopCounter:
 
     def _live_values(
         self, region: RegionAnalysis, flat: Site, grid: Grid, own: Collection[str]
-    ) -> Iterator[Part]:
+    ) -> Iterator[SitePart]:
         """Yield the private values that are carried over a region's barriers."""
         around = set(region.barrier_loops)
         waiting = [chain for chain in region.chains if around & set(chain.loops)]
@@ -190,7 +190,9 @@ class LoopCounter:
         for bits, executions in waiting_values:
             yield LiveValuesKey(site, values[bits], bits), executions
 
-    def _chains(self, region: RegionAnalysis, flat: Site, own: Collection[str]) -> Iterator[Part]:
+    def _chains(
+        self, region: RegionAnalysis, flat: Site, own: Collection[str]
+    ) -> Iterator[SitePart]:
         """Yield what chains carry, and of those that the same loops carry the longest."""
         executed = {i.id: i.executions for i in region.instructions}
         longest: dict[tuple[str, ...], tuple[Fraction, ChainAnalysis]] = {}
@@ -231,7 +233,7 @@ _BESIDE = frozenset({"stride1", "uniform"})
 _ZERO = QuasiPolynomial()
 _ONE = QuasiPolynomial.constant(1)
 
-Sorted = tuple[WorkItemStep, Step | None, PiecewiseQuasiPolynomial]
+Sorted = tuple[WorkItemStep, StepName | None, PiecewiseQuasiPolynomial]
 """Step between items, step in the innermost loop, and executions."""
 
 
@@ -312,7 +314,7 @@ class StepSorter:
         access: MemoryAccess,
         strides: Sequence[AxisStride],
         loops: Sequence[str],
-        across: Step | None,
+        across: StepName | None,
         executions: PiecewiseQuasiPolynomial,
     ) -> list[Sorted]:
         """Sort the executions of an access of which data decides how the items' addresses differ.
@@ -329,8 +331,8 @@ class StepSorter:
         ]
 
     def _by_size(
-        self, access: MemoryAccess, parts: Iterable[tuple[Step, PiecewiseQuasiPolynomial]]
-    ) -> Iterator[tuple[Step, PiecewiseQuasiPolynomial]]:
+        self, access: MemoryAccess, parts: Iterable[tuple[StepName, PiecewiseQuasiPolynomial]]
+    ) -> Iterator[tuple[StepName, PiecewiseQuasiPolynomial]]:
         """Sort what data decides by the size of the array, unless neighbors are said to be near.
 
         No compiler knows the latter: each item then has an access of its own all the same.
@@ -357,7 +359,7 @@ class StepSorter:
 
     def _across_rows(
         self, access: MemoryAccess, scope: Scope, strides: Sequence[AxisStride]
-    ) -> Step | None:
+    ) -> StepName | None:
         items = scope.grid.items
         if items.get(0, 1) > NARROW_ROW or items.get(1, 1) == 1:
             return None
@@ -365,7 +367,7 @@ class StepSorter:
         step = step_of(along[0] if along else _ZERO, access.bits)
         return self._alignment(access, scope, 1) if step == "next" else step
 
-    def _alignment(self, access: MemoryAccess, scope: Scope, axis: int) -> Step:
+    def _alignment(self, access: MemoryAccess, scope: Scope, axis: int) -> StepName:
         """Return how neighboring accesses along an axis begin: at multiples of a vector or not."""
         if access.address_space != "local":
             return "next"

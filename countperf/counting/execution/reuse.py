@@ -36,7 +36,13 @@ from typing import Literal, TypeVar
 from countperf.counting.domains import Domains
 from countperf.counting.scopes import AxisStride, Scope
 from countperf.counting.structure.memory_hierarchy import LINE_BYTES, CountedCaches
-from countperf.counting.structure.site_keys import Grade, Level, Step, by_data, to_other_lines
+from countperf.counting.structure.site_keys import (
+    CacheLevel,
+    Grade,
+    StepName,
+    by_data,
+    to_other_lines,
+)
 from countperf.symbolic import sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
@@ -48,7 +54,7 @@ _PAIR_BYTES = 2 * LINE_BYTES
 _ENDLESS = 2**62
 _Conflict = Grade | Literal["beyond_l2"]
 """Grade of lines that share sets of a first-level cache; or a second-level one has too many."""
-_ELSEWHERE: Step = "l1_reuse"
+_ELSEWHERE: StepName = "l1_reuse"
 _ONE = QuasiPolynomial.constant(1)
 
 
@@ -57,7 +63,7 @@ class ReuseLimits:
     """Numbers of lines of a walk that caches keep."""
 
     # the most lines of walks, and of arrays that data leads anywhere in, that a cache keeps
-    levels: dict[Level, int]
+    levels: dict[CacheLevel, int]
     # largest number of lines at multiples of a set's span, in bytes, by grade
     sharing: dict[int, dict[_Conflict, int]]
 
@@ -187,7 +193,7 @@ def _length(domains: Domains, loop: str) -> QuasiPolynomial | None:
     return None if low is None or high is None else QuasiPolynomial.constant(high - low + 1)
 
 
-def step_of(stride: QuasiPolynomial | None, bits: int) -> Step:
+def step_of(stride: QuasiPolynomial | None, bits: int) -> StepName:
     """Return the step of an address that changes by so many elements; other lines if by a symbol.
 
     Where such a symbol is small is told apart when executions are sorted (`sorted_by_step`).
@@ -226,13 +232,13 @@ def sorted_by_step(
     limits: ReuseLimits,
     *,
     inside: QuasiPolynomial | None = None,
-) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
+) -> list[tuple[StepName, PiecewiseQuasiPolynomial]]:
     """Sort executions of an access by its step, which may depend on the parameters."""
     step = step_of(stride, bits)
     if step != _ELSEWHERE or stride is None:
         return [(step, executions)]
     path = walk()
-    parts: defaultdict[Step, PiecewiseQuasiPolynomial] = defaultdict(lambda: ZERO_COUNT)
+    parts: defaultdict[StepName, PiecewiseQuasiPolynomial] = defaultdict(lambda: ZERO_COUNT)
     outside: tuple[QuasiPolynomial, ...] = ()
     if inside is not None:
         outside = (-inside - 1,)
@@ -258,7 +264,7 @@ def sorted_by_step(
     return [(step, part) for step, part in parts.items() if part]
 
 
-def _with_conflict(level: Level, grade: _Conflict) -> Step:
+def _with_conflict(level: CacheLevel, grade: _Conflict) -> StepName:
     """Return the step of a walk by its lines, and by those that share sets."""
     if grade == "beyond_l2":
         return to_other_lines("beyond_l2", 3)
@@ -272,12 +278,12 @@ def sorted_by_size(
     bits: int,
     executions: PiecewiseQuasiPolynomial,
     limits: ReuseLimits,
-) -> list[tuple[Step, PiecewiseQuasiPolynomial]]:
+) -> list[tuple[StepName, PiecewiseQuasiPolynomial]]:
     """Sort executions of an access that data leads anywhere in an array."""
     if elements is None:
         return [(by_data("beyond_l2"), executions)]
     line = LINE_BYTES * 8 // bits
-    most: dict[Level, int] = {
+    most: dict[CacheLevel, int] = {
         level: limit if limit == _ENDLESS else limit * line
         for level, limit in limits.levels.items()
     }

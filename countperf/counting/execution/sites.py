@@ -61,7 +61,7 @@ from loopy.kernel.data import LoopedIlpTag
 from loopy.symbolic import DependencyMapper, get_dependencies
 
 from countperf.counting.chains import divisions_that_shift
-from countperf.counting.execution.footprints import Footprints
+from countperf.counting.execution.footprints import FootprintCounter
 from countperf.counting.execution.placement import (
     LoopCounter,
     Placements,
@@ -88,7 +88,7 @@ from countperf.counting.structure.site_keys import (
     PrivateAccessKey,
     Site,
     Space,
-    Step,
+    StepName,
     WorkItemStep,
 )
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
@@ -140,7 +140,7 @@ class _Executions:
             if any(isinstance(tag, LoopedIlpTag) for tag in iname.tags)
         )
         self.loops = LoopCounter(domains, self.placements, self.looped_copies)
-        self.footprints = Footprints(domains, self.steps)
+        self.footprints = FootprintCounter(domains, self.steps)
         self.private_arrays = frozenset(
             name
             for name, variable in self.kernel.temporary_variables.items()
@@ -381,7 +381,7 @@ def _supplied_access(
     yield FootprintKey("bytes.kernel", direction), distinct.scale(size)
 
 
-def _step_of_class(class_name: str) -> Step:
+def _step_of_class(class_name: str) -> StepName:
     """Return the step of addresses of a class between neighboring items, and in a loop."""
     known = {"uniform": "same", "stride1": "next", "indirect": "data"}
     return known.get(class_name, "l1_reuse" if class_name.endswith("ofn") else "near")

@@ -102,7 +102,7 @@ from countperf.counting.operations.vectors import (
 
 
 @dataclass(frozen=True, slots=True)
-class _Term:
+class _SumTerm:
     """An operand, perhaps a product whose last multiplication is not yet decided on."""
 
     dtype: DType | None
@@ -122,25 +122,25 @@ class CompiledCounter(ValueCounter):
             self._unless_there(value, lambda: self._operation(kind, dtype), speculated=True)
         return value
 
-    def _finished(self, term: _Term) -> int:
+    def _finished(self, term: _SumTerm) -> int:
         return self._compute(term.kind, term.dtype, *term.factors) if term.kind else term.value
 
-    def _converted(self, term: _Term, target: DType | None, *, is_constant: bool) -> _Term:
+    def _converted(self, term: _SumTerm, target: DType | None, *, is_constant: bool) -> _SumTerm:
         if term.dtype == target or is_constant:
-            return _Term(target, term.value, term.kind, term.factors)
+            return _SumTerm(target, term.value, term.kind, term.factors)
         operand = self._finished(term)
         key = ("convert", str(target), operand)
         value = self._values.number(key, self._values.names(operand))
         self._unless_there(value, lambda: self._convert(term.dtype, target), speculated=True)
-        return _Term(target, value)
+        return _SumTerm(target, value)
 
-    def _term(self, expr: Any) -> _Term:
+    def _term(self, expr: Any) -> _SumTerm:
         if isinstance(expr, p.Product):
             return self._product(flattened_operands(expr, p.Product))
         if isinstance(expr, p.Power) and self.powers == "emitted" and _is_two(expr.exponent):
             return self._product(flattened_operands(p.Product((expr.base,) * 2), p.Product))
         dtype = self.rec(expr)
-        return _Term(dtype, self._value)
+        return _SumTerm(dtype, self._value)
 
     def map_sum(self, expr: Any) -> DType | None:
         """A sum as in the source's view, with contraction (rule 3)."""
@@ -154,17 +154,17 @@ class CompiledCounter(ValueCounter):
             term = self._converted(term, dtype, is_constant=is_constant(child))
             if position < leading:
                 key = ("folded +", total.value, term.value)
-                total = _Term(dtype, self._values.number(key))
+                total = _SumTerm(dtype, self._values.number(key))
             elif position == leading and _is_no_term(p.Sum(tuple(children[:leading])), dtype):
-                total = _Term(dtype, self._finished(term))
+                total = _SumTerm(dtype, self._finished(term))
             elif _is_no_term(child, dtype):
-                total = _Term(dtype, self._finished(total))
+                total = _SumTerm(dtype, self._finished(total))
             else:
-                total = _Term(dtype, self._sum(dtype, total, term))
+                total = _SumTerm(dtype, self._sum(dtype, total, term))
         self._value = self._finished(total)
         return total.dtype
 
-    def _sum(self, dtype: DType | None, left: _Term, right: _Term) -> int:
+    def _sum(self, dtype: DType | None, left: _SumTerm, right: _SumTerm) -> int:
         if self._is_contracted(dtype):
             product, other = (left, right) if left.kind else (right, left)
             if product.kind == "mul":
@@ -181,25 +181,25 @@ class CompiledCounter(ValueCounter):
         self._value = self._finished(term)
         return term.dtype
 
-    def _product(self, children: Sequence[Any]) -> _Term:
+    def _product(self, children: Sequence[Any]) -> _SumTerm:
         leading = leading_constants(children)
         folded = p.Product(tuple(children[:leading]))
-        total = _Term(self.rec(children[0]), self._value)
+        total = _SumTerm(self.rec(children[0]), self._value)
         for position, child in enumerate(children[1:], start=1):
-            term = _Term(self.rec(child), self._value)
+            term = _SumTerm(self.rec(child), self._value)
             dtype = self._join((total.dtype, term.dtype))
             total = self._converted(total, dtype, is_constant=position <= leading)
             term = self._converted(term, dtype, is_constant=is_constant(child))
             if position < leading:
                 key = ("folded", repr(folded), position, str(dtype))
-                total = _Term(dtype, self._values.number(key))
+                total = _SumTerm(dtype, self._values.number(key))
                 continue
             constants = {number_of(child), number_of(folded) if position == leading else None}
             factors = (self._finished(total), term.value)
             if 1 in constants:
-                total = _Term(dtype, factors[0 if number_of(child) == 1 else 1])
+                total = _SumTerm(dtype, factors[0 if number_of(child) == 1 else 1])
             else:
-                total = _Term(dtype, 0, "neg" if -1 in constants else "mul", factors)
+                total = _SumTerm(dtype, 0, "neg" if -1 in constants else "mul", factors)
         return total
 
     def map_quotient(self, expr: Any) -> DType | None:

@@ -40,14 +40,14 @@ from countperf.counting.structure.site_keys import (
     FOOTPRINT_ROOTS,
     TO_OTHER_LINES,
     AccessKey,
+    CacheLevel,
     ChainKey,
     EventKey,
-    Level,
     LiveValuesKey,
     OperationKey,
     PrivateAccessKey,
     Site,
-    Step,
+    StepName,
     site_key,
 )
 from countperf.documents import Part
@@ -223,7 +223,7 @@ _MINOR_FUNCTIONS = frozenset(
 _LONG_INTEGER_FUNCTIONS = ("philox", "threefry", "pown")
 """Of integers, all others are a few instructions."""
 
-_PASSED: Mapping[Level, tuple[str, ...]] = {
+_PASSED: Mapping[CacheLevel, tuple[str, ...]] = {
     "l1_reuse": (),
     "l2_reuse": ("l2_reuse",),
     "beyond_l2": ("l2_reuse", "beyond_l2"),
@@ -337,7 +337,7 @@ def _access(key: AccessKey, run: SiteRun) -> Issued:
     return together + (_one_by_one(key, "scalar", alone, left) if left else ())
 
 
-def _one_by_one(key: AccessKey, unit: Unit, step: Step | None, times: Fraction) -> Issued:
+def _one_by_one(key: AccessKey, unit: Unit, step: StepName | None, times: Fraction) -> Issued:
     """Return accesses by items, or by vectors of neighbors that go on to other lines."""
     nearest, level, grade = "walk", None, 0
     step = step or ""
@@ -353,7 +353,7 @@ def _one_by_one(key: AccessKey, unit: Unit, step: Step | None, times: Fraction) 
     return tuple(issued)
 
 
-def _between_items(key: AccessKey, run: SiteRun) -> Step:
+def _between_items(key: AccessKey, run: SiteRun) -> StepName:
     """Return the step along local axis 0 as compilers see it; ``near`` where they take it apart."""
     step, policy = key.between_items.along_row, run.policy
     row, rows = run.shape

@@ -23,20 +23,20 @@ Context = Literal["free", "sync"]
 Placement = Literal["flat", "short", "loop"]
 Space = Literal["global", "local"]
 Direction = Literal["load", "store"]
-Level = Literal["l1_reuse", "l2_reuse", "beyond_l2"]
+CacheLevel = Literal["l1_reuse", "l2_reuse", "beyond_l2"]
 Grade = Literal[0, 1, 2, 3]
 Event = Literal["idle", "carried", "iterations", "entries", "passes"]
 
 # --- steps of addresses between neighboring work items, or between iterations of a loop
 
-Step = str
+StepName = str
 """One of `BESIDE`, `to_other_lines` or `by_data`."""
 
 BESIDE = ("same", "next", "offset", "shifted", "masked", "near")
 """Steps within a line."""
 
 
-def to_other_lines(level: Level, set_conflict: Grade = 0) -> Step:
+def to_other_lines(level: CacheLevel, set_conflict: Grade = 0) -> StepName:
     """Return the step to another line, which some cache keeps until the walk comes back to it.
 
     How many more lines share sets of a cache than these keep: 0 for none; 1, 2, 3 for about a
@@ -45,15 +45,15 @@ def to_other_lines(level: Level, set_conflict: Grade = 0) -> Step:
     return f"{level}_conflict{set_conflict}" if set_conflict else level
 
 
-def by_data(level: Level) -> Step:
+def by_data(level: CacheLevel) -> StepName:
     """Return the step that data decides, or that is uneven, in an array that some cache keeps."""
     return "data" if level == "l1_reuse" else f"data_{level}"
 
 
-BY_DATA: Mapping[Step, Level] = {by_data(level): level for level in get_args(Level)}
-TO_OTHER_LINES: Mapping[Step, tuple[Level, Grade]] = {
+BY_DATA: Mapping[StepName, CacheLevel] = {by_data(level): level for level in get_args(CacheLevel)}
+TO_OTHER_LINES: Mapping[StepName, tuple[CacheLevel, Grade]] = {
     to_other_lines(level, grade): (level, grade)
-    for level in get_args(Level)
+    for level in get_args(CacheLevel)
     for grade in get_args(Grade)
 }
 CERTAIN_STEPS = frozenset({*BESIDE, "l1_reuse", "data"})
@@ -63,9 +63,9 @@ CERTAIN_STEPS = frozenset({*BESIDE, "l1_reuse", "data"})
 class WorkItemStep(NamedTuple):
     """Step of an address from one work item to the next."""
 
-    along_row: Step  # along local axis 0
+    along_row: StepName  # along local axis 0
     # along local axis 1, where rows are so narrow that compilers may unroll them
-    across_rows: Step | None = None
+    across_rows: StepName | None = None
 
     @property
     def name(self) -> str:
@@ -110,11 +110,11 @@ class AccessKey:
     bits: int  # size of an element
     between_items: WorkItemStep  # how the address changes from one item to the next
     # how it changes in the innermost loop of the item; None outside such loops, or if guarded
-    in_loop: Step | None = None
+    in_loop: StepName | None = None
     is_guarded: bool = False
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[StepName]:
         """All steps."""
         return [step for step in (*self.between_items, self.in_loop) if step is not None]
 
