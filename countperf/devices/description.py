@@ -42,7 +42,7 @@ def define_host_functions(code: str, kernel: str, namespace: dict[str, Any]) -> 
         ) from error
 
 
-Launch = Callable[[Mapping[str, Any]], list[Any]]
+LaunchByName = Callable[[Mapping[str, Any]], list[Any]]
 """Enqueues a kernel with all its arguments by name; returns the events of its launches."""
 
 _KEPT = 16
@@ -61,7 +61,7 @@ class Kernel:
     temporaries: tuple[tuple[ArrayArgument, Any], ...] = field(repr=False)
     addressed: AddressedElements = field(repr=False)  # which elements it addresses
     assumptions: Any = field(repr=False)  # sizes for which Loopy generated the code
-    enqueue: Launch = field(repr=False)  # enqueues it unchecked
+    enqueue: LaunchByName = field(repr=False)  # enqueues it unchecked
     # sizes and digests of index arrays with which no access leaves its array
     checked_indices: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]], repr=False)
     _needed: dict[tuple[Any, ...], Mapping[str, int]] = field(
@@ -159,7 +159,7 @@ def check_offsets(t_unit: Any) -> None:
             )
 
 
-def describe_kernel(t_unit: Any, enqueue: Launch) -> Kernel:
+def describe_kernel(t_unit: Any, enqueue: LaunchByName) -> Kernel:
     """Describe a kernel of Loopy's that can be launched."""
     t_unit = with_argument_types(t_unit)
     entry = with_arguments(t_unit.default_entrypoint)

@@ -140,7 +140,7 @@ def _listing(devices: Sequence[Device]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class DeviceTrial:
     """Outcome of a trial run on a device."""
 
     works: bool  # a one-line kernel was built and run, and its numbers were right
@@ -148,30 +148,30 @@ class Trial:
     advice: str = ""
 
 
-def try_device(device: Device) -> Trial:
+def try_device(device: Device) -> DeviceTrial:
     """Build and run a one-line kernel and look at its numbers."""
     if device.process != os.getpid():
         return _try_apart(device.label)
     backend = backend_of(device)
     try:
         if _run_trial(backend.open(device)):
-            return Trial(works=True)
+            return DeviceTrial(works=True)
         reason = "a one-line kernel gave wrong numbers"
     except (KernelBuildError, *backend.failures()) as error:
         reason = str(error)
-    return Trial(works=False, reason=reason, advice=backend.advise(reason, device))
+    return DeviceTrial(works=False, reason=reason, advice=backend.advise(reason, device))
 
 
 @cache
-def _try_apart(label: str) -> Trial:
+def _try_apart(label: str) -> DeviceTrial:
     """Try a device in a fresh process: a driver does not survive the fork that made this one."""
     try:
         return run_apart(_TRIAL_S, _try_labelled, label)
     except WorkerLostError as lost:
-        return Trial(works=False, reason=lost.reason, advice=INSTALL_ADVICE)
+        return DeviceTrial(works=False, reason=lost.reason, advice=INSTALL_ADVICE)
 
 
-def _try_labelled(label: str) -> Trial:
+def _try_labelled(label: str) -> DeviceTrial:
     return try_device(select_device(label, discover().devices))
 
 
@@ -194,7 +194,7 @@ def find_device(
     name: str | None = None,
     *,
     discovery: Discovery | None = None,
-    attempt: Callable[[Device], Trial] | None = None,
+    attempt: Callable[[Device], DeviceTrial] | None = None,
 ) -> Device:
     """Return a device that works."""
     discovery = discovery or discover()
@@ -226,7 +226,7 @@ def find_device(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceReport(Trial):
+class DeviceReport(DeviceTrial):
     """A device, tried for real."""
 
     label: str  # which device
@@ -269,7 +269,7 @@ class DoctorReport(ShortRepr):
 def examine(
     discovery: Discovery | None = None,
     *,
-    attempt: Callable[[Device], Trial] = try_device,
+    attempt: Callable[[Device], DeviceTrial] = try_device,
 ) -> DoctorReport:
     """Look at all drivers and devices, and try each device.
 

@@ -73,9 +73,9 @@ class OpenClBackend:
             devices=tuple(devices),
         )
 
-    def open(self, device: Device) -> Session:
+    def open(self, device: Device) -> OpenCLSession:
         """Open a device; pyopencl.Error if the driver refuses."""
-        return Session.open(device)
+        return OpenCLSession.open(device)
 
     def generate(self, t_unit: Any) -> str:
         """Return the OpenCL C of a translation unit."""
@@ -163,7 +163,7 @@ def _extension(handle: cl.Device, name: str) -> int | None:
         return None
 
 
-class Program:
+class OpenCLProgram:
     """Hand-written kernels, built."""
 
     def __init__(self, queue: cl.CommandQueue, program: cl.Program) -> None:
@@ -183,7 +183,7 @@ class Program:
         return [cl.enqueue_nd_range_kernel(self._queue, kernel, shape, (group_size,))]
 
 
-class Session:
+class OpenCLSession:
     """Context and profiling queue of an OpenCL device."""
 
     def __init__(self, device: Device, context: cl.Context, queue: cl.CommandQueue) -> None:
@@ -214,13 +214,13 @@ class Session:
                 message = f"does not build on {self.device.label}: {build_message(str(error))}"
                 raise KernelBuildError(message) from error
 
-    def load(self, source: str, *, fresh: bool = False) -> Program:
+    def load(self, source: str, *, fresh: bool = False) -> OpenCLProgram:
         """Build hand-written kernels, as in `countperf.devices.device.Session`."""
         text = OPENCL_PRELUDE + source
         if not fresh:
-            return Program(self.queue, self.build(text))
+            return OpenCLProgram(self.queue, self.build(text))
         with tempfile.TemporaryDirectory(prefix="countperf-build-") as folder:
-            return Program(self.queue, self.build(text, cache_folder=Path(folder)))
+            return OpenCLProgram(self.queue, self.build(text, cache_folder=Path(folder)))
 
     def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Kernel:
         """Generate code for a translation unit and build it."""
@@ -286,7 +286,7 @@ ChooseGroups = Callable[[Extents, Extents], Extents]
 class _Recorder:
     """Stands for the module ``pyopencl`` in generated code, and notes every launch."""
 
-    def __init__(self, session: Session, choose_groups: ChooseGroups | None) -> None:
+    def __init__(self, session: OpenCLSession, choose_groups: ChooseGroups | None) -> None:
         self._module = cl
         self._session = session
         self._choose_groups = choose_groups
@@ -320,7 +320,7 @@ class _Recorder:
 
 
 def build_kernel(
-    session: Session,
+    session: OpenCLSession,
     t_unit: Any,
     *,
     choose_groups: ChooseGroups | None = None,
@@ -372,7 +372,7 @@ def _names_in(program: cl.Program) -> set[str]:
     return {*program.kernel_names.split(";")}
 
 
-def _check_names(session: Session, kernel: Any) -> None:
+def _check_names(session: OpenCLSession, kernel: Any) -> None:
     """Refuse a kernel of which something is called like a word or a function of OpenCL C.
 
     The compiler is asked about each name by itself.

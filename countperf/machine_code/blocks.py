@@ -68,7 +68,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class End:
+class BlockEnd:
     """Way in which a block ends."""
 
     # what decides whether ``target`` follows, and its name; without one it does if there is one
@@ -83,12 +83,12 @@ class End:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class CodeBlock:
     """Instructions that are executed together."""
 
     lines: tuple[int, ...]
     actions: tuple[Action, ...]
-    end: End
+    end: BlockEnd
     steps: int  # the actions that take no notes, and one
 
 
@@ -98,7 +98,7 @@ class Code:
     def __init__(self, lines: Sequence[Line], entries: Mapping[str, int]) -> None:
         self.lines = tuple(lines)
         self.entries = dict(entries)
-        self._blocks: dict[tuple[int, bool], Block] = {}
+        self._blocks: dict[tuple[int, bool], CodeBlock] = {}
 
     @cached_property
     def minds_vectors(self) -> bool:
@@ -155,20 +155,20 @@ class Code:
         except ValueError:
             return None
 
-    def block(self, start: int, *, notes: bool = False) -> Block:
+    def block(self, start: int, *, notes: bool = False) -> CodeBlock:
         """Return the block that begins with a line, with or without actions that take notes."""
         block = self._blocks.get((start, notes))
         if block is None:
             block = self._blocks[start, notes] = self._made(start, notes=notes)
         return block
 
-    def _made(self, start: int, *, notes: bool) -> Block:
+    def _made(self, start: int, *, notes: bool) -> CodeBlock:
         actions: list[Action] = []
         steps = 1
         if start in self._divisions:
             actions.append(self._divisions[start])
         number = start
-        end: End | None = None
+        end: BlockEnd | None = None
         while end is None and number < len(self.lines):
             line = self.lines[number]
             end = self._end_of(line, number + 1)
@@ -182,22 +182,22 @@ class Code:
                     actions.append(action)
                     steps += 1
                 if number + 1 in self._starts:
-                    end = End(following=number + 1)
+                    end = BlockEnd(following=number + 1)
             number += 1
         if end is None:  # the code ends
-            end = End(following=number if number > start else None, leaves=True)
-        return Block(tuple(range(start, number)), tuple(actions), end, steps)
+            end = BlockEnd(following=number if number > start else None, leaves=True)
+        return CodeBlock(tuple(range(start, number)), tuple(actions), end, steps)
 
-    def _end_of(self, line: Line, following: int) -> End | None:
+    def _end_of(self, line: Line, following: int) -> BlockEnd | None:
         """Return how a line ends a block; None if the next line follows."""
         name = line.mnemonic
         if name.startswith("ret") or name in ("ud2", "hlt"):
-            return End(following=following, leaves=True, returns=True)
+            return BlockEnd(following=following, leaves=True, returns=True)
         if name.startswith("jmp"):
             target = self.target(line)
-            return End(target=target, leaves=target is None)
+            return BlockEnd(target=target, leaves=target is None)
         if name[0] == "j":
-            return End(
+            return BlockEnd(
                 suffix=name[1:],
                 condition=condition_of(name[1:]) or (lambda _: None),
                 target=self.target(line),
@@ -207,7 +207,9 @@ class Code:
             called = self.target(line)
             if line.operands.startswith("*"):
                 called = reader(line.operands[1:], 64)
-            return End(following=following, called=(lambda _: None) if called is None else called)
+            return BlockEnd(
+                following=following, called=(lambda _: None) if called is None else called
+            )
         return None
 
     def _notes_of_line(self, number: int, *, notes: bool) -> Iterator[Action]:

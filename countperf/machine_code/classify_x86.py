@@ -58,7 +58,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, LINE_BYTES, CacheSize
-from countperf.machine_code.interpreter import Program
+from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.operands import WIDTHS, operands_of, widest
 
 HEADER = re.compile(r"^([0-9a-f]+) <(.+)>:$")
@@ -225,7 +225,7 @@ _WIDE_ELEMENTS = re.compile(r"(?:q|qps|qpd|dpd)$")
 
 
 def missed(
-    program: Program,
+    program: MachineProgram,
     executed: Mapping[int, int],
     accessed: Mapping[int, int],
     cache: CacheSize = DEFAULT_CACHES.code,

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from countperf.errors import CountingError
-from countperf.machine_code.blocks import ENDLESS, Block, Code, End, Line, forget_call
+from countperf.machine_code.blocks import ENDLESS, BlockEnd, Code, CodeBlock, Line, forget_call
 from countperf.machine_code.loop_extrapolation import Loops
 from countperf.machine_code.machine_state import STACK_POINTER, Constants, Machine
 from countperf.machine_code.operands import Read
@@ -35,7 +35,7 @@ STACK = 0x7FFF_0000_0000
 _DEEPEST = 16
 
 
-class Program(Code):
+class MachineProgram(Code):
     """Code of an object that can be followed with the values in its registers."""
 
     def __init__(
@@ -134,7 +134,7 @@ class Program(Code):
                 lines[line] += count
         return lines
 
-    def _guess(self, block: Block, position: int) -> bool:
+    def _guess(self, block: CodeBlock, position: int) -> bool:
         """Decide a branch that depends on data: on to what it guards."""
         last = block.lines[-1]
         if (
@@ -147,7 +147,7 @@ class Program(Code):
             )
         return False
 
-    def _shorter(self, end: End) -> bool:
+    def _shorter(self, end: BlockEnd) -> bool:
         """Decide a branch that depends on data in a function that is called."""
         if end.target is None or end.following is None:
             return True

@@ -23,8 +23,8 @@ from countperf.machine_code.machine_state import (
     REGISTERS,
     UNKNOWN,
     VECTOR_BYTES,
+    EffectRecord,
     Flags,
-    Journal,
     Lanes,
     Machine,
     Value,
@@ -173,7 +173,7 @@ class Loops:
     def _begin(self) -> None:
         self._way.clear()
         self._flags.clear()
-        self.machine.journal = Journal()
+        self.machine.journal = EffectRecord()
 
     def _state(self) -> _State:
         machine = self.machine

@@ -98,7 +98,7 @@ class ArrayData(NamedTuple):
 
 
 @dataclass(slots=True)
-class Journal:
+class EffectRecord:
     """Record of the effects of instructions, in order."""
 
     # address, bits and value of what was written to memory
@@ -138,7 +138,8 @@ class Machine:
     flags: Flags | None = None  # none if they are not known
     # what a function that divides is about to return
     quotient: Lanes = field(default_factory=lambda: _unknown(1, VECTOR_BYTES)[0])
-    journal: Journal = field(default_factory=Journal)  # what instructions did since it was begun
+    # what instructions did since it was begun
+    journal: EffectRecord = field(default_factory=EffectRecord)
     # where instructions that were asked to note it accessed memory, by their number
     accessed: dict[int, int] = field(default_factory=dict[int, int])
     steps: int = 0  # integer instructions that were followed

@@ -13,7 +13,7 @@ from pathlib import Path
 from countperf.errors import DeviceError
 from countperf.machine_code.blocks import Line
 from countperf.machine_code.classify_x86 import HEADER, instruction_in
-from countperf.machine_code.interpreter import Program
+from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.machine_state import Constants
 from countperf.machine_code.tools import OBJDUMP_ADVICE, find_objdump, run_program
 
@@ -70,7 +70,7 @@ FindLibrary = Callable[[str], Path | None]
 """Function from the name of a shared library to its file, or None if there is none."""
 
 
-def program_of(path: Path, find_library: FindLibrary) -> Program:
+def program_of(path: Path, find_library: FindLibrary) -> MachineProgram:
     """Read the code of an x86-64 object, linked or not.
 
     Sections of an object that is not linked, and what it only refers to, are given places of their
@@ -101,7 +101,7 @@ def program_of(path: Path, find_library: FindLibrary) -> Program:
     for name, function in functions_of(symbols, _SYMBOLS_AT, _SYMBOLS_APART, find_library).items():
         entries[name] = symbols[name]
         lines += function
-    return Program(lines, entries, Constants(constants))
+    return MachineProgram(lines, entries, Constants(constants))
 
 
 def functions_of(
@@ -183,7 +183,7 @@ def _sections(text: str) -> dict[str, tuple[int, list[bytes]]]:
     return sections
 
 
-def entry_of(program: Program, kernel: str, group_shape: Sequence[int]) -> str:
+def entry_of(program: MachineProgram, kernel: str, group_shape: Sequence[int]) -> str:
     """Return the function that runs a group of a kernel.
 
     Of Intel's runtime that is a version in vectors, if there is one and rows are multiples of them;

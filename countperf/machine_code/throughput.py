@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from countperf.errors import DeviceError
 from countperf.machine_code.blocks import Line
-from countperf.machine_code.interpreter import Program
+from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.loop_nests import iterations
 from countperf.machine_code.tools import ANALYZER_ADVICE, find_analyzer, run_program
 
@@ -62,11 +62,13 @@ class Cycles(NamedTuple):
     operations: float
 
 
-Block = tuple[str, ...]
-Analyzed = dict[Block, Cycles]
+BlockText = tuple[str, ...]
+Analyzed = dict[BlockText, Cycles]
 
 
-def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed) -> Counter[str]:
+def cycles_of(
+    program: MachineProgram, executed: Mapping[int, int], analyzed: Analyzed
+) -> Counter[str]:
     """Return what executing lines takes on the processor of reference."""
     blocks, joined = _blocks_of(program, executed), _joined_blocks_of(program, executed)
     analyze((block for block, *_ in (*blocks, *joined)), analyzed)
@@ -83,7 +85,9 @@ def cycles_of(program: Program, executed: Mapping[int, int], analyzed: Analyzed)
     return cycles
 
 
-def _blocks_of(program: Program, executed: Mapping[int, int]) -> list[tuple[Block, int, bool]]:
+def _blocks_of(
+    program: MachineProgram, executed: Mapping[int, int]
+) -> list[tuple[BlockText, int, bool]]:
     """Return blocks that matter, how often each is executed, and whether it repeats itself."""
     least = SMALLEST_SHARE * sum(executed.values())
     return [
@@ -94,7 +98,9 @@ def _blocks_of(program: Program, executed: Mapping[int, int]) -> list[tuple[Bloc
     ]
 
 
-def _joined_blocks_of(program: Program, executed: Mapping[int, int]) -> list[tuple[Block, float]]:
+def _joined_blocks_of(
+    program: MachineProgram, executed: Mapping[int, int]
+) -> list[tuple[BlockText, float]]:
     """Return the same with short loops joined with what is around them, without repetitions."""
     least = SMALLEST_SHARE * sum(executed.values())
     return [
@@ -106,13 +112,13 @@ def _joined_blocks_of(program: Program, executed: Mapping[int, int]) -> list[tup
     ]
 
 
-def blocks_of(program: Program, executed: Mapping[int, int]) -> list[Block]:
+def blocks_of(program: MachineProgram, executed: Mapping[int, int]) -> list[BlockText]:
     """Return the blocks that `cycles_of` needs to be analyzed; parameters are those of it."""
     blocks = _blocks_of(program, executed), _joined_blocks_of(program, executed)
     return [block for some in blocks for block, *_ in some]
 
 
-def analyze(blocks: Iterable[Block], analyzed: Analyzed) -> None:
+def analyze(blocks: Iterable[BlockText], analyzed: Analyzed) -> None:
     """Analyze blocks that are not known yet, all in one run of the analyzer (up to 200 blocks)."""
     new = sorted({block for block in blocks if block not in analyzed})
     for first in range(0, len(new), _AT_ONCE):
@@ -123,7 +129,7 @@ def analyze(blocks: Iterable[Block], analyzed: Analyzed) -> None:
         analyzed |= zip(some, figures, strict=True)
 
 
-def _text(lines: Iterable[Line]) -> Block:
+def _text(lines: Iterable[Line]) -> BlockText:
     texts: list[str] = []
     for line in lines:
         name, operands = line.mnemonic, line.operands
@@ -137,7 +143,7 @@ def _text(lines: Iterable[Line]) -> Block:
     return tuple(texts)
 
 
-def _alone(block: Block) -> Cycles:
+def _alone(block: BlockText) -> Cycles:
     """Analyze a block that may have instructions that the analyzer does not know: without them.
 
     If it knows none, each takes a cycle.

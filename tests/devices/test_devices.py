@@ -11,8 +11,8 @@ import pytest
 
 from countperf.devices.device import Device, DriverSearch
 from countperf.devices.discovery import (
+    DeviceTrial,
     Discovery,
-    Trial,
     discover,
     find_device,
     select_device,
@@ -72,8 +72,8 @@ def _discovery(*devices: Device, problem: str = "") -> Discovery:
     return Discovery(drivers=drivers, platforms=(), devices=devices)
 
 
-WORKS = Trial(works=True)
-BROKEN = Trial(works=False, reason="unknown target CPU", advice="reinstall")
+WORKS = DeviceTrial(works=True)
+BROKEN = DeviceTrial(works=False, reason="unknown target CPU", advice="reinstall")
 
 
 def test_the_default_is_the_first_gpu_that_works_else_the_first_device_by_label() -> None:

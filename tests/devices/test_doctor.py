@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from countperf.devices.device import Device, DriverFile, DriverSearch
-from countperf.devices.discovery import Discovery, Trial, backend_of, examine, find_tools
+from countperf.devices.discovery import DeviceTrial, Discovery, backend_of, examine, find_tools
 from countperf.devices.opencl import build_message
 from tests.devices.fakes import make_device
 
@@ -17,11 +17,11 @@ BAD = make_device("pocl:1", "pthread-generic", platform="Portable Computing Lang
 PLATFORMS = (("Portable Computing Language", "3.1"),)
 
 
-def _attempt(device: object) -> Trial:
+def _attempt(device: object) -> DeviceTrial:
     if device is GOOD:
-        return Trial(works=True)
+        return DeviceTrial(works=True)
     reason = "error: unknown target CPU 'generic'"
-    return Trial(works=False, reason=reason, advice=backend_of(BAD).advise(reason, BAD))
+    return DeviceTrial(works=False, reason=reason, advice=backend_of(BAD).advise(reason, BAD))
 
 
 def _found(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from countperf.devices.binding import bind_arguments
 from countperf.devices.device import Device
-from countperf.devices.opencl import Session, build_kernel
+from countperf.devices.opencl import OpenCLSession, build_kernel
 from countperf.errors import KernelBuildError, MeasurementError
 from tests.devices.layout_kernels import F4, I4, LAID, PITCHED, plane, scaled
 from tests.kernels import made
@@ -25,7 +25,7 @@ _MARGIN = 4096  # a multiple of what any device aligns parts of buffers to
 _CANARY = 0xA5
 
 
-class GuardedSession(Session):
+class GuardedSession(OpenCLSession):
     """A session whose buffers lie between bytes that no kernel may touch."""
 
     _wholes: list[tuple[cl.Buffer, int]]
@@ -137,7 +137,7 @@ def _beyond(body: str) -> Any:
 def test_what_would_go_outside_is_refused_before_the_launch(
     device: Device, unit: Any, sizes: Mapping[str, int], inputs: Mapping[str, Any], said: str
 ) -> None:
-    session = Session.open(device)
+    session = OpenCLSession.open(device)
 
     with pytest.raises((MeasurementError, lp.LoopyError), match=said):
         bind_arguments(session, build_kernel(session, unit), sizes, inputs)
@@ -181,7 +181,7 @@ def test_what_stays_inside_is_computed(
 
 @pytest.mark.device
 def test_a_buffer_that_is_too_small_is_not_launched_with(device: Device) -> None:
-    session = Session.open(device)
+    session = OpenCLSession.open(device)
     kernel = build_kernel(session, scaled(target={"offset": 3}))
     bound = bind_arguments(session, kernel, {"n": 8})
     small = {**bound.arguments, "z": session.allocate(8 * 8)}

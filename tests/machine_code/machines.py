@@ -9,7 +9,7 @@ import numpy as np
 
 from countperf.machine_code.blocks import Line
 from countperf.machine_code.integer_unit import action_of
-from countperf.machine_code.interpreter import Program
+from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Machine, Value
 from countperf.machine_code.operands import joined, lanes_of
 from countperf.machine_code.vector_unit import vector_action
@@ -65,7 +65,7 @@ def value(machine: Machine, name: str) -> Value:
     return machine.registers[REGISTERS[f"%{name}"].number]
 
 
-def program(code: str) -> Program:
+def program(code: str) -> MachineProgram:
     """Read instructions apart by lines or semicolons, one address each; ``name:`` is a function."""
     lines: list[Line] = []
     entries: dict[str, int] = {}
@@ -76,7 +76,7 @@ def program(code: str) -> Program:
         elif word:
             mnemonic, _, operands = word.partition(" ")
             lines.append(Line(len(lines), mnemonic, operands.strip()))
-    return Program(lines, entries)
+    return MachineProgram(lines, entries)
 
 
 def executed(code: str, most: int = 100_000, **registers: int) -> Counter[int]:

@@ -269,12 +269,12 @@ def test_classes(mnemonic: str, operands: str, expected: dict[str, int]) -> None
 
 
 def test_which_function_runs_a_group() -> None:
-    from countperf.machine_code.interpreter import Program
+    from countperf.machine_code.interpreter import MachineProgram
 
-    intel = Program((), {"product": 0, "_ZGVeN16uuu_product": 64})
+    intel = MachineProgram((), {"product": 0, "_ZGVeN16uuu_product": 64})
     assert entry_of(intel, "product", (32, 1, 1)) == "_ZGVeN16uuu_product"
     assert entry_of(intel, "product", (8, 2, 1)) == "product"
-    pocl = Program((), {"_pocl_kernel_product_workgroup": 0})
+    pocl = MachineProgram((), {"_pocl_kernel_product_workgroup": 0})
     assert entry_of(pocl, "product", (8, 2, 1)) == "_pocl_kernel_product_workgroup"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from countperf.devices.device import Device
-from countperf.devices.opencl import Session
+from countperf.devices.opencl import OpenCLSession
 from countperf.errors import KernelBuildError, MeasurementError, ParameterError
 from countperf.measuring import KernelCase
 from countperf.measuring.size_choice import (
@@ -237,7 +237,7 @@ def test_memory_limit(largest: int, device_bytes: int, host_bytes: int | None, l
 
 @pytest.mark.device
 def test_limits_of_a_real_device(device: Device) -> None:
-    session = Session.open(device)
+    session = OpenCLSession.open(device)
 
     overhead = measure_launch_overhead(session, runs=8)
     limits = measure_limits(session, max_run_s=0.05)

@@ -24,7 +24,7 @@ from countperf.devices.device import Device
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import CountingError, KernelBuildError
 from countperf.machine_code.classify_x86 import ROOT, missed, properties_of
-from countperf.machine_code.interpreter import Program
+from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.machine_state import (
     ArrayData,
     KernelLaunch,
@@ -34,7 +34,14 @@ from countperf.machine_code.machine_state import (
     pocl_group,
 )
 from countperf.machine_code.object_file import entry_of
-from countperf.machine_code.throughput import Analyzed, Block, Cycles, analyze, blocks_of, cycles_of
+from countperf.machine_code.throughput import (
+    Analyzed,
+    BlockText,
+    Cycles,
+    analyze,
+    blocks_of,
+    cycles_of,
+)
 from countperf.symbolic.isl_sets import names_of
 from countperf.symbolic.kernel_sets import as_expression, bounds_of, domain_of
 
@@ -57,12 +64,12 @@ class CompiledKernel:
 
     platform: str  # of the OpenCL runtime
     units: int  # compute units of the device
-    programs: Mapping[str, Program]  # the code of each of the device's kernels
+    programs: Mapping[str, MachineProgram]  # the code of each of the device's kernels
     host: HostCode  # what launches them
     groups: WorkGroups  # sorts work groups by what they execute
-    data_loops: tuple[DataLoop, ...] = ()  # loops whose trip counts are data
+    data_loops: tuple[FilledLoop, ...] = ()  # loops whose trip counts are data
     # cycles of blocks that were analyzed already
-    analyzed: Analyzed = field(default_factory=dict[Block, Cycles])
+    analyzed: Analyzed = field(default_factory=dict[BlockText, Cycles])
 
     def counts(
         self,
@@ -115,7 +122,7 @@ class CompiledKernel:
 
     def _follow_groups(
         self,
-        program: Program,
+        program: MachineProgram,
         launch: KernelLaunch,
         kinds: GroupKinds,
         contents: Mapping[str, ArrayData],
@@ -155,7 +162,7 @@ class FollowedGroup:
 class FollowedLaunch:
     """Instructions that the groups of a launch execute."""
 
-    program: Program  # its code
+    program: MachineProgram  # its code
     groups: tuple[FollowedGroup, ...]  # one of each kind
     kinds: GroupKinds  # which groups these stand for
     number_of_groups: int
@@ -163,7 +170,7 @@ class FollowedLaunch:
     in_chunks: bool  # whether units take several groups at a time
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[BlockText]:
         """Blocks to be analyzed."""
         return [b for group in self.groups for b in blocks_of(self.program, group.executed)]
 
@@ -274,7 +281,9 @@ def read_compiled(
     )
 
 
-def kernel_of(unit: Any, programs: Mapping[str, Program], device: DeviceIdentity) -> CompiledKernel:
+def kernel_of(
+    unit: Any, programs: Mapping[str, MachineProgram], device: DeviceIdentity
+) -> CompiledKernel:
     """Join a translation unit and the code that a runtime made of it."""
     return CompiledKernel(
         platform=device.platform,
@@ -287,7 +296,7 @@ def kernel_of(unit: Any, programs: Mapping[str, Program], device: DeviceIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class _Term:
+class _BoundTerm:
     """An element that enters a trip count: of which array, at which place, with which sign."""
 
     array: str
@@ -296,7 +305,7 @@ class _Term:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataLoop:
+class FilledLoop:
     """A loop whose trip count is data."""
 
     iname: str  # its name in the kernel
@@ -323,7 +332,7 @@ class DataLoop:
         return contents
 
 
-def data_loops_of(kernel: Any) -> tuple[DataLoop, ...]:
+def data_loops_of(kernel: Any) -> tuple[FilledLoop, ...]:
     """Return the loops of a kernel whose trip counts are read from arrays.
 
     Such a loop runs from or to what is read from an array of integers: lengths, or where rows
@@ -336,7 +345,7 @@ def data_loops_of(kernel: Any) -> tuple[DataLoop, ...]:
     3. an element of each of two arrays: these are where rows begin, and where they end.
     """
     temporaries = set(kernel.temporary_variables)
-    data_loops: list[DataLoop] = []
+    data_loops: list[FilledLoop] = []
     for iname in sorted(kernel.all_inames()):
         domain = domain_of(kernel, [iname])
         names = {*names_of(domain, parameters=True)} & temporaries
@@ -345,7 +354,7 @@ def data_loops_of(kernel: Any) -> tuple[DataLoop, ...]:
     return tuple(data_loops)
 
 
-def _data_loop(kernel: Any, iname: str, names: set[str]) -> DataLoop | None:
+def _data_loop(kernel: Any, iname: str, names: set[str]) -> FilledLoop | None:
     _, extent = bounds_of(kernel, iname)[2].get_pieces()[-1]
     trips = as_expression(extent.to_pw_aff())
     deciding = names & set(get_dependencies(trips))
@@ -360,7 +369,7 @@ def _data_loop(kernel: Any, iname: str, names: set[str]) -> DataLoop | None:
         itemsize = kernel.arg_dict[next(iter(arrays))].dtype.numpy_dtype.itemsize
     except _NotToldError:
         arrays = {}
-    return DataLoop(
+    return FilledLoop(
         iname=iname,
         bounds=", ".join(sorted(deciding)),
         arrays=arrays,
@@ -380,11 +389,11 @@ def _definition(kernel: Any, name: str) -> Any:
     return writers[0].expression
 
 
-def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_Term]:
+def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_BoundTerm]:
     """Yield the elements that a sum consists of; numbers are of no array."""
     match expression:
         case int():
-            yield _Term("", None, factor * expression)
+            yield _BoundTerm("", None, factor * expression)
         case p.Sum():
             for child in expression.children:
                 yield from _terms(kernel, child, factor)
@@ -402,14 +411,14 @@ def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_Term]:
             index = expression.index_tuple
             if len(index) != 1:
                 raise _NotToldError
-            yield _Term(name, index[0], factor)
+            yield _BoundTerm(name, index[0], factor)
         case p.Variable(name=name) if name in kernel.temporary_variables:
             yield from _terms(kernel, _definition(kernel, name), factor)
         case _:
             raise _NotToldError
 
 
-def _kinds(terms: list[_Term]) -> dict[str, tuple[str, int]]:
+def _kinds(terms: list[_BoundTerm]) -> dict[str, tuple[str, int]]:
     """Say what arrays hold whose elements make up a trip count."""
     match sorted(terms, key=lambda term: -term.factor):
         case [only] if only.factor == 1:
@@ -426,7 +435,7 @@ def _kinds(terms: list[_Term]) -> dict[str, tuple[str, int]]:
 
 
 def contents_for(
-    loops: tuple[DataLoop, ...], statistics: Mapping[str, Any]
+    loops: tuple[FilledLoop, ...], statistics: Mapping[str, Any]
 ) -> dict[str, ArrayData]:
     """Return what arrays hold so that loops run as often as is stated."""
     contents: dict[str, ArrayData] = {}

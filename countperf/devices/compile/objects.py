@@ -38,10 +38,10 @@ from countperf.devices.cuda.target import HostBuilder, Launches, code_of
 from countperf.devices.description import Kernel, describe_kernel, with_argument_types
 from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
 from countperf.devices.discovery import discover
-from countperf.devices.opencl import Session, build_kernel
+from countperf.devices.opencl import OpenCLSession, build_kernel
 from countperf.devices.workers import run_apart
 from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
-from countperf.machine_code.interpreter import Program
+from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.machine_state import KernelLaunch
 from countperf.machine_code.object_file import program_of
 from countperf.machine_code.tools import OBJDUMP_ADVICE, find_objdump
@@ -111,7 +111,7 @@ class HostCode(Launches):
 # program's binary.
 
 
-class _Apart(Session):
+class _Apart(OpenCLSession):
     """A session in which no two units share what was compiled."""
 
     folder: Path
@@ -184,7 +184,7 @@ def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tupl
     return tuple(fewest)
 
 
-def _launch(session: Session, kernel: Kernel, parameters: Mapping[str, int]) -> None:
+def _launch(session: OpenCLSession, kernel: Kernel, parameters: Mapping[str, int]) -> None:
     given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
     bound = bind_arguments(session, kernel, given, _without_shape(kernel, given))
     kernel.launch(bound.arguments)
@@ -213,7 +213,7 @@ _ANY_SHAPE = "0-0-0"
 _UNDECLARED_ELEMENTS = 1 << 20
 _LONGEST_S = 300.0  # for each kernel that is built and launched
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
-Programs = dict[str, Program]
+Programs = dict[str, MachineProgram]
 """The code of kernels, by name."""
 
 Objects = list[tuple[str, bytes]]
@@ -232,7 +232,7 @@ def find_library(name: str) -> Path | None:
 
 def programs_of(objects: Objects) -> Programs:
     """Return the code in objects by the names of kernels."""
-    programs: dict[str, Program] = {}
+    programs: dict[str, MachineProgram] = {}
     with tempfile.TemporaryDirectory(prefix="countperf-objects-") as folder:
         for name, content in objects:
             path = Path(folder) / name

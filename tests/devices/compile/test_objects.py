@@ -19,7 +19,7 @@ from countperf.devices.binding import bind_arguments
 from countperf.devices.compile import objects
 from countperf.devices.compile.compiled_kernel import CompiledKernel, read_compiled
 from countperf.devices.device import Device
-from countperf.devices.opencl import Session, build_kernel
+from countperf.devices.opencl import OpenCLSession, build_kernel
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
 from countperf.machine_code.object_file import disassemble
 from countperf.machine_code.tools import find_objdump
@@ -219,7 +219,7 @@ def test_few_groups_give_the_code_of_a_launch_of_all(tmp_path: Path, pocl: Devic
 
 
 def test_a_launch_runs_the_groups_that_are_chosen(pocl: Device) -> None:
-    session = Session.open(pocl)
+    session = OpenCLSession.open(pocl)
     kernel = build_kernel(session, axpy(), choose_groups=lambda *_: (2,))
     n = 640
     ones = np.ones(n, np.float32)
