@@ -23,7 +23,7 @@ from countperf.measuring import (
 )
 from countperf.measuring.characterization.bench import Characterization
 from countperf.measuring.lines import case_fields
-from countperf.measuring.size_choice import Calibration, SizeChoice, SizeLimits
+from countperf.measuring.size_choice import SizeCalibration, SizeChoice, SizeLimits
 from countperf.mechanistic.comparison import Comparison
 from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.library import fits_folders, load_weights
@@ -76,7 +76,7 @@ def kinds() -> tuple[Kind, ...]:
     choice = SizeChoice(
         family="fake", variant="plain", element_type="f32", exponents=(4, 5), run_s=(1.0, 2.0)
     )
-    sizes = Calibration(
+    sizes = SizeCalibration(
         device=IDENTITY,
         limits=SizeLimits(launch_overhead_s=1e-5, memory_bytes=2**30),
         choices=(choice,),
@@ -102,7 +102,7 @@ def kinds() -> tuple[Kind, ...]:
         Kind("ranking", _short("ranking.json", 1, "sets"), RankingEvaluation.read_file),
         Kind("comparison", _short("comparison.json", 1, "models"), Comparison.read_file),
         Kind("timing", _timing(measured).write_text().encode(), _use_timing),
-        Kind("sizes", sizes.write_text().encode(), Calibration.read_file),
+        Kind("sizes", sizes.write_text().encode(), SizeCalibration.read_file),
         Kind("identity", _shipped("identity.json").read_bytes(), DeviceIdentity.read_file),
         Kind("device parameters", parameters.write_text().encode(), load_device),
         Kind("device description", described, load_device, ".toml"),

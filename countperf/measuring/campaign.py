@@ -25,7 +25,7 @@ from countperf.measuring import (
 )
 from countperf.measuring.environment import gather_environment, timestamp
 from countperf.measuring.lines import case_fields, format_line
-from countperf.measuring.runner import BROAD, CaseRunner, Repeats, Schedule, in_mixed_order
+from countperf.measuring.runner import BROAD, CaseRunner, Repeats, RoundSchedule, in_mixed_order
 from countperf.steps import report
 from countperf.store import AppendedLines, locked, write_atomically
 
@@ -173,7 +173,7 @@ class _Campaign:
     def run(self, cases: Sequence[KernelCase], begin_no_more: IsOver) -> None:
         """Measure cases until none is left."""
         clock = self._runner.clock
-        schedule = Schedule(cases, self._protocol)
+        schedule = RoundSchedule(cases, self._protocol)
         while True:
             if begin_no_more(self._begun, self._measured):
                 schedule.begin_no_more()

@@ -144,7 +144,7 @@ class Repeats:
         return protocol.is_stable(self.summary(protocol, resolution_s))
 
 
-class Schedule:
+class RoundSchedule:
     """Rounds in the order in which they are to run.
 
     A case whose next round is due goes first, then cases that have not begun, then rounds that are

@@ -85,7 +85,7 @@ class SizeChoice(Part):
         return self
 
 
-class Calibration(Document):
+class SizeCalibration(Document):
     """The sizes chosen for a device; keep it beside the measurements, which resume with it."""
 
     format: Literal["countperf-calibration"] = "countperf-calibration"
@@ -183,7 +183,7 @@ def time_case(runner: CaseRunner, case: KernelCase, limits: SizeLimits) -> tuple
     return min(times), setup_s
 
 
-class _Search:
+class _SizeSearch:
     """The sizes of one kernel: what was tried, and from where on nothing fits."""
 
     def __init__(self, entry: Sizable, cost_of: CostOf, limits: SizeLimits) -> None:
@@ -226,7 +226,7 @@ class _Search:
 
 def choose_sizes(entry: Sizable, cost_of: CostOf, limits: SizeLimits) -> SizeChoice:
     """Choose the sizes at which a kernel is measured."""
-    search = _Search(entry, cost_of, limits)
+    search = _SizeSearch(entry, cost_of, limits)
     steps = entry.exponent_steps
     nothing_to_do = entry.case(entry.exponents[0] + steps[0]).global_memory_bytes == 0
     deciding = steps[-1] if nothing_to_do else steps[0]
@@ -273,9 +273,9 @@ def calibrate(
     limits: SizeLimits,
     *,
     store: Path | str | None = None,
-) -> Calibration:
+) -> SizeCalibration:
     """Choose the sizes of many kernels, alike for those that differ in their work groups only."""
-    calibration = Calibration(device=runner.identity, limits=limits)
+    calibration = SizeCalibration(device=runner.identity, limits=limits)
     if store is not None and Path(store).exists():
         calibration = _resumed(calibration, Path(store))
     groups: dict[tuple[str, str, str], list[Sizable]] = {}
@@ -305,8 +305,8 @@ def _failed(entry: Sizable, error: Exception) -> SizeChoice:
     return _choice(entry, [(entry.exponents[0] + entry.exponent_steps[0], 0.0)], str(error))
 
 
-def _resumed(wanted: Calibration, path: Path) -> Calibration:
-    stored = Calibration.read_text(read_file_text(path), path=path)
+def _resumed(wanted: SizeCalibration, path: Path) -> SizeCalibration:
+    stored = SizeCalibration.read_text(read_file_text(path), path=path)
     pairs = stored.device.differences(wanted.device)
     for name in ("overhead_factor", "max_run_s", "max_setup_s"):
         pairs[name] = getattr(stored.limits, name), getattr(wanted.limits, name)

@@ -62,10 +62,10 @@ from countperf.errors import ParameterError
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
     Bound,
-    Estimate,
     KernelProfile,
     LaunchConfiguration,
     MechanisticModel,
+    TimeEstimate,
     check_each,
     check_not_negative,
     check_positive,
@@ -160,7 +160,7 @@ class MerpsysModel(MechanisticModel):
 
     name: ClassVar[str] = "merpsys"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time of one launch; errors as in the base class."""
         device, model = self.device, self.model
         geometry = launch_geometry(profile, launch, device)

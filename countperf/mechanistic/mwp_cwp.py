@@ -53,10 +53,10 @@ from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
     Bound,
-    Estimate,
     KernelProfile,
     LaunchConfiguration,
     MechanisticModel,
+    TimeEstimate,
     check_choice,
     check_each,
     check_not_negative,
@@ -266,11 +266,11 @@ class MwpCwpModel(MechanisticModel):
             ),
         )
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time of one launch; errors as in the base class."""
         inputs = self.inputs(profile, launch)
         result = mwp_cwp_cycles(inputs)
-        return Estimate(
+        return TimeEstimate(
             time_s=result.exec_cycles_with_synch / inputs.clock_hz,
             bound=BOUNDS[result.case],
             breakdown={
@@ -378,7 +378,7 @@ class RestatedMwpCwpModel(MechanisticModel):
         """``"mwp-cwp-restated"`` or ``"mwp-cwp-corrected"``."""
         return "mwp-cwp-corrected" if self.variant == "corrected" else "mwp-cwp-restated"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time of one launch; errors as in the base class."""
         device, model = self.device, self.model
         system = two_subsystems(profile, device, model=model)

@@ -39,11 +39,11 @@ from countperf.errors import DeviceParameterError, ParameterError
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
 from countperf.mechanistic.profile import (
     Bound,
-    Estimate,
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
     MechanisticModel,
+    TimeEstimate,
     check_positive,
     check_whole,
 )
@@ -329,7 +329,7 @@ class PipelineModel(MechanisticModel):
 
     name: ClassVar[str] = "pipeline-rr"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time; see `MechanisticModel.estimate`.
 
         The breakdown has the time for which the busiest subsystem (or the issue of instructions)
@@ -343,7 +343,7 @@ class PipelineModel(MechanisticModel):
         cycles = check_positive(cycles, "cycles") * repetitions
         kind, share = _busiest(run, workload)
         time_s = cycles / clock
-        return Estimate(
+        return TimeEstimate(
             time_s=time_s,
             bound=kind if share >= 1 - share else "latency",
             breakdown={kind: share * time_s, "latency": (1 - share) * time_s},

@@ -303,7 +303,7 @@ Bound = Literal["compute", "memory", "barrier", "latency", "issue", "launch", "t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class TimeEstimate:
     """Estimate of a kernel's time before the cost of the launch."""
 
     time_s: float  # the time, s
@@ -324,7 +324,7 @@ class MechanisticPrediction(Prediction):
     bound: Bound  # the part of the device that bounds the time
     # other results of the model by name, such as ``wpc``
     results: Mapping[str, float] = field(default_factory=dict[str, float])
-    stalls: Mapping[str, float] = field(default_factory=dict[str, float])  # as in `Estimate`
+    stalls: Mapping[str, float] = field(default_factory=dict[str, float])  # as in `TimeEstimate`
     advice: str = ""
 
     __repr__ = Prediction.__repr__
@@ -345,7 +345,7 @@ class MechanisticModel(ABC):
         return self.name
 
     @abstractmethod
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time of one launch from its profile."""
 
     def predict(
@@ -391,14 +391,14 @@ class MechanisticModel(ABC):
         results: Mapping[str, float],
         stalls: Mapping[str, float] = MappingProxyType({}),
         advice: str = "",
-    ) -> Estimate:
+    ) -> TimeEstimate:
         """Turn a throughput, sub-groups per cycle, into the time of all, in proportion to parts.
 
         `stalls` have the unit of `parts`.
         """
         time_s = seconds_from_throughput(wpc, total_sub_groups, self.device, model=self.model)
         scale = time_s / sum(parts.values())
-        return Estimate(
+        return TimeEstimate(
             time_s=time_s,
             bound=bound,
             breakdown={name: scale * part for name, part in parts.items()},

@@ -29,10 +29,10 @@ from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic.occupancy import check_launch
 from countperf.mechanistic.profile import (
     Bound,
-    Estimate,
     KernelProfile,
     LaunchConfiguration,
     MechanisticModel,
+    TimeEstimate,
     check_each,
     check_not_negative,
     check_positive,
@@ -144,7 +144,7 @@ class RooflineModel(MechanisticModel):
 
     name: ClassVar[str] = "roofline"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time; see `MechanisticModel.estimate`."""
         check_launch(launch, self.device)
         estimate = profile_roof(profile, self.device, model=self.model)
@@ -160,7 +160,7 @@ class ByteRooflineModel(MechanisticModel):
 
     name: ClassVar[str] = "roofline-bytes"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time, the same for every launch; see `MechanisticModel.estimate`."""
         check_launch(launch, self.device)
         estimate = byte_roof(
@@ -169,7 +169,7 @@ class ByteRooflineModel(MechanisticModel):
             peak_flops=self.device.require("peak_flops", model=self.model),
             bandwidth_byte_per_s=self.device.require("bandwidth_byte_per_s", model=self.model),
         )
-        return Estimate(
+        return TimeEstimate(
             time_s=estimate.time_s,
             bound=estimate.bound,
             breakdown={estimate.bound: estimate.time_s},

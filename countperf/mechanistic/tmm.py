@@ -45,10 +45,10 @@ from countperf.errors import ParameterError
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
     Bound,
-    Estimate,
     KernelProfile,
     LaunchConfiguration,
     MechanisticModel,
+    TimeEstimate,
     check_each,
     check_not_negative,
     check_positive,
@@ -154,7 +154,7 @@ class TmmModel(MechanisticModel):
 
     name: ClassVar[str] = "tmm"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time of one launch; errors as in the base class."""
         device, model = self.device, self.model
         geometry = launch_geometry(profile, launch, device)
@@ -176,7 +176,7 @@ class TmmModel(MechanisticModel):
         time_s = estimate.steps / device.require("clock_hz", model=model)
         even_s = time_s / estimate.scheduling
         bound = _BOUNDS[estimate.which]
-        return Estimate(
+        return TimeEstimate(
             time_s=time_s,
             bound=bound,
             breakdown={bound: even_s, "scheduling": time_s - even_s},

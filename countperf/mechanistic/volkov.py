@@ -45,11 +45,11 @@ from countperf.errors import ModelNotApplicableError
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
     Bound,
-    Estimate,
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
     MechanisticModel,
+    TimeEstimate,
     check_each,
     check_not_negative,
     check_positive,
@@ -134,7 +134,7 @@ class VolkovModel(MechanisticModel):
 
     name: ClassVar[str] = "volkov"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time; see `MechanisticModel.estimate`.
 
         The breakdown has the time of the busiest subsystem, and what latency adds to it.
@@ -228,7 +228,7 @@ class TransitModel(MechanisticModel):
 
     name: ClassVar[str] = "transit"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time; see `MechanisticModel.estimate`."""
         geometry = launch_geometry(profile, launch, self.device)
         system = two_subsystems(profile, self.device, model=self.model)

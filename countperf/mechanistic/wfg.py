@@ -47,11 +47,11 @@ from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
     Bound,
-    Estimate,
     InstructionGraph,
     KernelProfile,
     LaunchConfiguration,
     MechanisticModel,
+    TimeEstimate,
     check_choice,
     check_not_negative,
     check_positive,
@@ -241,7 +241,7 @@ class WorkFlowModel(MechanisticModel):
         """``"wfg-"`` and the variant."""
         return f"wfg-{self.variant}"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> Estimate:
+    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time of one launch; errors as in the base class."""
         repetitions = profile.repetitions()
         graph: InstructionGraph = profile.require("idg", model=self.model)

@@ -58,7 +58,7 @@ from countperf.counting.structure.site_keys import SITE_ROOT
 from countperf.counting.taxonomy import PROPERTY_ROOTS, is_emitted, validate_name
 from countperf.documents import Document, Part, parse_toml
 from countperf.errors import PredictionError, PropertyNameError
-from countperf.models.expressions import FUNCTIONS, Formula, parse
+from countperf.models.expressions import FUNCTIONS, CheckedFormula, parse
 from countperf.models.features import FeatureSpec
 from countperf.store import read_file_text
 
@@ -309,7 +309,7 @@ class ModelDefinition(Document):
         return tuple(dict.fromkeys(term.scale for term in self.terms.values() if term.scale))
 
     @cached_property
-    def needed_derived(self) -> dict[str, Formula]:
+    def needed_derived(self) -> dict[str, CheckedFormula]:
         """The derived features, read, in their order."""
         return {name: parse(text) for name, text in self.derived.items()}
 

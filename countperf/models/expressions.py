@@ -63,7 +63,7 @@ _SHOWN = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Formula:
+class CheckedFormula:
     """A formula that has been read."""
 
     text: str  # as it was written
@@ -106,7 +106,7 @@ class Formula:
 
 
 @lru_cache(maxsize=512)
-def parse(text: str) -> Formula:
+def parse(text: str) -> CheckedFormula:
     """Read a formula; raise `ExpressionError` with the position of what is none.
 
     >>> parse("groups*max(0, 1 - size/all_bytes)").names
@@ -134,7 +134,9 @@ def parse(text: str) -> Formula:
             raise
         _refuse(f"not a formula ({error})", text, None)
     positions = sorted(checker.positions.items(), key=lambda item: item[1])
-    return Formula(text=text, positions=tuple(positions), source=ast.unparse(tree), code=code)
+    return CheckedFormula(
+        text=text, positions=tuple(positions), source=ast.unparse(tree), code=code
+    )
 
 
 _ONE_LINE = {ord(blank): " " for blank in "\n\r\t\f"} | {ord("#"): "?"}

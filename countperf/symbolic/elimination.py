@@ -65,7 +65,7 @@ def sum_weight(
     simplified = simplify(polyhedron)
     if simplified is None or not weight:
         return ()
-    return _sum(simplified, weight, frozenset(), _Search(simplify, polyhedron), 0)
+    return _sum(simplified, weight, frozenset(), _LimitedSimplifier(simplify, polyhedron), 0)
 
 
 def _term(
@@ -87,7 +87,7 @@ _MAXIMUM_TERMS = 60_000
 """Limit of terms of all intermediate weights together, about two seconds."""
 
 
-class _Search:
+class _LimitedSimplifier:
     """A simplifier that gives up after an amount of work, the same on every machine."""
 
     __slots__ = ("_simplify", "_spent", "_whole")
@@ -111,7 +111,7 @@ def _sum(
     polyhedron: Polyhedron,
     weight: QuasiPolynomial,
     congruences: frozenset[QuasiPolynomial],
-    simplify: _Search,
+    simplify: _LimitedSimplifier,
     depth: int,
 ) -> tuple[Piece, ...]:
     if depth > _MAXIMUM_DEPTH:
@@ -247,7 +247,7 @@ def _product_of_components(
     weight: QuasiPolynomial,
     components: list[set[str]],
     congruences: frozenset[QuasiPolynomial],
-    simplify: _Search,
+    simplify: _LimitedSimplifier,
     depth: int,
 ) -> tuple[Piece, ...]:
     first = 1 + len(polyhedron.parameters)
@@ -292,7 +292,7 @@ def _split_by_residues(
     weight: QuasiPolynomial,
     name: str,
     congruences: frozenset[QuasiPolynomial],
-    simplify: _Search,
+    simplify: _LimitedSimplifier,
     depth: int,
 ) -> tuple[Piece, ...]:
     """Sum over a dimension that floors involve, one residue class at a time."""
@@ -327,7 +327,7 @@ def _eliminate(
     weight: QuasiPolynomial,
     name: str,
     congruences: frozenset[QuasiPolynomial],
-    simplify: _Search,
+    simplify: _LimitedSimplifier,
     depth: int,
 ) -> tuple[Piece, ...]:
     first = 1 + len(polyhedron.parameters)

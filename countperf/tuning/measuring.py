@@ -108,7 +108,7 @@ COLD = 3.0
 """So many times as long as later ones, or less, runs take before a device is warm."""
 
 
-class Bench:
+class VariantBench:
     """Measures variants on a device, one at a time."""
 
     def __init__(
@@ -173,7 +173,7 @@ def timed(
     most_s: float,
     left_s: float,
 ) -> tuple[tuple[float, ...], bool]:
-    """Run a case while it may be the fastest and there is time, s; see `Bench.time`."""
+    """Run a case while it may be the fastest and there is time, s; see `VariantBench.time`."""
     samples: list[float] = []
     cold: list[float] = []
     with silence(), runner.loaded(case) as run:

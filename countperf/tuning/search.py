@@ -17,7 +17,7 @@ from countperf.devices.workers import pool_or
 from countperf.errors import DocumentError, MeasurementError, TuningError
 from countperf.measuring.runner import CaseRunner
 from countperf.steps import deferred_interrupts, end_if_interrupted
-from countperf.tuning.measuring import Bench
+from countperf.tuning.measuring import VariantBench
 from countperf.tuning.points import Predicted, PredictionTask, Refused, Stage, checked_space
 from countperf.tuning.ranker import KEPT, Ranker, Ranking, by_stage
 from countperf.tuning.result import (
@@ -134,7 +134,7 @@ class _Search:
         self._ranking: Ranking
         most_s = min(plan.max_case_s, (budget.seconds or float("inf")) / 50)
         self._benches = [
-            Bench(
+            VariantBench(
                 space,
                 question.sizes,
                 runner,
@@ -145,7 +145,7 @@ class _Search:
             )
             for runner in runners
         ]
-        self._built_by: dict[Key, Bench] = {}
+        self._built_by: dict[Key, VariantBench] = {}
         self.threads = ThreadPoolExecutor(len(runners))
         self.ranker: Ranker
         self.say: Progress = lambda _: None

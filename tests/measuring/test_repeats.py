@@ -14,7 +14,7 @@ from countperf.measuring.runner import (
     QUICK,
     Repeats,
     Round,
-    Schedule,
+    RoundSchedule,
     in_mixed_order,
     time_round,
 )
@@ -27,7 +27,7 @@ def _round(*times: float) -> Round:
     return Round(samples_s=times, host_s=times, cut_short=False, disturbed=False)
 
 
-def _next(schedule: Schedule, now: float) -> Repeats:
+def _next(schedule: RoundSchedule, now: float) -> Repeats:
     state = schedule.next(now)
     assert state is not None
     return state
@@ -49,7 +49,7 @@ def test_families_are_mixed_and_cases_of_a_kernel_come_together() -> None:
 
 
 def test_a_due_round_goes_before_a_fresh_case_and_an_early_one_after() -> None:
-    schedule = Schedule([make_case(n=n) for n in (1, 2, 3)], PROTOCOL)
+    schedule = RoundSchedule([make_case(n=n) for n in (1, 2, 3)], PROTOCOL)
     first = _next(schedule, 0.0)
     first.rounds.append(_round(1))
     schedule.again(first, 0.0)
@@ -62,7 +62,7 @@ def test_a_due_round_goes_before_a_fresh_case_and_an_early_one_after() -> None:
 
 
 def test_second_rounds_need_not_wait_when_nothing_else_is_left_but_extra_ones_do() -> None:
-    schedule = Schedule([make_case(n=1), make_case(n=2)], PROTOCOL)
+    schedule = RoundSchedule([make_case(n=1), make_case(n=2)], PROTOCOL)
     unstable, early = _next(schedule, 0.0), _next(schedule, 0.0)
     unstable.rounds += [_round(1), _round(2)]
     early.rounds.append(_round(1))

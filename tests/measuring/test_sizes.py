@@ -14,7 +14,7 @@ from countperf.devices.opencl import OpenCLSession
 from countperf.errors import KernelBuildError, MeasurementError, ParameterError
 from countperf.measuring import KernelCase
 from countperf.measuring.size_choice import (
-    Calibration,
+    SizeCalibration,
     SizeLimits,
     calibrate,
     choose_sizes,
@@ -202,7 +202,7 @@ def test_an_interrupted_calibration_resumes_with_the_same_limits(tmp_path: Path)
     assert {case.rpartition("/")[0] for case in runner.rounds} == {"add/32x1/f32"}
     assert found.limits == LIMITS
     assert found.choices[0].exponents == found.choices[1].exponents
-    assert Calibration.read_file(store) == found
+    assert SizeCalibration.read_file(store) == found
 
 
 @pytest.mark.parametrize("change", ["device", "patience"])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countperf.errors import ExpressionError
-from countperf.models.expressions import Formula, parse
+from countperf.models.expressions import CheckedFormula, parse
 
 PYTHON: dict[str, Callable[[Any], float]] = {  # formulas, and what Python makes of the same
     "a - b*c + 2.5e-1": lambda v: v.a - v.b * v.c + 2.5e-1,
@@ -91,7 +91,7 @@ def test_what_is_no_formula_is_refused_with_its_position(
 @given(st.text(alphabet="ab1.+-*/(),=<>[]{}'\":%^&|~ _\n", max_size=20))
 def test_any_text_is_a_formula_or_refused(text: str) -> None:
     try:
-        assert isinstance(parse(text), Formula)
+        assert isinstance(parse(text), CheckedFormula)
     except ExpressionError:
         return
 

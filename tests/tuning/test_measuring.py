@@ -10,7 +10,7 @@ import pytest
 from countperf.errors import MeasurementError
 from countperf.measuring import KernelCase
 from countperf.measuring.runner import Run
-from countperf.tuning.measuring import Bench
+from countperf.tuning.measuring import VariantBench
 from countperf.tuning.result import Plan
 from tests.devices.fakes import FakeRunner
 from tests.tuning.spaces import DOUBLE
@@ -29,7 +29,7 @@ def _time(
         runs.append(time_s * (2.6 if sum(runs) < 0.02 else 1))
         return runs[-1]
 
-    bench = Bench(DOUBLE, {"n": 4096}, FakeRunner(duration), PLAN, left_s=lambda: left_s)
+    bench = VariantBench(DOUBLE, {"n": 4096}, FakeRunner(duration), PLAN, left_s=lambda: left_s)
     return *bench.time(CHOICE, best_s), runs
 
 
@@ -85,7 +85,7 @@ def test_what_fails_in_a_run_fails_as_the_device_says_and_leaves_no_memory() -> 
         return 0.1
 
     runner = _Failing(duration)
-    bench = Bench(DOUBLE, {"n": 4096}, runner, PLAN)
+    bench = VariantBench(DOUBLE, {"n": 4096}, runner, PLAN)
 
     with pytest.raises(MeasurementError, match="the driver is gone"):
         bench.time(CHOICE, None)

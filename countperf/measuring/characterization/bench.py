@@ -76,29 +76,29 @@ FULL = Effort()
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class MeasuredValue:
     """A number with its spread."""
 
     value: float  # the number
     spread: float = 0.0  # median distance of the repetitions from it, relative to it
 
-    def checked(self, what: str) -> Estimate:
+    def checked(self, what: str) -> MeasuredValue:
         """Return the number if it is positive."""
         if self.value > 0:
             return self
         message = f"{what}: longer runs take no longer; the machine is too busy, or runs too short"
         raise MeasurementError(message)
 
-    def scaled(self, factor: float) -> Estimate:
+    def scaled(self, factor: float) -> MeasuredValue:
         """Return the number in another unit."""
-        return Estimate(self.value * factor, self.spread)
+        return MeasuredValue(self.value * factor, self.spread)
 
 
-def estimate(repetitions: Sequence[float], value: float | None = None) -> Estimate:
+def estimate(repetitions: Sequence[float], value: float | None = None) -> MeasuredValue:
     """Summarize repetitions."""
     middle = median(repetitions) if value is None else value
     distance = median(abs(repetition - middle) for repetition in repetitions)
-    return Estimate(middle, distance / abs(middle) if middle else 0.0)
+    return MeasuredValue(middle, distance / abs(middle) if middle else 0.0)
 
 
 def time_per_turn(
@@ -107,7 +107,7 @@ def time_per_turn(
     shortest_s: float,
     repetitions: int = 3,
     tries: int = 3,
-) -> Estimate:
+) -> MeasuredValue:
     """Measure the time of a turn of a loop, without what it takes to launch it."""
     turns = _FIRST_TURNS
     elapsed = run(turns)
@@ -133,7 +133,7 @@ class Bounds:
     highest: float = float("inf")
     why: str = ""  # what bounds it
 
-    def finding(self, name: str, estimate: Estimate, kernel: str) -> Finding:
+    def finding(self, name: str, estimate: MeasuredValue, kernel: str) -> Finding:
         """Make a finding, plausible if it is possible and its repetitions agree."""
         value = estimate.value
         between = f"between {self.lowest:.3g} and {self.highest:.3g} {self.unit}: {self.why}"
@@ -191,7 +191,7 @@ class Bench:
         """Run a kernel once and return its time, s."""
         return self.clock.time_run(lambda: program.launch(name, groups, group, arguments)).time_s
 
-    def time_per_turn(self, run: Callable[[int], float]) -> Estimate:
+    def time_per_turn(self, run: Callable[[int], float]) -> MeasuredValue:
         """Measure the time of a turn of a loop with the bench's effort."""
         effort = self.effort
         return time_per_turn(
@@ -209,7 +209,7 @@ class Bench:
         group: int,
         steps: int,
         after: Sequence[Any] = (),
-    ) -> tuple[Estimate, str]:
+    ) -> tuple[MeasuredValue, str]:
         """Measure the cycles of a step of a kernel's loop, and say what was run.
 
         Those of the step itself where one group runs alone; else those of a compute unit for the

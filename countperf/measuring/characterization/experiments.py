@@ -17,9 +17,9 @@ from countperf.measuring.characterization.bench import (
     UNROLLED,
     Bench,
     Bounds,
-    Estimate,
     Finding,
     InstructionTest,
+    MeasuredValue,
     chain_source,
     estimate,
     fit_transfer,
@@ -93,7 +93,7 @@ def measure_clock(bench: Bench, _found: Found) -> Iterator[Finding]:
         yield bounds.finding("clock", measured, "cycles: the device's counter over the event timer")
         bench.known_clock_hz = measured.value
     elif declared:
-        yield Bounds("Hz").finding("clock", Estimate(declared), "declared")
+        yield Bounds("Hz").finding("clock", MeasuredValue(declared), "declared")
 
 
 def wanted_tests(bench: Bench) -> tuple[InstructionTest, ...]:
@@ -124,7 +124,7 @@ def measure_class(test: InstructionTest, bench: Bench, findings: Found) -> Itera
         carried = findings[f"{test.carries} {what}"].value if test.carries else 0.0
         own = step.value - carried
         spread = step.spread * step.value / own if own > 0 else step.spread
-        cost = Estimate(own / test.instructions, spread)
+        cost = MeasuredValue(own / test.instructions, spread)
         yield bounds.finding(f"{test.name} {what}", cost, kernel)
 
 
@@ -139,7 +139,7 @@ def measure_mixes(bench: Bench, findings: Found) -> Iterator[Finding]:
     fast = tests[FAST]
     limits: list[float] = []
     for slow in (tests[name] for name in MIXED if name in costs and FAST in costs):
-        rates: dict[int, Estimate] = {}
+        rates: dict[int, MeasuredValue] = {}
         for ratio in MIX_RATIOS:
             cost, _ = bench.step_cycles(
                 mix_source(fast, slow, ratio),
@@ -150,7 +150,7 @@ def measure_mixes(bench: Bench, findings: Found) -> Iterator[Finding]:
                 (*fast.arguments(), *slow.arguments()),
             )
             cost.checked(f"mix of {FAST} and {slow.name}")
-            rates[ratio] = Estimate(1 / cost.value, cost.spread)
+            rates[ratio] = MeasuredValue(1 / cost.value, cost.spread)
         verdict = judge_mix(
             {ratio: rate.value for ratio, rate in rates.items()},
             costs[FAST],
@@ -169,7 +169,7 @@ def measure_mixes(bench: Bench, findings: Found) -> Iterator[Finding]:
         if verdict.issue_limit is not None:
             limits.append(verdict.issue_limit)
     if limits:
-        limit = Estimate(median(limits), (max(limits) - min(limits)) / median(limits))
+        limit = MeasuredValue(median(limits), (max(limits) - min(limits)) / median(limits))
         yield _ISSUE.finding("issue limit", limit, "mixes whose throughput follows Eq. (45)")
 
 
@@ -295,5 +295,5 @@ def measure_transfers(bench: Bench, _found: Found) -> Iterator[Finding]:
         spread = (max(again) - min(again)) / min(again)
         startup_s, rate = fit_transfer(sizes, times)
         kernel = f"copies of {sizes[0]} to {sizes[-1]} byte by the host's clock"
-        yield _STARTUP.finding(f"{direction} startup", Estimate(startup_s, spread), kernel)
-        yield _LINK.finding(f"{direction} bandwidth", Estimate(rate, spread), kernel)
+        yield _STARTUP.finding(f"{direction} startup", MeasuredValue(startup_s, spread), kernel)
+        yield _LINK.finding(f"{direction} bandwidth", MeasuredValue(rate, spread), kernel)

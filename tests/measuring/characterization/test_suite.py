@@ -22,7 +22,7 @@ from countperf.measuring.characterization.bench import (
     UNROLLED,
     Bench,
     Characterization,
-    Estimate,
+    MeasuredValue,
     Sharing,
     chain_source,
     fit_transfer,
@@ -356,4 +356,4 @@ def test_launching_and_other_load_do_not_count() -> None:
     assert 5e-6 + 2e-8 * max(calls) / 3 >= 1e-4
     assert time_per_turn(busy, shortest_s=1e-3, tries=5).value == pytest.approx(2e-8, rel=0.05)
     with pytest.raises(MeasurementError, match="barriers: longer runs take no longer"):
-        Estimate(-1.0).checked("barriers")
+        MeasuredValue(-1.0).checked("barriers")
