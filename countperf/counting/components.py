@@ -16,7 +16,7 @@ from countperf.counting.scopes import Scope
 from countperf.errors import CountingError
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.isl_sets import IntegerSet
-from countperf.symbolic.points import (
+from countperf.symbolic.point_arrays import (
     Points,
     points_of_polyhedron,
     points_of_set,

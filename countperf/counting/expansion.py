@@ -30,7 +30,7 @@ from countperf.counting.programs import (
     statements_of,
 )
 from countperf.counting.statements import Node, Read, Source, Statement
-from countperf.symbolic.points import SUB_GROUP, Membership
+from countperf.symbolic.point_arrays import SUB_GROUP, Membership
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sets import at_values
 

@@ -32,7 +32,7 @@ from countperf.counting.domains import Domains
 from countperf.counting.scopes import Scope
 from countperf.errors import CountingError
 from countperf.symbolic import sets
-from countperf.symbolic.points import Points, values_at
+from countperf.symbolic.point_arrays import Points, values_at
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 Histogram = dict[int, int]

@@ -37,7 +37,7 @@ from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.kinds import Point
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
-from countperf.symbolic.points import executed_by_sub_groups
+from countperf.symbolic.point_arrays import executed_by_sub_groups
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]

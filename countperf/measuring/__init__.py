@@ -26,7 +26,7 @@ from countperf.measuring.lines import (
     Summary,
     summarize,
 )
-from countperf.measuring.sets import (
+from countperf.measuring.measurement_sets import (
     MeasurementSet,
     TimedSize,
     TimingDocument,

@@ -38,8 +38,8 @@ from countperf.measuring import campaign
 from countperf.measuring.campaign import CountKernel, IsOver
 from countperf.measuring.cases import KernelCase
 from countperf.measuring.lines import Protocol
+from countperf.measuring.measurement_sets import MeasurementSet
 from countperf.measuring.runner import BROAD, CaseRunner, KernelRunner, Round, Run
-from countperf.measuring.sets import MeasurementSet
 from countperf.sizes import checks_keywords
 
 LONGEST_S = 300.0

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.isl_sets import IntegerSet, names_of
-from countperf.symbolic.points import points_of_set
+from countperf.symbolic.point_arrays import points_of_set
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sets import at_values, image
 

@@ -17,7 +17,6 @@ from countperf.devices.workers import pool_or
 from countperf.errors import DocumentError, MeasurementError, TuningError
 from countperf.measuring.runner import CaseRunner
 from countperf.steps import deferred_interrupts, end_if_interrupted
-from countperf.tuning.measuring import VariantBench
 from countperf.tuning.points import Predicted, PredictionTask, Refused, Stage, checked_space
 from countperf.tuning.ranker import KEPT, Ranker, Ranking, by_stage
 from countperf.tuning.result import (
@@ -39,6 +38,7 @@ from countperf.tuning.result import (
 )
 from countperf.tuning.space import Choice, SearchSpace
 from countperf.tuning.trials import Candidates, SearchState, Watch
+from countperf.tuning.variant_bench import VariantBench
 
 _STAGES: Mapping[str, Stage] = {"build": "compile", "check": "results", "run": "run"}
 """Stages at which variants fail on the device, by those of measurements."""

@@ -10,7 +10,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.tuning.measuring import (
+from countperf.tuning.points import Predicted, Refused
+from countperf.tuning.posterior import Array, Draw, LogTimes, Posterior
+from countperf.tuning.ranker import Ranking
+from countperf.tuning.result import Key, Plan, Trial, as_key, fastest_of, ties
+from countperf.tuning.space import SearchSpace, Value
+from countperf.tuning.variant_bench import (
     FEWEST_RUNS,
     Rest,
     chance_of_better,
@@ -18,11 +23,6 @@ from countperf.tuning.measuring import (
     median_limit,
     regret_bound,
 )
-from countperf.tuning.points import Predicted, Refused
-from countperf.tuning.posterior import Array, Draw, LogTimes, Posterior
-from countperf.tuning.ranker import Ranking
-from countperf.tuning.result import Key, Plan, Trial, as_key, fastest_of, ties
-from countperf.tuning.space import SearchSpace, Value
 
 PRIOR_S = 0.3
 """Time of building a variant, before any was built, s."""

@@ -15,7 +15,7 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, load_h
 from countperf.counting.vector import PropertyVector
 from countperf.errors import FitError, MismatchError
 from countperf.measuring import KernelCase, Measurement, TimingDocument
-from countperf.measuring.sets import counts_digest
+from countperf.measuring.measurement_sets import counts_digest
 from countperf.models.fitting.design import common_caches
 from countperf.models.weights import WeightSet
 from tests.kernels import made

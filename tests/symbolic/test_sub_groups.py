@@ -8,7 +8,7 @@ import islpy as isl
 import pytest
 
 from countperf.errors import CountingError
-from countperf.symbolic.points import Membership, executed_by_sub_groups
+from countperf.symbolic.point_arrays import Membership, executed_by_sub_groups
 from countperf.symbolic.sets import at_values
 from tests.oracles.enumeration import points
 

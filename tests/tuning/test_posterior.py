@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
-from countperf.tuning.measuring import chance_of_better, regret_bound
 from countperf.tuning.posterior import (
     OWN,
     PART_VARIANCE,
@@ -19,6 +18,7 @@ from countperf.tuning.posterior import (
     Posterior,
     Sampler,
 )
+from countperf.tuning.variant_bench import chance_of_better, regret_bound
 from tests.tuning.spaces import make_space
 
 SPACE = make_space()

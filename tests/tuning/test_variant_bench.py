@@ -10,8 +10,8 @@ import pytest
 from countperf.errors import MeasurementError
 from countperf.measuring import KernelCase
 from countperf.measuring.runner import Run
-from countperf.tuning.measuring import VariantBench
 from countperf.tuning.result import Plan
+from countperf.tuning.variant_bench import VariantBench
 from tests.devices.fakes import FakeRunner
 from tests.tuning.spaces import DOUBLE
 
