@@ -37,12 +37,7 @@ from countperf.counting.domains import Domains, names_in
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
 from countperf.counting.scopes import AddressStep, are_neighbors, steps_along
 from countperf.counting.statistics import ACCESS_CLASSES, Statistics
-from countperf.counting.widening import (
-    by_strides,
-    digits_of,
-    footprint_and_widened,
-    is_within_rows,
-)
+from countperf.counting.widening import by_strides, digits_of, footprint_and_widened, is_within_rows
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,

@@ -12,11 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopy.kernel.array import (
-    FixedStrideArrayDimTag,
-    SeparateArrayArrayDimTag,
-    VectorArrayDimTag,
-)
+from loopy.kernel.array import FixedStrideArrayDimTag, SeparateArrayArrayDimTag, VectorArrayDimTag
 
 from countperf.counting.automatic import assumed_order
 from countperf.counting.keys import MemoryAccess

@@ -14,11 +14,7 @@ from pydantic import Field
 from countperf.counting.keys import Granularity
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.structure.site_keys import site_key
-from countperf.counting.taxonomy import (
-    COUNTING_RULES_VERSION,
-    CountingRules,
-    View,
-)
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules, View
 from countperf.display import shortened
 from countperf.documents import Document, Part, validate
 from countperf.errors import CountingError, DocumentError

@@ -23,10 +23,7 @@ from countperf.counting.statistics import (
     entered_loops,
     refuse_loops_beside,
 )
-from countperf.errors import (
-    DataDependentControlFlowError,
-    UnsupportedExpressionError,
-)
+from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import (
     Condition,

@@ -7,13 +7,11 @@ from typing import Any
 
 from countperf.counting.access_classes import AccessCount, Footprints, Occurrence, access_counts
 from countperf.counting.instructions import Conditions, touched_arrays
-from countperf.counting.keys import NOWHERE, Granularity, MemoryAccess, Operation
+from countperf.counting.keys import NOWHERE, MemoryAccess, Operation
 from countperf.counting.operations.access_counter import Powers
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, View
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
-
-__all__ = ["AccessCount", "Counts", "Granularity", "count_loopy_kernel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,7 @@ from countperf.counting.accesses import Layout
 from countperf.symbolic import coverage, isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import (
-    ONE,
-    ZERO,
-    Atom,
-    Monomial,
-    Number,
-    QuasiPolynomial,
-)
+from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, Monomial, Number, QuasiPolynomial
 from countperf.symbolic.sets import is_product
 
 _MANY_TERMS = 8

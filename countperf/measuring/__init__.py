@@ -8,13 +8,7 @@ went on with the campaign; its environment holds for the cases below it).
 
 from __future__ import annotations
 
-from countperf.measuring.cases import (
-    PURPOSES,
-    InstructionCounts,
-    KernelCase,
-    Purpose,
-    Statistic,
-)
+from countperf.measuring.cases import PURPOSES, InstructionCounts, KernelCase, Purpose, Statistic
 from countperf.measuring.lines import (
     Environment,
     FailedCase,

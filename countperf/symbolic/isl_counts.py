@@ -11,11 +11,7 @@ import islpy as isl
 
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets
-from countperf.symbolic.piecewise import (
-    Guards,
-    Piece,
-    PiecewiseQuasiPolynomial,
-)
+from countperf.symbolic.piecewise import Guards, Piece, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
 _TEXT_OPERATIONS = 1_000_000

@@ -16,13 +16,7 @@ from typing import Any, TypeAlias
 
 from countperf.display import Formula
 from countperf.errors import CountingError
-from countperf.symbolic.quasipolynomial import (
-    ONE,
-    ZERO,
-    Number,
-    QuasiPolynomial,
-    parse_polynomial,
-)
+from countperf.symbolic.quasipolynomial import ONE, ZERO, Number, QuasiPolynomial, parse_polynomial
 
 
 @dataclass(frozen=True, slots=True)
