@@ -247,7 +247,7 @@ SIZED: Mapping[str, Callable[[Any], object]] = {
 # a function, a keyword that it does not have, and the one that is meant
 MISSPELT: list[tuple[Callable[..., object], str, str]] = [
     (countperf.rank, "weight", "did you mean weights"),
-    (countperf.rank, "model", "a size is an integer, not 'x'; its options are weights, device"),
+    (countperf.rank, "models", "did you mean model"),
     (countperf.tune, "budget", "its options are seconds, measurements"),
     (countperf.predict, "incomplete", "did you mean incomplete_ok"),
     (countperf.time_kernel, "wieghts", "did you mean weights"),

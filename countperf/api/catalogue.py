@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from countperf.api.kernels import kernel_itself
+from countperf.api.kernels import Kernel
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of
 from countperf.counting.structure.memory_hierarchy import CacheSize
@@ -311,7 +311,7 @@ def executed_on_gpu(
     every_group: bool = False,
 ) -> GpuCounts:
     """Count the instructions that a kernel executes on an NVIDIA GPU; no GPU is needed."""
-    executed = GpuKernel(kernel_itself(kernel, "code to compile"), capability)
+    executed = GpuKernel(Kernel.of(kernel).unit_with("code to compile"), capability)
     return executed.counts(parameters or {}, every_group=every_group)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from countperf.api.fits import known_device
-from countperf.api.kernels import kernel_itself, kernel_statistics, load_kernel
+from countperf.api.kernels import Kernel
 from countperf.api.mechanistic_models import predict_all, profiler_of
-from countperf.api.prediction import predict
+from countperf.api.weights_choice import choose_weights
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.errors import (
     CountperfError,
@@ -80,17 +80,15 @@ def predict_on(
     ['nvidia-h100', 'nvidia-a100']
     """
     points = combine_sizes(given_sizes(parameters, more))
-    loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
+    options = dict(profile_options or {})
+    asked = Kernel.of(kernel, statistics=options.pop("statistics", statistics))
     models = [models] if isinstance(models, str) else models
     of_fits = {"incomplete_ok": incomplete_ok, "level": level}
-    known = [{"statistics": kernel_statistics(kernel, statistics, point)} for point in points]
     answers = [
         answer
         for device in devices
-        for at, point in zip(known, points, strict=True)
-        for answer in _answers(
-            loaded, device, point, models, at | of_fits, at | {**(profile_options or {})}
-        )
+        for point in points
+        for answer in _answers(asked.at(point), device, models, of_fits, options)
     ]
     if all(answer.prediction is None for answer in answers):
         errors = {str(answer.error): answer.error for answer in answers if answer.error}
@@ -116,9 +114,8 @@ def predict_on(
 
 
 def _answers(
-    kernel: Any,
+    kernel: Kernel,
     device: DeviceParameters | Path | str,
-    point: Mapping[str, int],
     models: Sequence[str] | None,
     of_fits: Mapping[str, Any],
     of_models: Mapping[str, Any],
@@ -127,6 +124,7 @@ def _answers(
     is_described = isinstance(device, DeviceParameters)
     name = device.slug if is_described else str(device)
     is_file = name.endswith((".toml", ".json"))
+    point = kernel.sizes
     row = partial(DeviceAnswer, device=Path(name).name if is_file else name, parameters=point)
     try:
         slug, described = ("", device) if is_described else _fit_and_description(name)
@@ -137,7 +135,7 @@ def _answers(
         return
     for model in by_fit:
         try:
-            made = predict(kernel, point, weights=name, model=model, **of_fits)
+            made = choose_weights(name, model=model).predict(kernel, **of_fits)
         except CountperfError as error:
             yield row(model=model or "", lacks="weights", error=error)
         else:
@@ -147,8 +145,7 @@ def _answers(
         return
     row = partial(row, device=described.slug, weights="")
     try:
-        unit = kernel_itself(kernel, "schedule, which mechanistic models need")
-        profiler = profiler_of(unit, described, point, of_models)
+        profiler = profiler_of(kernel, described, point, of_models)
         found = predict_all(profiler, described, point, models=by_model)
     except CountperfError as error:
         has_name = isinstance(error, ParameterError | DeviceParameterError)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from countperf.api.catalogue import lacks_code, with_machine_code
 from countperf.api.kernels import table_kernels
-from countperf.api.prediction import Target
+from countperf.api.weights_choice import ChosenWeights, choose_weights
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches
@@ -297,12 +297,15 @@ def _judge(
 ) -> tuple[_Judged, str]:
     """Judge the model that `countperf.predict` chooses for measured kernels; say how it did."""
 
-    def judge_by(used: WeightSet, _: bool) -> _Judged:
-        known = _with_code(judged) if used.definition.reads_code else judged
-        return judge(used, with_known_transactions(known, used.definition))
+    def judge_by(used: ChosenWeights, _: bool) -> tuple[_Judged, str]:
+        definition = used.weights.definition
+        known = _with_code(judged) if definition.reads_code else judged
+        return judge(used.weights, with_known_transactions(known, definition)), used.why
 
-    target = Target(weights=weights, model=model, device=judged.device, force=force)
-    return target.by_choice(judge_by, has_code=any(case.code for case in judged))
+    has_code = any(case.code for case in judged)
+    return choose_weights(
+        weights, model=model, device=judged.device, force=force, has_code=has_code
+    ).apply(judge_by)
 
 
 def _with_code(judged: MeasurementSet) -> MeasurementSet:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import loopy as lp
+import numpy as np
 
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.producers import bound_arguments, known_unit, translation_unit
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
+from countperf.counting.transactions import with_transactions
 from countperf.counting.vector import PropertyVector
+from countperf.devices.discovery import find_device
+from countperf.display import ShortRepr
 from countperf.documents import parse_json
-from countperf.errors import CountingError, DocumentError, KernelSpecificationError
+from countperf.errors import (
+    CountingError,
+    DocumentError,
+    KernelBuildError,
+    KernelSpecificationError,
+)
 from countperf.sizes import first_point
 from countperf.store import read_file_text
 from countperf.user_code import find_in_user_code
@@ -22,6 +32,7 @@ from countperf.user_code import find_in_user_code
 if TYPE_CHECKING:
     from countperf.counting.taxonomy import View
     from countperf.measuring import InstructionCounts, Statistic
+    from countperf.models.weights import WeightSet
     from measurement_kernels.entry import CatalogEntry
 
 
@@ -55,33 +66,24 @@ def load_kernel(specification: str) -> Any:
     return _loaded(specification)[0]
 
 
-def kernel_and_arguments(kernel: Any, lacking: str) -> tuple[Any, dict[str, Any]]:
-    """Return a kernel as `kernel_itself` does, and the arguments that come with it."""
-    if not isinstance(kernel, str):
-        return kernel_itself(kernel, lacking), bound_arguments(kernel)
-    loaded, bound = _loaded(kernel)
-    return kernel_itself(loaded, lacking), bound
-
-
-def _loaded(specification: str) -> tuple[Any, dict[str, Any]]:
-    """Find the kernel that a text names, and the arguments that come with it."""
+def _loaded(specification: str) -> tuple[Any, Any]:
+    """Find the kernel that a text names, and the object that it came in."""
     if specification.endswith(".json"):
-        return _vector_document(Path(specification)), {}
+        return _vector_document(Path(specification)), None
     if is_in_catalogue(specification):
-        return entry(specification).build(), {}
+        return entry(specification).build(), None
     if ":" not in specification:
         raise KernelSpecificationError(
             f"{specification} is a file: name the kernel in it too, as in {specification}:axpy"
         )
-
-    bound: dict[str, Any] = {}
+    around: list[object] = [None]
 
     def unit_or_itself(loaded: object) -> object:
         """Return the translation unit of what a package that generates kernels handed out."""
         unit = known_unit(loaded)
         if unit is None:
             return loaded
-        bound.update(bound_arguments(loaded))
+        around.append(loaded)
         return unit
 
     loaded: Any = find_in_user_code(
@@ -94,7 +96,7 @@ def _loaded(specification: str) -> tuple[Any, dict[str, Any]]:
     name = specification.rpartition(":")[2]
     if loaded.entrypoints == {_UNNAMED} and name.isidentifier():
         loaded = lp.rename_callable(loaded, _UNNAMED, name)
-    return loaded, bound
+    return loaded, around[-1]
 
 
 def table_kernels(names: Iterable[str], file: str | None) -> dict[str, Any]:
@@ -136,83 +138,152 @@ def _vector_document(path: Path) -> PropertyVector:
         raise DocumentError(f"{path}: {error}", path=str(path), field=error.field) from error
 
 
-def counted(
-    kernel: Any,
-    *,
-    statistics: Mapping[str, Statistic] | None = None,
-    view: View | None = None,
-    sizes: Mapping[str, Any] | None = None,
-    instruction_counts: InstructionCounts | None = None,
-    caches: CountedCaches = DEFAULT_CACHES,
-) -> PropertyVector:
-    """Return the property vector of a kernel, a text that names one, or a mapping by hand."""
-    statistics = kernel_statistics(kernel, statistics, sizes or {})
-    loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if isinstance(loaded, PropertyVector | Mapping):
-        if statistics or instruction_counts:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kernel(ShortRepr):
+    """A kernel as the user gave it, with its sizes and with what counting has to know of its data.
+
+    Made once, by `Kernel.of`, by whatever function takes a kernel.
+    """
+
+    unit: Any  # the translation unit; a property vector or counts by hand where these were given
+    name: str = ""  # as the user gave it; empty where it was an object
+    entry: CatalogEntry | None = None  # of a kernel of the catalogue
+    sizes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    given_statistics: Mapping[str, Statistic] | None = None
+    instruction_counts: InstructionCounts | None = None
+    around: Any = field(default=None, repr=False)  # the object in which the unit came
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Any,
+        sizes: Mapping[str, Any] | None = None,
+        statistics: Mapping[str, Statistic] | None = None,
+        instruction_counts: InstructionCounts | None = None,
+    ) -> Kernel:
+        """Find the kernel that a text names, or take the one that is given.
+
+        Errors are those of `load_kernel`; a `CountingError` if an object is no kernel.
+        """
+        if isinstance(kernel, Kernel):
+            return kernel
+        is_text = isinstance(kernel, str)
+        unit, around = _loaded(kernel) if is_text else (kernel, kernel)
+        is_listed = is_text and is_in_catalogue(kernel)
+        return cls(
+            unit=unit if isinstance(unit, Mapping) else translation_unit(unit),
+            name=kernel.rpartition(":")[2] if is_text and not kernel.endswith(".json") else "",
+            entry=entry(kernel) if is_listed else None,
+            sizes=sizes or {},
+            given_statistics=statistics,
+            instruction_counts=instruction_counts,
+            around=around,
+        )
+
+    def at(self, sizes: Mapping[str, Any]) -> Kernel:
+        """Return the kernel at other sizes."""
+        return replace(self, sizes=sizes)
+
+    @property
+    def is_counted(self) -> bool:
+        """True if counts were given, and no kernel."""
+        return isinstance(self.unit, Mapping)
+
+    def unit_with(self, what: str) -> Any:
+        """Return the translation unit; refuse counts, which have nothing of the kind."""
+        if self.is_counted:
+            raise CountingError(f"a property vector has no {what}; pass the kernel itself")
+        return self.unit
+
+    @property
+    def bound_arguments(self) -> dict[str, Any]:
+        """Arguments that came with the kernel, such as the data in a program of pytato."""
+        return bound_arguments(self.around)
+
+    @property
+    def statistics(self) -> Mapping[str, Statistic] | None:
+        """The statistics given, and those that the catalogue knows at the first of the sizes.
+
+        Those that depend on sizes are left out where one of these is lacking.
+        """
+        given, known = self.given_statistics, self.entry
+        if known is None or not known.statistics:
+            return given
+        if self.depends_on_sizes and all(size.name in self.sizes for size in known.sizes):
+            return {**known.statistics_at(first_point(self.sizes)), **(given or {})}
+        fixed = {name: v for name, v in known.statistics.items() if not callable(v)}
+        return {**fixed, **(given or {})}
+
+    @property
+    def depends_on_sizes(self) -> bool:
+        """True if the catalogue's statistics, where none are given, depend on the sizes."""
+        known, given = self.entry and self.entry.statistics, self.given_statistics or {}
+        return any(callable(value) and name not in given for name, value in (known or {}).items())
+
+    def count(
+        self, view: View | None = None, *, caches: CountedCaches = DEFAULT_CACHES
+    ) -> PropertyVector:
+        """Count the kernel by the statistics at its sizes; return counts that were given."""
+        if not self.is_counted:
+            return count_kernel(
+                self.unit,
+                statistics=self.statistics,
+                view=view or "source",
+                instruction_counts=self.instruction_counts,
+                caches=caches,
+            )
+        if self.given_statistics or self.instruction_counts:
             raise CountingError(
                 "statistics and counts of instructions are for kernels; a property vector takes"
                 " none"
             )
-        if not isinstance(loaded, PropertyVector):
-            return PropertyVector.from_mapping(loaded, view=view or "source")
-        if view not in (None, loaded.view):
+        if not isinstance(self.unit, PropertyVector):
+            return PropertyVector.from_mapping(self.unit, view=view or "source")
+        if view not in (None, self.unit.view):
             raise CountingError(
-                f"the vector of '{loaded.kernel}' is of the {loaded.view} view; to have the {view} "
-                "view, count the kernel itself"
+                f"the vector of '{self.unit.kernel}' is of the {self.unit.view} view; to have the"
+                f" {view} view, count the kernel itself"
             )
-        return loaded
-    return count_kernel(
-        loaded,
-        statistics=statistics,
-        view=view or "source",
-        instruction_counts=instruction_counts,
-        caches=caches,
-    )
+        return self.unit
 
+    def count_for(self, weights: WeightSet) -> PropertyVector:
+        """Count the kernel as weights need it; leave a vector as it is, for them to check."""
+        if self.is_counted:
+            return self.count(None if isinstance(self.unit, PropertyVector) else weights.view)
+        return self.count_each(lambda at: at._count_here(weights))
 
-def kernel_statistics(
-    kernel: Any, given: Mapping[str, Statistic] | None, sizes: Mapping[str, Any]
-) -> Mapping[str, Statistic] | None:
-    """Add what is known of the data of a kernel of the catalogue at a size, unless it is given.
+    def count_each(self, count: Callable[[Kernel], PropertyVector]) -> PropertyVector:
+        """Count the kernel at its sizes; anew at others, where statistics depend on these."""
+        vector = count(self)
+        if not self.depends_on_sizes:
+            return vector
+        return vector.recount(lambda sizes: count(self.at(sizes)))
 
-    Statistics that depend on sizes are those of the first size; without sizes they are left out.
-    """
-    if not isinstance(kernel, str) or not is_in_catalogue(kernel):
-        return given
-    known_kernel = entry(kernel)
-    if not known_kernel.statistics:
-        return given
-    if depends_on_sizes(kernel, given) and all(s.name in sizes for s in known_kernel.sizes):
-        return {**known_kernel.statistics_at(first_point(sizes)), **(given or {})}
-    fixed = {name: v for name, v in known_kernel.statistics.items() if not callable(v)}
-    return {**fixed, **(given or {})}
+    def _count_here(self, weights: WeightSet) -> PropertyVector:
+        vector = self.count(weights.view, caches=weights.counted_caches)
+        if weights.definition.reads_code:
+            checked = vector.checked_parameters(self.sizes, {})
+            sizes = {name: int(np.max(value)) for name, value in checked.items()}
+            vector = self.add_code(vector, sizes, weights.device.slug)
+        named = weights.definition.named_transactions
+        return with_transactions(vector, self.unit, named, self.statistics)
 
+    def add_code(
+        self,
+        vector: PropertyVector,
+        sizes: Mapping[str, int],
+        device: str,
+        *,
+        every_group: bool = False,
+    ) -> PropertyVector:
+        """Compile the kernel for some sizes, and add what its code executes to its counts."""
+        from countperf.devices.compile.compiled_kernel import read_compiled
 
-def count_at_sizes(
-    kernel: Any,
-    statistics: Mapping[str, Statistic] | None,
-    sizes: Mapping[str, Any],
-    count: Callable[[Mapping[str, Statistic] | None], PropertyVector],
-) -> PropertyVector:
-    """Count a kernel by the statistics at its sizes; anew at each, where they depend on these."""
-
-    def count_at(point: Mapping[str, Any]) -> PropertyVector:
-        return count(kernel_statistics(kernel, statistics, point))
-
-    vector = count_at(sizes)
-    return vector.recount(count_at) if depends_on_sizes(kernel, statistics) else vector
-
-
-def depends_on_sizes(kernel: Any, given: Mapping[str, Statistic] | None) -> bool:
-    """Return whether statistics of a kernel of the catalogue, unless given, depend on its sizes."""
-    known = entry(kernel).statistics if isinstance(kernel, str) and is_in_catalogue(kernel) else {}
-    return any(callable(value) and name not in (given or {}) for name, value in known.items())
-
-
-def kernel_itself(kernel: Any, lacking: str) -> Any:
-    """Return a kernel, or the one that a text names; refuse counts, which lack something."""
-    loaded = load_kernel(kernel) if isinstance(kernel, str) else kernel
-    if isinstance(loaded, Mapping):
-        raise CountingError(f"a property vector has no {lacking}; pass the kernel itself")
-    return translation_unit(loaded)
+        unit, statistics = self.unit_with("code to compile"), self.statistics
+        (compiled,) = read_compiled([(unit, sizes)], find_device(device))
+        if isinstance(compiled, KernelBuildError):
+            raise compiled
+        cache = (vector.caches or DEFAULT_CACHES).code
+        return vector.with_counts_at(
+            lambda at: compiled.counts(at, statistics, cache=cache, every_group=every_group), "code"
+        )

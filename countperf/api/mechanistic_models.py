@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.api.evaluation import read_measurements
 from countperf.api.fits import known_device
-from countperf.api.kernels import kernel_itself, kernel_statistics
+from countperf.api.kernels import Kernel
 from countperf.api.timing import time_resident_groups
 from countperf.devices.discovery import find_device
 from countperf.devices.nvcc import require_disassembler, require_nvcc
@@ -278,9 +278,9 @@ def profiler_of(
     if analysis not in ("counts", "sass"):
         message = f"{option('analysis')} is {analysis!r}; pass 'counts' or 'sass'"
         raise ParameterError(message, parameter="analysis")
-    statistics = kernel_statistics(kernel, given.pop("statistics", None), sizes)
-    unit = kernel_itself(kernel, "schedule, which mechanistic models need")
-    profiler = profile_kernel(unit, device, statistics=statistics, **given)
+    asked = Kernel.of(kernel, sizes, given.pop("statistics", None))
+    unit = asked.unit_with("schedule, which mechanistic models need")
+    profiler = profile_kernel(unit, device, statistics=asked.statistics, **given)
     if listing is not None:
         return with_machine_code(profiler, unit, read_file_text(Path(listing)))
     return profiler if analysis == "counts" else with_machine_code(profiler, unit)

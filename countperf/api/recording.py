@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 from loopy.target.c.c_execution import CExecutor
 from loopy.target.pyopencl_execution import PyOpenCLExecutor
 
-from countperf.api.prediction import Target, vector_for
+from countperf.api.kernels import Kernel
 from countperf.api.timing import predicted_fields
+from countperf.api.weights_choice import choose_weights
 from countperf.counting.frontend.producers import launched_sizes, launched_unit
 from countperf.devices.opencl import describe
 from countperf.display import Table, printed
@@ -38,7 +39,8 @@ def recording(
     Parameters
     ----------
     weights : WeightSet, Path or str, optional
-        What predicts; by default the structural weights fitted on the device of each launch.
+        What predicts; by default the weights fitted on the device of each launch, by counts
+        (model structural): no compiled code is read.
     statistics : mapping from str to mapping, optional
         By name of the kernel what data decides, as for `count_kernel`.
     incomplete_ok : bool, optional
@@ -104,13 +106,16 @@ class LaunchLog(Table):
         if device is None and self._weights is None:
             message = "it ran on no OpenCL device: name what predicts, recording(weights=...)"
             raise ParameterError(message, parameter="weights")
-        identity = None if device is None else describe(device, "recorded").identity
-        weights = Target(weights=self._weights, device=identity).loaded()
+        chosen = choose_weights(
+            self._weights,
+            device=None if self._weights is not None else describe(device, "recorded").identity,
+            without_code="launches are predicted by counts",
+        )
         unit = launched_unit(unit, name, dict(types))
         sizes = launched_sizes(unit, dict(given), dict(shapes))
-        vector = vector_for(unit, self._statistics.get(name), weights, sizes)
+        vector = Kernel.of(unit, sizes, self._statistics.get(name)).count_for(chosen.weights)
         at = {n: sizes[n] for n in vector.parameters if n in sizes}
-        made = weights.predict_counts(vector, at, incomplete_ok=self._incomplete_ok)
+        made = chosen.predict(Kernel.of(vector, at), incomplete_ok=self._incomplete_ok)
         by = {"device": made.device, "weights": made.weights, "model": made.model}
         return {"parameters": at, **by, **predicted_fields(made)}
 

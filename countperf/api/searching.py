@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.api.prediction import Target
+from countperf.api.weights_choice import choose_weights
 from countperf.devices.device import EventClock
 from countperf.devices.discovery import find_device
 from countperf.devices.machine import available_cores
@@ -62,6 +62,7 @@ def rank(
     /,
     *,
     weights: WeightSet | Path | str | None = None,
+    model: str | None = None,
     device: str | None = None,
     force: bool = False,
     incomplete_ok: bool = False,
@@ -84,6 +85,9 @@ def rank(
         Sizes, in place of the space's.
     weights, device, force, incomplete_ok
         As for `predict`; of a device that is named the limits are looked at, too.
+    model : str, optional
+        Which model's weights, where they are looked up; by default the structural one: variants are
+        ranked by counts, and no compiled code is read.
     keep : int
         How many to keep.
     points : int, optional
@@ -115,7 +119,14 @@ def rank(
     checked_space(space, sizes)
     target = None if device is None else find_device(device)
     question = _task(
-        space, sizes, weights, target, force, incomplete_ok=incomplete_ok, statistics=statistics
+        space,
+        sizes,
+        weights,
+        model,
+        target,
+        force,
+        incomplete_ok=incomplete_ok,
+        statistics=statistics,
     )
     with pool_or(executor, workers) as pool:
         return rank_points(
@@ -138,6 +149,7 @@ def tune(
     measurements: int | None = None,
     device: str | None = None,
     weights: WeightSet | Path | str | None = None,
+    model: str | None = None,
     force: bool = False,
     incomplete_ok: bool = True,
     store: Path | str | None = None,
@@ -163,8 +175,8 @@ def tune(
         The budget: time, predictions included, s; variants to run. At least one of the two.
     device : str, optional
         As for `measure`; by default the first GPU that works, else the first device.
-    weights, force
-        As for `rank`; by default the device's.
+    weights, model, force
+        As for `rank`; weights are by default the device's.
     incomplete_ok : bool
         Whether variants that have properties without a weight take part; what their predictions
         leave out is learnt from measurements.
@@ -200,7 +212,14 @@ def tune(
     checked_space(space, sizes)
     target = find_device(device)
     question = _task(
-        space, sizes, weights, target, force, incomplete_ok=incomplete_ok, statistics=statistics
+        space,
+        sizes,
+        weights,
+        model,
+        target,
+        force,
+        incomplete_ok=incomplete_ok,
+        statistics=statistics,
     )
     more_than_one = target.identity.device_type == "cpu"
     number = min(_BUILDERS, workers or available_cores()) if more_than_one else 1
@@ -241,18 +260,25 @@ def _task(
     space: SearchSpace | str,
     sizes: Mapping[str, int],
     weights: WeightSet | Path | str | None,
+    model: str | None,
     device: Device | None,
     force: bool,
     **more: Any,
 ) -> PredictionTask:
     """Return the task to predict variants, with weights that match the device, and its limits."""
     identity = None if device is None else device.identity
-    weights = Target(weights=weights, device=identity, force=force).checked()
-    if weights.definition.reads_code:
+    chosen = choose_weights(
+        weights,
+        model=model,
+        device=identity,
+        force=force,
+        without_code="variants are ranked by counts",
+    ).weights
+    if chosen.definition.reads_code:
         raise ParameterError(
             "variants are ranked by a model that reads no compiled code: take weights of such a"
             f" model, {option('model', repr('structural'))}",
             parameter="model",
         )
     limits = None if device is None else device.limits
-    return PredictionTask(space=space, weights=weights, sizes=sizes, limits=limits, **more)
+    return PredictionTask(space=space, weights=chosen, sizes=sizes, limits=limits, **more)

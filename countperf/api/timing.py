@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from loopy import LoopyError, PyOpenCLTarget, ValueArg
 
-from countperf.api.kernels import (
-    counted,
-    is_in_catalogue,
-    kernel_and_arguments,
-    kernel_statistics,
-)
-from countperf.api.prediction import Target, predict
+from countperf.api.kernels import Kernel
+from countperf.api.weights_choice import ChosenWeights, choose_weights
 from countperf.devices.binding import made_up_indices
 from countperf.devices.description import describe_kernel
 from countperf.devices.device import Device
@@ -50,7 +45,6 @@ from countperf.measuring.campaign import measure
 from countperf.measuring.runner import TIMING
 from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
 from countperf.steps import stepped
-from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:
     from countperf.counting.taxonomy import View
@@ -65,42 +59,34 @@ if TYPE_CHECKING:
 _VIEWS: tuple[View, ...] = ("source", "structure", "compiled")
 
 
-def predicted_by_choice(
-    cases: Sequence[KernelCase], counts: InstructionCounts | None, target: Target
-) -> tuple[WeightSet | str, str, list[dict[str, Any]]]:
-    """Predict all sizes by one model, which is chosen as `countperf.predict` does.
+def predict_cases(
+    cases: Sequence[KernelCase],
+    counts: InstructionCounts | None,
+    chosen: ChosenWeights,
+    *,
+    incomplete_ok: bool,
+    level: Level,
+) -> tuple[ChosenWeights, list[dict[str, Any]]]:
+    """Predict all sizes by one model: return the choice that did, and fields of `TimedSize`."""
 
-    Returned are the weights, or why there are none, what was chosen, and fields of `TimedSize`.
-    """
-
-    def predicted(weights: WeightSet, is_attempt: bool) -> tuple[WeightSet, list[dict[str, Any]]]:
+    def predict(
+        used: ChosenWeights, is_attempt: bool
+    ) -> tuple[ChosenWeights, list[dict[str, Any]]]:
         rows: list[dict[str, Any]] = []
+        allowed = incomplete_ok and not is_attempt
         for case in stepped(cases, "predicting"):
+            kernel = Kernel.of(case.build(), case.parameters, case.statistics or None, counts)
             try:
-                prediction = predict(
-                    case.build(),
-                    case.parameters,
-                    weights=weights,
-                    level=target.level,
-                    incomplete_ok=target.incomplete_ok and not is_attempt,
-                    statistics=case.statistics or None,
-                    instruction_counts=counts,
+                rows.append(
+                    predicted_fields(used.predict(kernel, incomplete_ok=allowed, level=level))
                 )
             except CountperfError as error:  # a reason may hold for some of the points only
                 rows.append({"reason": str(error)})
-            else:
-                rows.append(predicted_fields(prediction))
         if is_attempt and (lacking := [r["reason"] for r in rows if r.get("predicted_s") is None]):
             raise PredictionError(lacking[0])
-        return weights, rows
+        return used, rows
 
-    try:
-        (weights, rows), choice = target.by_choice(predicted)
-    except DeviceMismatchError as error:
-        if target.weights is not None:
-            raise
-        return str(error), "", [{"reason": str(error)}] * len(cases)
-    return weights, choice, rows
+    return chosen.apply(predict)
 
 
 def predicted_fields(prediction: Prediction) -> dict[str, Any]:
@@ -120,13 +106,11 @@ def predicted_fields(prediction: Prediction) -> dict[str, Any]:
 
 def _digests(case: KernelCase, counts: InstructionCounts | None) -> dict[str, str]:
     """Return digests of a kernel's counts by the views that can be counted."""
+    kernel = Kernel.of(case.build(), case.parameters, case.statistics, counts)
     digests: dict[str, str] = {}
     for view in _VIEWS:
         with suppress(CountingError):
-            vector = counted(
-                case.build(), statistics=case.statistics, view=view, instruction_counts=counts
-            )
-            digests[view] = counts_digest(vector)
+            digests[view] = counts_digest(kernel.count(view))
     return digests
 
 
@@ -202,31 +186,33 @@ def time_kernel(
     KernelBuildError, WrongResultError, MeasurementError
         No size could be measured. One that fails alone is among the failures of the result.
     """
-    at = given_sizes(sizes, more)
-    cases = _cases(kernel, at, statistics, make_arguments, reference, tolerance)
-    used = protocol or TIMING
+    asked = Kernel.of(kernel, given_sizes(sizes, more), statistics)
+    cases = _cases(asked, make_arguments, reference, tolerance)
+    protocol = protocol or TIMING
     with running(runner, device, None, longest_s=longest_s) as opened:
-        target = Target(
-            weights=weights,
-            model=model,
-            device=opened.identity,
-            force=force,
-            incomplete_ok=incomplete_ok,
-            level=level,
-        )
-        result, choice, predicted = predicted_by_choice(cases, instruction_counts, target)
+        used = predicted = None
+        try:
+            chosen = choose_weights(weights, model=model, device=opened.identity, force=force)
+        except DeviceMismatchError as error:
+            if weights is not None:
+                raise
+            predicted = [{"reason": str(error)}] * len(cases)
+        else:
+            used, predicted = predict_cases(
+                cases, instruction_counts, chosen, incomplete_ok=incomplete_ok, level=level
+            )
         digests = [_digests(case, instruction_counts) for case in cases]
         made_up = _made_up(cases[0])
-        measured = _measured(cases, used, opened)
+        measured = _measured(cases, protocol, opened)
     of_case = {measurement.case: measurement for measurement in measured}
     return TimingDocument(
         kernel=cases[0].kernel,
         device=measured.header.device,
-        protocol=used,
+        protocol=protocol,
         environment=measured.header.environment,
-        weights="" if isinstance(result, str) else result.name,
-        model="" if isinstance(result, str) else result.model,
-        model_choice=choice,
+        weights="" if used is None else used.weights.name,
+        model="" if used is None else used.weights.model,
+        model_choice="" if used is None else used.why,
         interval_level=level,
         made_up=made_up,
         sizes=tuple(
@@ -250,7 +236,7 @@ def time_resident_groups(
 
     Names of cases end in the number, as in ``groups=3``; errors as of `time_kernel`.
     """
-    (case,) = _cases(kernel, sizes, statistics, None, None, None)
+    (case,) = _cases(Kernel.of(kernel, sizes, statistics), None, None, None)
     cases = [
         replace(
             case,
@@ -280,38 +266,33 @@ def _measured(
 
 
 def _cases(
-    kernel: Any,
-    sizes: Sizes,
-    statistics: Mapping[str, Statistic] | None,
+    kernel: Kernel,
     make_arguments: MakeArguments | None,
     reference: Reference | None,
     tolerance: float | None,
 ) -> list[KernelCase]:
     """Return a case for each point of a kernel; numbers are checked at the smallest one."""
-    unit, bound = kernel_and_arguments(kernel, "code to run")
-    entrypoints = getattr(unit, "entrypoints", ())
-    if len(entrypoints) != 1:
+    unit, known = kernel.unit_with("code to run"), kernel.entry
+    if len(unit.entrypoints) != 1:
         raise ParameterError(
             f"a loopy.TranslationUnit with one entry point can be timed, not {type(unit).__name__}"
-            f" with {len(entrypoints)}; pass such a kernel, or a text that names one",
+            f" with {len(unit.entrypoints)}; pass such a kernel, or a text that names one",
             parameter="kernel",
         )
-    name = unit.default_entrypoint.name
-    if isinstance(kernel, str):
-        name = kernel.rpartition(":")[2]
-        if is_in_catalogue(kernel):
-            known = entry(kernel)
-            if make_arguments is None:
-                make_arguments, reference = known.make_arguments, reference or known.reference
-            fixed = {size.name: size.fixed for size in known.sizes if size.fixed is not None}
-            sizes = {**fixed, **sizes}
+    name = kernel.name or unit.default_entrypoint.name
+    fixed: dict[str, int] = {}
+    if known is not None:
+        fixed = {size.name: size.fixed for size in known.sizes if size.fixed is not None}
+        if make_arguments is None:
+            make_arguments, reference = known.make_arguments, reference or known.reference
     arguments = {arg.name: arg for arg in unit.default_entrypoint.args}
+    bound = kernel.bound_arguments
     bound_sizes = {
         name: int(value)
         for name, value in bound.items()
         if isinstance(arguments.get(name), ValueArg) and isinstance(value, int | np.integer)
     }
-    sizes = {**bound_sizes, **sizes}
+    sizes = {**bound_sizes, **fixed, **kernel.sizes}
     _check_sizes(unit, name, sizes)
     points = combine_sizes(sizes)
     smallest = min(points, key=lambda point: math.prod(max(n, 1) for n in point.values()))
@@ -325,7 +306,7 @@ def _cases(
             make_arguments=make_arguments,
             reference=reference,
             tolerance=tolerance,
-            statistics=kernel_statistics(kernel, statistics, point) or {},
+            statistics=kernel.at(point).statistics or {},
             purpose="application",
             bound_arguments=bound,
         )

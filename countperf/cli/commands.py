@@ -37,6 +37,10 @@ _ANALYSIS = {
     )
 }
 _SPACE = ("space", "parameters", "--statistics", "--weights", "--force", "--model", "--longest")
+_BY_COUNTS = {
+    "help": "model whose weights predict variants, by counts; by default the structural one"
+    " (no compiled code is read)"
+}
 _ONE_SIZE = {"type": size, "help": "size parameters: n=1024"}
 _OPTIONAL_PLACE = {"nargs": "?"}
 
@@ -255,6 +259,7 @@ COMMANDS: Mapping[str, Command] = {
         ),
         {
             "parameters": _ONE_SIZE,
+            "--model": _BY_COUNTS,
             "--longest": _help("end work on a variant after so long (default: 60)", default=60.0),
             "--output": _help("write each point to this file at once, as a line of JSON"),
         },
@@ -283,6 +288,7 @@ COMMANDS: Mapping[str, Command] = {
         ),
         {
             "parameters": _ONE_SIZE,
+            "--model": _BY_COUNTS,
             "--longest": _help(
                 "end work on a variant after so long (default: half of the budget, a minute"
                 " at most)"

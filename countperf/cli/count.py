@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from countperf.api.kernels import counted, depends_on_sizes, kernel_itself, kernel_statistics
+from countperf.api.kernels import Kernel
 from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
@@ -20,18 +20,13 @@ def run_count(options: argparse.Namespace) -> None:
         return
     sizes, at = as_dict(options.parameters), points(options.parameters)
     statistics = as_dict(options.statistics) or None
+    kernel = Kernel.of(options.kernel, {}, statistics, options.instruction_counts)
     tables = [size_arrays(sizes)]
-    if depends_on_sizes(options.kernel, statistics):  # so do the formulas
+    if kernel.depends_on_sizes:  # so do the formulas
         tables = at
     shown: list[Printed] = []
     for table in tables:
-        vector = counted(
-            options.kernel,
-            statistics=statistics,
-            view=options.view,
-            sizes=table,
-            instruction_counts=options.instruction_counts,
-        )
+        vector = kernel.at(table).count(options.view)
         values = vector.evaluate(table) if sizes or not vector.parameters else None
         shown.append(counts(vector, values, () if tables[1:] else at))
     show_all(options, shown) if shown[1:] else show(options, shown[0])
@@ -46,8 +41,8 @@ def _analyze(options: argparse.Namespace) -> None:
             parameter="instruction_counts",
         )
     sizes = one_point(options.parameters, "--analysis")
-    kernel = kernel_itself(options.kernel, "structure to analyze")
-    statistics = kernel_statistics(options.kernel, as_dict(options.statistics) or None, sizes)
-    kernel_analysis = analyze_kernel(kernel, statistics=statistics)
+    kernel = Kernel.of(options.kernel, sizes, as_dict(options.statistics) or None)
+    unit = kernel.unit_with("structure to analyze")
+    kernel_analysis = analyze_kernel(unit, statistics=kernel.statistics)
     parameters = sizes if sizes or not kernel_analysis.sizes.names else None
     show(options, analysis(kernel_analysis, parameters))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.api.applications import predict_application
 from countperf.api.device_choice import predict_on
-from countperf.api.kernels import depends_on_sizes
+from countperf.api.kernels import Kernel
 from countperf.api.mechanistic_models import (
     described_device,
     occupancy,
@@ -89,11 +89,13 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
         message = "a figure shows one point: give one value of each size"
         raise ParameterError(message, parameter="figure")
     given = profile_options(options)
-    kernel = options.kernel
-    if not depends_on_sizes(kernel, given.get("statistics")):  # one profile is for all sizes
-        kernel, given = profiler_of(kernel, device, sizes[0], given), {}
+    asked = Kernel.of(options.kernel, sizes[0], given.get("statistics"))
+    # one profile is for all sizes
+    shared = None if asked.depends_on_sizes else profiler_of(asked, device, sizes[0], given)
     predicted = [
-        predict_all(kernel, device, values, models=models, profile_options=given)
+        predict_all(
+            shared or asked.at(values), device, values, models=models, profile_options=given
+        )
         for values in sizes
     ]
     if len(predicted) == 1:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from countperf.api.evaluation import evaluate, evaluate_ranking
 from countperf.api.fits import known_device
-from countperf.api.prediction import Target, explain
+from countperf.api.prediction import explain
+from countperf.api.weights_choice import choose_weights
 from countperf.cli.common import as_dict, given, show
 from countperf.errors import ParameterError
 from countperf.measuring import MeasurementSet
@@ -122,8 +123,8 @@ def _is_document(what: str, format_name: str) -> bool:
 
 
 def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
-    target = Target(weights=options.what, model=options.model)
-    weights, choice = target.by_choice(lambda used, _: used)
+    chosen = choose_weights(options.what, model=options.model)
+    weights, choice = chosen.weights, chosen.why
     parts: list[Part] = []
     judgements: list[Evaluation | RankingEvaluation] = []
     if options.measurements is not None:

@@ -6,7 +6,6 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from countperf.api.prediction import Target
 from countperf.api.searching import rank, tune
 from countperf.cli.common import PROGRESS, as_dict, given, say, show
 from countperf.report.curves import check_outputs
@@ -18,7 +17,6 @@ from countperf.store import check_writable, write_atomically
 from countperf.tuning.result import SearchInterrupt
 
 if TYPE_CHECKING:
-    from countperf.models.weights import WeightSet
     from countperf.tuning.result import TuningResult
 
 
@@ -33,12 +31,13 @@ def run_tune(options: argparse.Namespace) -> None:
             options.space,
             as_dict(options.parameters),
             seconds=seconds,
-            weights=asked_weights(options),
             longest_s=options.longest,
             statistics=as_dict(options.statistics) or None,
             progress=say,
             watch=lambda state: PROGRESS.show(state_text(state)),
-            **given(options, "measurements", "device", "force", "store", "workers"),
+            **given(
+                options, "measurements", "device", "weights", "model", "force", "store", "workers"
+            ),
         )
     except SearchInterrupt as error:
         if error.result is not None:
@@ -70,13 +69,6 @@ def builder_script(result: TuningResult, specification: str) -> str:
     )
 
 
-def asked_weights(options: argparse.Namespace) -> WeightSet | str | None:
-    """Return the weights that predict variants, or their name."""
-    if options.model is None:
-        return options.weights
-    return Target(weights=options.weights, device=options.device, model=options.model).loaded()
-
-
 def run_rank(options: argparse.Namespace) -> None:
     """Predict all points and print the best."""
     check_writable(options.output)  # before the work, not after it
@@ -84,11 +76,10 @@ def run_rank(options: argparse.Namespace) -> None:
     ranking = rank(
         options.space,
         as_dict(options.parameters),
-        weights=asked_weights(options),
         incomplete_ok=options.incomplete,
         statistics=as_dict(options.statistics) or None,
         longest_s=options.longest,
-        **given(options, "device", "force", "points", "workers"),
+        **given(options, "device", "weights", "model", "force", "points", "workers"),
         on_point=None
         if options.output is None
         else lambda point: lines.append(json.dumps(plain(point_row(point))) + "\n"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.api.evaluation import evaluate, evaluate_ranking, fit, read_measurements
-from countperf.api.prediction import Target
+from countperf.api.weights_choice import choose_weights
 from countperf.models.shipped import COMPILED
 from countperf.store import check_writable
 from measurement_kernels.catalog import families
@@ -35,7 +35,7 @@ def publish(
     default = fit(of_paper, weigh_noise=False, output=target / "linear.json").weights
     chosen = None
     if weights is not None:
-        chosen = Target(weights=weights).loaded()
+        chosen = choose_weights(weights, without_code="the default is published").weights
     elif model is not None:
         chosen = fit(found, model=model).weights
     if chosen is None:
@@ -45,7 +45,7 @@ def publish(
         evaluate(found, weights=default).write_file(target / "linear-evaluation.json")
         chosen.write_file(target / "weights.json")
         default = chosen
-    reading = None if compiled is None else Target(weights=compiled).loaded()
+    reading = None if compiled is None else choose_weights(compiled).weights
     if reading is not None:
         reading.write_file(target / f"{COMPILED}.json")
     judges = {"": default, f"{COMPILED}-": reading}

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import countperf
-from countperf.api import prediction as predicting
+from countperf.api import weights_choice as choosing
+from countperf.api.kernels import Kernel
 from countperf.cli import main
 from countperf.devices.device import DriverSearch
 from countperf.devices.discovery import Discovery, discover
@@ -158,8 +159,8 @@ def test_code_that_cannot_be_followed_leaves_the_structural_model(
         raise error
 
     reading = load_weights(SLUG, model="compiled")
-    monkeypatch.setattr(predicting, "reading_weights", lambda *_: reading)
-    monkeypatch.setattr(predicting, "_with_code", fails)
+    monkeypatch.setattr(choosing, "reading_weights", lambda *_: reading)
+    monkeypatch.setattr(Kernel, "add_code", fails)
     prediction = countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
 
     assert prediction.model.startswith("structural")
@@ -176,8 +177,8 @@ def test_no_model_predicts_a_kernel_that_loopy_or_the_compiler_refuses(
         raise KernelBuildError("does not build on pocl:0: no such type")
 
     reading = load_weights(SLUG, model="compiled")
-    monkeypatch.setattr(predicting, "reading_weights", lambda *_: reading)
-    monkeypatch.setattr(predicting, "_with_code", refuses)
+    monkeypatch.setattr(choosing, "reading_weights", lambda *_: reading)
+    monkeypatch.setattr(Kernel, "add_code", refuses)
     with pytest.raises(KernelBuildError, match="no such type"):
         countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
 

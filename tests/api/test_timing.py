@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.api.prediction import COMPILED_CHOICE
 from countperf.api.timing import time_kernel
+from countperf.api.weights_choice import COMPILED_CHOICE
 from countperf.cli import main
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.vector import PropertyVector
@@ -239,8 +239,8 @@ def test_the_model_is_chosen_as_for_a_prediction(
     values = {weight.feature: weight.value_s for weight in linear().weights} | {"launches": 5e-6}
     older = {} if reads else {"counting_rules": 1}
     reading = make_weights(values, device=IDENTITY, model="compiled", **older)
-    monkeypatch.setattr("countperf.api.prediction.default_weights", lambda *_, **__: linear())
-    monkeypatch.setattr("countperf.api.prediction.reading_weights", lambda *_: reading)
+    monkeypatch.setattr("countperf.api.weights_choice.default_weights", lambda *_, **__: linear())
+    monkeypatch.setattr("countperf.api.weights_choice.reading_weights", lambda *_: reading)
     timing = timed({1000: 3.3e-6}, weights=None)
 
     predicted_s = timing.sizes[0].predicted_s
@@ -261,8 +261,8 @@ def test_no_code_is_read_where_a_model_or_weights_are_given(
     def fails(*_: object) -> WeightSet:
         raise AssertionError("asked for weights that read code")
 
-    monkeypatch.setattr("countperf.api.prediction.reading_weights", fails)
-    monkeypatch.setattr("countperf.api.prediction.default_weights", lambda *_, **__: linear())
+    monkeypatch.setattr("countperf.api.weights_choice.reading_weights", fails)
+    monkeypatch.setattr("countperf.api.weights_choice.default_weights", lambda *_, **__: linear())
     assert timed({1000: 3.3e-6}).model_choice == ""
     assert timed({1000: 3.3e-6}, weights=None, model="linear").model_choice == ""
 
@@ -404,10 +404,11 @@ _DIGEST = """
 import json
 from countperf import load_weights, predict
 from countperf.report.predictions import prediction
-from countperf.api.kernels import counted
+from countperf.api.kernels import Kernel
 from countperf.measuring import counts_digest
 views = ("source", "structure")
-digests = [counts_digest(counted("matmul-tiled/square/16x16/f32", view=view)) for view in views]
+kernel = Kernel.of("matmul-tiled/square/16x16/f32")
+digests = [counts_digest(kernel.count(view)) for view in views]
 weights = load_weights("pocl-epyc-zen5", model="structural")
 for by in ({"weights": "pocl-epyc-zen5", "model": "structural"}, {"weights": weights}):
     made = predict("stride1/copy/256x1/f32", n=4096, **by)

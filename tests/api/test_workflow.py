@@ -13,6 +13,7 @@ import pytest
 from countperf.api import catalogue as measuring
 from countperf.api import evaluation as fitting
 from countperf.api import kernels, prediction
+from countperf.api.kernels import Kernel
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
@@ -110,13 +111,13 @@ def test_what_is_asked_for_is_measured() -> None:
 
 
 def test_a_kernel_of_the_catalogue_brings_its_statistics() -> None:
-    known = kernels.counted("spmv/banded", sizes={"n": 100}).evaluate(n=100)
+    known = Kernel.of("spmv/banded", {"n": 100}).count().evaluate(n=100)
     assert known["gmem.load.32.4ofn"] == 2 * (17 * 100 - 72)
-    given = kernels.counted("spmv/banded", statistics={"j": 5}).evaluate(n=100)
+    given = Kernel.of("spmv/banded", {}, {"j": 5}).count().evaluate(n=100)
     assert given["gmem.load.32.4ofn"] == 2 * 5 * 100
     with pytest.raises(DataDependentControlFlowError, match="length"):
-        kernels.counted("spmv/banded")
-    assert kernels.kernel_statistics("spmv/random", None, {})
+        Kernel.of("spmv/banded").count()
+    assert Kernel.of("spmv/random").statistics
 
 
 def test_statistics_of_the_catalogue_are_those_of_each_size() -> None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 import islpy as isl
 import pytest
 
-from countperf.api import kernels, prediction
+from countperf.api import prediction
+from countperf.api.kernels import Kernel
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, DocumentError, FitError, MismatchError
@@ -138,10 +139,10 @@ def test_fits_keep_the_view_and_refuse_a_mixture() -> None:
 
 
 def test_a_vector_is_not_counted_again_in_another_view() -> None:
-    assert kernels.counted(COMPILED).view == "compiled"
-    assert kernels.counted({"launches": 1}, view="compiled").view == "compiled"
+    assert Kernel.of(COMPILED).count().view == "compiled"
+    assert Kernel.of({"launches": 1}).count("compiled").view == "compiled"
     with pytest.raises(CountingError, match="count the kernel itself"):
-        kernels.counted(COMPILED, view="source")
+        Kernel.of(COMPILED).count("source")
 
 
 @pytest.mark.parametrize(

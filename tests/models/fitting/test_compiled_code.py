@@ -13,7 +13,7 @@ import pytest
 
 from countperf.api import evaluation as fitting
 from countperf.api import fits
-from countperf.api.prediction import Target
+from countperf.api.weights_choice import choose_weights
 from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.vector import PropertyVector
@@ -366,9 +366,7 @@ def test_without_a_compiler_the_structural_model_predicts_and_says_why(
     monkeypatch.setattr(fits, "matching_devices", lambda identity: [identity])
     monkeypatch.setattr(fits, "why_no_code", lambda _: "no objdump found")
 
-    _, choice = Target(weights=stored).by_choice(lambda used, _: used)
-
-    assert choice == "model structural: no objdump found"
+    assert choose_weights(stored).why == "model structural: no objdump found"
 
 
 @pytest.mark.parametrize(("here", "model"), [(False, "structural"), (True, "compiled")])

@@ -1,0 +1,260 @@
+"""One kernel through every way to predict it, by the same model: the times are the same bits.
+
+And what help, docstrings and signatures say of each default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import countperf
+from countperf.api import weights_choice
+from countperf.api.kernels import Kernel
+from countperf.api.weights_choice import choose_weights
+from countperf.cli import main, parser
+from countperf.devices.device import Device
+from countperf.errors import ParameterError
+from countperf.models.weights import WeightSet
+from countperf.tuning.space import SearchSpace
+from measurement_kernels.catalog import entry
+from tests.shipped import FITS, shipped_measurements
+
+SLUG = "pocl-epyc-zen5"
+PATH = FITS / SLUG / "weights.json"
+KERNEL = "matmul-skinny/16x16/f32"
+
+
+def _build(width: int) -> Any:
+    assert width == 16
+    return entry(KERNEL).build()
+
+
+SPACE = SearchSpace(name="skinny", parameters={"width": [16]}, build=_build)
+
+
+@cache
+def _case() -> Any:
+    """Return a measured size of the kernel, of which fits have seen none."""
+    return next(m for m in shipped_measurements(SLUG) if m.kernel == KERNEL)
+
+
+@cache
+def _sizes() -> dict[str, int]:
+    return dict(_case().parameters)
+
+
+@cache
+def _weights() -> WeightSet:
+    return countperf.load_weights(SLUG, model="structural")
+
+
+def _of_command(*arguments: str, capsys: pytest.CaptureFixture[str]) -> Any:
+    sizes = [f"{name}={value}" for name, value in _sizes().items()]
+    assert main([*arguments, *sizes, "--model", "structural", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def _recorded() -> float:
+    """Note a launch as Loopy's executor hands it over, and read its predicted time."""
+    known = entry(KERNEL)
+    unit = known.build()
+    inputs = known.make_arguments(np.random.default_rng(0), _sizes())
+    with countperf.recording(weights=_weights()) as log:
+        executor = SimpleNamespace(t_unit=unit, entrypoint=unit.default_entrypoint.name)
+        log.note(executor, None, {**_sizes(), **inputs})
+    (row,) = log.rows
+    return row["predicted_s"]
+
+
+def _evaluated() -> float:
+    measured = shipped_measurements(SLUG).select(lambda m: m.case == _case().case)
+    (case,) = countperf.evaluate(measured, weights=SLUG, model="structural").cases
+    return case.predicted_s
+
+
+def _by(kernel: Any = KERNEL, **options: Any) -> float:
+    return float(countperf.predict(kernel, _sizes(), **options).time_s)
+
+
+def _ranked(**options: Any) -> float:
+    (best,) = countperf.rank(SPACE, _sizes(), workers=1, **options).best
+    return best.time_s
+
+
+def _vector() -> countperf.PropertyVector:
+    return Kernel.of(KERNEL, _sizes()).count_for(_weights())
+
+
+def _on_devices() -> float:
+    answers = countperf.predict_on(KERNEL, [SLUG], _sizes(), models="structural").answers
+    assert answers[0].prediction is not None
+    return float(answers[0].prediction.time_s)
+
+
+ROUTES: dict[str, Callable[[], float]] = {
+    "name": lambda: _by(weights=SLUG, model="structural"),
+    "path": lambda: _by(weights=PATH, model="structural"),
+    "weights": lambda: _by(weights=_weights()),
+    "translation unit": lambda: _by(entry(KERNEL).build(), weights=_weights()),
+    "counts": lambda: _by(_vector(), weights=_weights()),
+    "several sizes": lambda: float(
+        np.asarray(
+            countperf.predict(
+                KERNEL,
+                {name: np.array([value, 2 * value]) for name, value in _sizes().items()},
+                weights=_weights(),
+            ).time_s
+        )[0]
+    ),
+    "explain": lambda: float(
+        countperf.explain(KERNEL, _sizes(), weights=SLUG, model="structural").prediction.time_s
+    ),
+    "choose_weights": lambda: float(
+        choose_weights(SLUG, model="structural").predict(Kernel.of(KERNEL, _sizes())).time_s
+    ),
+    "WeightSet.predict": lambda: float(_weights().predict(_vector(), _sizes()).time_s),
+    "rank": lambda: _ranked(weights=SLUG, model="structural"),
+    "rank by default": lambda: _ranked(weights=SLUG),
+    "predict_on": _on_devices,
+    "recording": _recorded,
+    "evaluate": _evaluated,
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_way_gives_the_same_bits(route: str) -> None:
+    assert ROUTES[route]() == ROUTES["name"]()
+
+
+def test_the_command_gives_the_same_bits(capsys: pytest.CaptureFixture[str]) -> None:
+    made = _of_command("predict", KERNEL, "--weights", SLUG, capsys=capsys)
+    assert made["time_s"] == ROUTES["name"]()
+    table = _of_command("predict", KERNEL, "--on", f"{SLUG},pocl-epyc-zen4", capsys=capsys)
+    assert ROUTES["name"]() in _numbers(table)
+
+
+def _numbers(content: Any) -> set[float]:
+    """Return all numbers in a document."""
+    if isinstance(content, dict):
+        content = [*content.values()]
+    if isinstance(content, list):
+        return {number for part in content for number in _numbers(part)}
+    return {content} if isinstance(content, float) else set()
+
+
+def test_a_cost_function_adds_the_same_products_in_another_order() -> None:
+    time_s = _weights().compile(_vector())(**_sizes())
+    assert time_s == pytest.approx(ROUTES["name"](), rel=1e-13)
+
+
+@pytest.mark.device
+def test_a_timing_predicts_the_same_bits(device: Device) -> None:
+    timing = countperf.time_kernel(
+        KERNEL, _sizes(), device=device, weights=SLUG, model="structural", force=True
+    )
+    assert timing.sizes[0].predicted_s == ROUTES["name"]()
+
+
+# --- defaults
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "predict": countperf.predict,
+    "time": countperf.time_kernel,
+    "evaluate": countperf.evaluate,
+    "rank": countperf.rank,
+    "tune": countperf.tune,
+    "fit": countperf.fit,
+    "measure": countperf.measure_catalogue,
+    "compiled": countperf.with_compiled_code,
+    "sweep": countperf.sweep,
+    "application": countperf.predict_application,
+}
+CALLED = {"incomplete": "incomplete_ok", "longest": "longest_s", "budget": "seconds"}
+"""Parameters of functions whose options are called otherwise."""
+
+OTHERS = {("fit", "model")}
+"""Options that mean more than the parameter: the command fits several models."""
+
+
+@cache
+def _options(command: str) -> dict[str, argparse.Action]:
+    """Return the options of a command by the parameters of its function."""
+    actions: Any = parser()._actions  # pyright: ignore[reportPrivateUsage] - argparse has no other way
+    (commands,) = (a.choices for a in actions if isinstance(a.choices, dict))
+    known = inspect.signature(FUNCTIONS[command]).parameters
+    named = {CALLED.get(a.dest, a.dest): a for a in commands[command]._actions}
+    return {name: a for name, a in named.items() if name in known}
+
+
+ROWS = [(c, name) for c in FUNCTIONS for name in _options(c) if (c, name) not in OTHERS]
+
+
+@pytest.mark.parametrize(("command", "name"), ROWS)
+def test_help_documentation_and_code_state_the_same_default(command: str, name: str) -> None:
+    option, function = _options(command)[name], FUNCTIONS[command]
+    default = inspect.signature(function).parameters[name].default
+    if default is not inspect.Parameter.empty:
+        assert option.default == default
+    if isinstance(default, float | str):
+        for said in re.findall(r"default: ([\w.]+)", option.help or ""):
+            assert type(default)(said) == default
+        for said in re.findall(r"by default (\d+)", _documentation(function, name)):
+            assert float(said) == default
+
+
+def _documentation(function: Callable[..., Any], name: str) -> str:
+    """Return what the docstring of a function says of a parameter, on one line."""
+    entries = re.split(r"\n(?=\w)", inspect.getdoc(function) or "")
+    (said,) = [e for e in entries if re.match(rf"([\w*]+, )*{name}\b.*(:|\n    )", e)]
+    return " ".join(said.split())
+
+
+def test_the_pages_of_the_reference_are_made_of_these_texts() -> None:
+    pages = FITS.parent / "docs" / "reference"
+    assert ":module: countperf.cli\n:func: parser\n" in (pages / "commands.md").read_text("utf-8")
+    assert ".. automodule:: countperf\n   :members:" in (pages / "api.md").read_text("utf-8")
+    assert {function.__name__ for function in FUNCTIONS.values()} <= {*countperf.__all__}
+
+
+@pytest.mark.parametrize("command", ["predict", "time", "evaluate"])
+def test_the_model_that_reads_code_is_the_default_where_it_can_be_read(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for said in (_options(command)["model"].help, _documentation(countperf.predict, "model")):
+        assert re.search(
+            "by default the one that reads compiled code .*structural", said or "", re.I
+        )
+    reading = countperf.load_weights(SLUG, model="compiled")
+    monkeypatch.setattr(weights_choice, "reading_weights", lambda *_: reading)
+    assert choose_weights(SLUG).weights.model == reading.model
+    monkeypatch.setattr(weights_choice, "reading_weights", lambda *_: "it is not here")
+    chosen = choose_weights(SLUG)
+    assert chosen.weights.model == _weights().model
+    assert chosen.why == "model structural: it is not here"
+
+
+@pytest.mark.parametrize("command", ["rank", "tune"])
+def test_variants_are_ranked_by_counts(command: str) -> None:
+    told = (_options(command)["model"].help, _documentation(countperf.rank, "model"))
+    assert all("by counts" in (said or "") and "structural one" in (said or "") for said in told)
+    chosen = choose_weights(SLUG, without_code="variants are ranked by counts")
+    assert chosen.weights.model == _weights().model
+    with pytest.raises(ParameterError, match=r"reads no compiled code.*model='structural'"):
+        countperf.rank(SPACE, _sizes(), weights=SLUG, model="compiled")
+
+
+def test_the_first_of_the_levels_is_the_default() -> None:
+    (levels,) = re.findall(r"level : \{(.*)\}", inspect.getdoc(countperf.predict) or "")
+    default = inspect.signature(countperf.predict).parameters["level"].default
+    assert float(levels.split(",")[0]) == default
+    assert countperf.predict(_vector(), _sizes(), weights=_weights()).interval_level == default
