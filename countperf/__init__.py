@@ -16,6 +16,7 @@ from countperf.version import __version__
 
 if TYPE_CHECKING:
     from countperf.api.applications import predict_application
+    from countperf.api.calibration import calibrate
     from countperf.api.catalogue import measure_catalogue
     from countperf.api.device_choice import predict_on
     from countperf.api.evaluation import evaluate, fit
@@ -65,6 +66,7 @@ _HOMES = {
     "api.fits": "available_weights",
     "api.evaluation": "evaluate fit",
     "api.kernels": "load_kernel",
+    "api.calibration": "calibrate",
     "api.catalogue": "measure_catalogue",
     "api.mechanistic_models": "occupancy predict_all step_formulas sweep",
     "api.prediction": "explain predict with_compiled_code",
@@ -82,7 +84,7 @@ _NAMES = {
 __all__ = ["__version__"]
 __all__ += ["Count", "CountperfError", "KernelAnalysis", "KernelCase", "Measurement"]
 __all__ += ["MeasurementSet", "Prediction", "PropertyVector", "SearchSpace", "Timing", "WeightSet"]
-__all__ += ["analyze_kernel", "available_weights", "count_kernel", "doctor"]
+__all__ += ["analyze_kernel", "available_weights", "calibrate", "count_kernel", "doctor"]
 __all__ += ["evaluate", "explain", "fit", "load_kernel", "load_weights", "measure"]
 __all__ += ["measure_catalogue", "occupancy", "predict"]
 __all__ += ["predict_all", "predict_application", "predict_on", "profile_kernel", "rank"]

@@ -64,6 +64,7 @@ from countperf.models.library import (
 )
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
+from countperf.sizes import checks_keywords
 from countperf.steps import report
 from countperf.store import check_writable
 from measurement_kernels.catalog import entry
@@ -104,6 +105,7 @@ class CalibrationTask(ShortRepr):
     minutes: float  # the budget
 
 
+@checks_keywords
 def calibrate(
     *,
     device: str | Device | None = None,
@@ -122,6 +124,38 @@ def calibrate(
     they are rescaled to the measured kernels instead (`countperf.models.fitting.rescale`). Weights
     are stored among the user's own, for ``predict(..., weights="mine/NAME")``; those that ship stay
     as they are. Called again, it goes on with the next kernels.
+
+    Parameters
+    ----------
+    device : str or Device, optional
+        As for `measure`; by default the first GPU that works, else the first device.
+    minutes : float
+        Time for measuring and fitting together, 1 to 60 minutes.
+    name : str, optional
+        Name of the fit, ``mine/NAME``; by default the device's slug.
+    store : Path or str, optional
+        Where measurements are kept (``.jsonl``); by default in the user's data folder.
+    busy : bool
+        Use times that do not settle, too, since other programs use the machine; intervals are
+        wider.
+    runner, known, choice : optional
+        What runs kernels; the fits of other devices; the kernels to measure, in their order.
+
+    Returns
+    -------
+    CalibrationResult
+        ``.name`` for ``weights=``, ``.models`` with the weights of each model; printable.
+
+    Raises
+    ------
+    ParameterError, DeviceError, MeasurementError
+        The minutes or the name cannot be used; the device does not work; too few kernels could be
+        measured, or their times do not settle.
+
+    Examples
+    --------
+    >>> fitted = calibrate(minutes=3)  # doctest: +SKIP
+    >>> predict("n-body/256x1/f32", n=4096, weights=fitted.name)  # doctest: +SKIP
     """
     began = time.monotonic()
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:

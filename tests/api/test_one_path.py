@@ -174,6 +174,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rank": countperf.rank,
     "tune": countperf.tune,
     "fit": countperf.fit,
+    "calibrate": countperf.calibrate,
     "measure": countperf.measure_catalogue,
     "compiled": countperf.with_compiled_code,
     "sweep": countperf.sweep,
