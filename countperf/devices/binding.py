@@ -21,7 +21,7 @@ from countperf.counting.index_arrays import (
 )
 from countperf.counting.index_values import deciding_arrays, find_outside
 from countperf.devices.arrays import KernelArray, Placement, as_scalar, components_of
-from countperf.devices.description import Kernel
+from countperf.devices.description import DeviceKernel
 from countperf.errors import CountingError, KernelBuildError, option
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class Bindings:
 class BoundArguments:
     """Arguments of a launch."""
 
-    kernel: Kernel
+    kernel: DeviceKernel
     session: Session
-    arguments: dict[str, Any]  # for `Kernel.launch`: device memory and NumPy scalars, by name
+    arguments: dict[str, Any]  # for `DeviceKernel.launch`: device memory and NumPy scalars, by name
     bindings: Bindings  # where arrays lie in that memory
 
     def read(self, name: str) -> NDArray[Any]:
@@ -77,7 +77,7 @@ class BoundArguments:
 
 
 def resolve_arguments(
-    kernel: Kernel, parameters: Mapping[str, Any], inputs: Mapping[str, Any] | None = None
+    kernel: DeviceKernel, parameters: Mapping[str, Any], inputs: Mapping[str, Any] | None = None
 ) -> Bindings:
     """Find the values of all scalars, and where arrays lie, at given sizes."""
     arrays = {array.name: array for array in kernel.arrays}
@@ -109,7 +109,7 @@ def resolve_arguments(
     return Bindings(scalars=values, shapes=shapes, placements=placements)
 
 
-def _scalars(kernel: Kernel, numbers: Mapping[str, Any]) -> dict[str, Any]:
+def _scalars(kernel: DeviceKernel, numbers: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, dtype in kernel.scalars.items():
         if name in numbers:
@@ -126,7 +126,7 @@ def _scalars(kernel: Kernel, numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shape(
-    kernel: Kernel, array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
+    kernel: DeviceKernel, array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
 ) -> tuple[int, ...]:
     parts = list(array.parts.values())
     if given is not None and given.ndim == len(array.whole(parts[0].shape)):
@@ -147,7 +147,7 @@ def _check_array(array: KernelArray, given: NDArray[Any], shape: tuple[int, ...]
 
 
 def _add_strides(
-    kernel: Kernel,
+    kernel: DeviceKernel,
     array: KernelArray,
     values: dict[str, Any],
     shape: tuple[int, ...],
@@ -163,7 +163,7 @@ def _add_strides(
                 values[name] = as_scalar(kernel.scalars[name], stride, f"stride {name}")
 
 
-def check_accesses(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
+def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
     """Refuse a launch in which a subscript that data decide leaves its array, or may leave it."""
     source = kernel.addressed.kernel
     if source is None:
@@ -193,7 +193,7 @@ def check_accesses(kernel: Kernel, bindings: Bindings, inputs: Mapping[str, Any]
     kernel.checked_indices.add(key)
 
 
-def check_private_arrays(kernel: Kernel, device: Device, bindings: Bindings) -> None:
+def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Bindings) -> None:
     """Refuse private arrays that are larger than what a device has for a work group of them.
 
     Processors have the arrays of all work items of a group on the stack of a thread: what exceeds
@@ -234,7 +234,7 @@ def _stack_bytes() -> int:
 
 def bind_arguments(
     session: Session,
-    kernel: Kernel,
+    kernel: DeviceKernel,
     parameters: Mapping[str, Any],
     inputs: Mapping[str, Any] | None = None,
 ) -> BoundArguments:
@@ -270,7 +270,7 @@ _LARGEST_INTEGER = 3
 
 
 def default_inputs(
-    kernel: Kernel,
+    kernel: DeviceKernel,
     rng: np.random.Generator,
     parameters: Mapping[str, Any],
     given: Mapping[str, Any] | None = None,
@@ -292,7 +292,7 @@ def default_inputs(
 
 
 def made_up_indices(
-    kernel: Kernel,
+    kernel: DeviceKernel,
     parameters: Mapping[str, Any],
     given: Mapping[str, Any],
     statistics: Mapping[str, Any],
@@ -321,7 +321,7 @@ class _Index:
 
 
 def _found(
-    kernel: Kernel,
+    kernel: DeviceKernel,
     rng: np.random.Generator,
     parameters: Mapping[str, Any],
     given: Mapping[str, Any],
@@ -384,14 +384,14 @@ def _high_of(limit: Any, high: int, rows: int, mean: float, parameters: Mapping[
     return wanted
 
 
-def _sizes(kernel: Kernel) -> frozenset[str]:
+def _sizes(kernel: DeviceKernel) -> frozenset[str]:
     """Return the integer scalars that decide loops, shapes or subscripts."""
     source = kernel.addressed.kernel
     return frozenset(kernel.integers) if source is None else size_arguments(source)
 
 
 def _limits(
-    kernel: Kernel,
+    kernel: DeviceKernel,
     scalars: Mapping[str, Any],
     shapes: Mapping[str, tuple[int, ...]],
     known: Mapping[str, Any],

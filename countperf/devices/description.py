@@ -50,7 +50,7 @@ _KEPT = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class DeviceKernel:
     """A kernel built for a device."""
 
     name: str  # of the kernel in the translation unit
@@ -159,7 +159,7 @@ def check_offsets(t_unit: Any) -> None:
             )
 
 
-def describe_kernel(t_unit: Any, enqueue: LaunchByName) -> Kernel:
+def describe_kernel(t_unit: Any, enqueue: LaunchByName) -> DeviceKernel:
     """Describe a kernel of Loopy's that can be launched."""
     t_unit = with_argument_types(t_unit)
     entry = with_arguments(t_unit.default_entrypoint)
@@ -182,7 +182,7 @@ def describe_kernel(t_unit: Any, enqueue: LaunchByName) -> Kernel:
         array = _array(entry, t_unit.target, arg, limit, read)
         parts |= {part.name for part in array.parts.values()}
         arrays.append(array)
-    return Kernel(
+    return DeviceKernel(
         name=entry.name,
         arrays=tuple(arrays),
         scalars=scalars,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from countperf.devices.description import Kernel
+    from countperf.devices.description import DeviceKernel
 
 
 GroupClass = Literal["small", "medium", "large"]
@@ -118,7 +118,7 @@ class Session(Protocol):
         """Build hand-written kernels."""
         ...
 
-    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Kernel:
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
         """Generate code for a translation unit and build it; see `KernelCase`."""
         ...
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from countperf.devices.arrays import without_vectors
 from countperf.devices.binding import bind_arguments, default_inputs
-from countperf.devices.description import Kernel
+from countperf.devices.description import DeviceKernel
 from countperf.devices.device import (
     Device,
     DeviceLimits,
@@ -259,7 +259,7 @@ class KernelRunner(CaseRunner):
         self.clock: EventClock = clock or EventClock()
         self._seed = seed
         self._displacements = np.random.default_rng(seed)
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels: dict[str, DeviceKernel] = {}
         self._checked: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
         self._drawn: tuple[object, dict[str, Any]] | None = None
 
@@ -322,7 +322,7 @@ class KernelRunner(CaseRunner):
             yield lambda: self.clock.time_run(lambda: kernel.launch(arguments))
             del held
 
-    def _kernel(self, case: KernelCase) -> Kernel:
+    def _kernel(self, case: KernelCase) -> DeviceKernel:
         if case.kernel not in self._kernels:
             with self._failing_as(KernelBuildError, case, "does not build"):
                 self._kernels[case.kernel] = self.session.build_kernel(
@@ -331,7 +331,7 @@ class KernelRunner(CaseRunner):
         return self._kernels[case.kernel]
 
     def _inputs(
-        self, case: KernelCase, kernel: Kernel, parameters: Mapping[str, int]
+        self, case: KernelCase, kernel: DeviceKernel, parameters: Mapping[str, int]
     ) -> dict[str, Any]:
         seed = (self._seed, zlib.crc32((case.inputs or case.kernel).encode()))
         rng = np.random.default_rng(seed)
@@ -342,7 +342,7 @@ class KernelRunner(CaseRunner):
                 )
             return {**case.bound_arguments, **case.make_arguments(rng, parameters)}
 
-    def _inputs_at_full_size(self, case: KernelCase, kernel: Kernel) -> dict[str, Any]:
+    def _inputs_at_full_size(self, case: KernelCase, kernel: DeviceKernel) -> dict[str, Any]:
         """Return a case's inputs; those that cases share are drawn once for all in a row."""
         if not case.inputs or case.make_arguments is None:
             return self._inputs(case, kernel, case.parameters)

@@ -35,7 +35,7 @@ from countperf.counting.automatic import offset_parameters
 from countperf.devices.arrays import evaluate_integer
 from countperf.devices.binding import bind_arguments
 from countperf.devices.cuda.target import HostBuilder, Launches, code_of
-from countperf.devices.description import Kernel, describe_kernel, with_argument_types
+from countperf.devices.description import DeviceKernel, describe_kernel, with_argument_types
 from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
 from countperf.devices.discovery import discover
 from countperf.devices.opencl import OpenCLSession, build_kernel
@@ -184,14 +184,14 @@ def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tupl
     return tuple(fewest)
 
 
-def _launch(session: OpenCLSession, kernel: Kernel, parameters: Mapping[str, int]) -> None:
+def _launch(session: OpenCLSession, kernel: DeviceKernel, parameters: Mapping[str, int]) -> None:
     given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
     bound = bind_arguments(session, kernel, given, _without_shape(kernel, given))
     kernel.launch(bound.arguments)
     session.finish()
 
 
-def _without_shape(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+def _without_shape(kernel: DeviceKernel, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
     """Return zeros for arrays of undeclared shape in which data decides how far the kernel goes.
 
     Accesses are checked to stay in them before the launch, in which all data is zero.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.devices.cuda.target import CudaCode, generate_cuda, retarget
-from countperf.devices.description import Kernel, check_offsets, describe_kernel
+from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
 from countperf.devices.device import CUDA_PRELUDE
 from countperf.display import cut
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
@@ -288,7 +288,7 @@ class CudaSession:
         stamp = f"// {np.random.default_rng().integers(2**62)}\n" if fresh else ""
         return self.module(CUDA_PRELUDE + source + stamp)
 
-    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Kernel:
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
         """Generate CUDA for a translation unit and build it."""
         return build_kernel(self, t_unit, unused_local_bytes)
 
@@ -399,7 +399,7 @@ _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
 
 def build_kernel(
     session: CudaSession, t_unit: Any, unused_local_bytes: int | None = None
-) -> Kernel:
+) -> DeviceKernel:
     """Generate CUDA for a translation unit and build it."""
     check_offsets(t_unit)
     entry = t_unit.default_entrypoint

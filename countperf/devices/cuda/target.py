@@ -42,7 +42,7 @@ from loopy.types import NumpyType, to_unsigned_dtype
 from pymbolic.mapper.stringifier import PREC_NONE
 
 from countperf.counting.frontend.copies import generate_code
-from countperf.devices.description import Kernel, define_host_functions
+from countperf.devices.description import DeviceKernel, define_host_functions
 from countperf.errors import KernelBuildError
 
 _FLOAT_FUNCTIONS: Mapping[str, int] = {
@@ -349,7 +349,7 @@ class Launches:
     """The launches of a translation unit, at any sizes."""
 
     code: CudaCode
-    kernel: Kernel  # its arguments
+    kernel: DeviceKernel  # its arguments
 
     def noted(self, parameters: Mapping[str, int]) -> list[tuple[str, Shape, Shape, list[Any]]]:
         """Return kernel, groups, shape of a group and arguments of launches that have groups.
