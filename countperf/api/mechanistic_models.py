@@ -43,7 +43,7 @@ from measurement_kernels.catalog import entry
 if TYPE_CHECKING:
     from countperf.devices.device import Device
     from countperf.measuring import Measurement, MeasurementSet, Purpose
-    from countperf.mechanistic.comparison import Comparison, Level, Profiler
+    from countperf.mechanistic.comparison import CalibrationLevel, Comparison, Profiler
     from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
 
@@ -329,7 +329,7 @@ def compare(
     *,
     device: DeviceParameters | None = None,
     models: Sequence[str] = (),
-    levels: Sequence[Level] = ("published", "scaled"),
+    levels: Sequence[CalibrationLevel] = ("published", "scaled"),
     purposes: Sequence[Purpose] = ("test",),
     kernel: Any = None,
     timing: TimingDocument | Path | str | None = None,

@@ -9,7 +9,7 @@ from countperf.counting.access_classes import AccessCount, Footprints, Occurrenc
 from countperf.counting.instructions import Conditions, touched_arrays
 from countperf.counting.keys import NOWHERE, MemoryAccess, Operation
 from countperf.counting.operations.access_counter import Powers
-from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, View
+from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, TallyView
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 
@@ -59,7 +59,7 @@ def count_loopy_kernel(
     kernel: Any,
     *,
     powers: Powers = "emitted",
-    view: View = "source",
+    view: TallyView = "source",
     **options: Any,
 ) -> Counts:
     """Count a translation unit, or a kernel that is prepared already, exactly.

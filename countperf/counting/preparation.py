@@ -41,7 +41,7 @@ from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 
-View = Literal["source", "compiled"]
+TallyView = Literal["source", "compiled"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -176,7 +176,7 @@ class PreparedKernel:
         self.supplied = supplied_counts(self.kernel, instruction_counts or {})
         self.can_supply = instruction_counts is not None
         self._launches: list[Launch] = []
-        self._tallies: dict[tuple[View, Powers], KernelTally] = {}
+        self._tallies: dict[tuple[TallyView, Powers], KernelTally] = {}
 
     @classmethod
     def of(cls, kernel: Any, **options: Any) -> PreparedKernel:
@@ -202,7 +202,7 @@ class PreparedKernel:
             if any(isinstance(tag, IlpBaseTag | UnrollTag) for tag in iname.tags)
         )
 
-    def tally(self, view: View, *, powers: Powers = "emitted") -> KernelTally:
+    def tally(self, view: TallyView, *, powers: Powers = "emitted") -> KernelTally:
         """Return the tally of what Loopy emits, or of what a compiler leaves of it."""
         if (view, powers) not in self._tallies:
             rules = compiled_counter if view == "compiled" else instruction_counter

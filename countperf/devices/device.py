@@ -196,7 +196,7 @@ class Event(Protocol):
         ...
 
 
-Launch = Callable[[], Sequence[Event]]
+Enqueue = Callable[[], Sequence[Event]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +218,7 @@ class EventClock:
         """Wait, s."""
         time.sleep(seconds)
 
-    def time_run(self, launch: Launch) -> Timing:
+    def time_run(self, launch: Enqueue) -> Timing:
         """Time from the start of the first command to the end of the last one."""
         before = time.perf_counter()
         events = launch()

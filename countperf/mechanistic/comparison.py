@@ -37,9 +37,9 @@ from countperf.models.metrics import (
 )
 from countperf.steps import stepped
 
-Level = Literal["published", "scaled", "fitted"]
+CalibrationLevel = Literal["published", "scaled", "fitted"]
 
-LEVELS: tuple[Level, ...] = ("published", "scaled")
+LEVELS: tuple[CalibrationLevel, ...] = ("published", "scaled")
 """Levels of mechanistic models; only the linear model is fitted."""
 
 _ERROR_FLOOR = 1e-3
@@ -56,7 +56,7 @@ class ModelResult(Part):
     """One model at one level on one device."""
 
     model: str  # name of the model
-    level: Level  # what of it was calibrated
+    level: CalibrationLevel  # what of it was calibrated
     lacking: str = ""  # why the model predicts nothing here
     cases: tuple[EvaluatedCase, ...] = ()  # test kernels that it predicts
     # kernels that it does not cover, and why
@@ -98,7 +98,7 @@ def compare_models(
     profile: Profiler,
     *,
     models: Collection[str] = (),
-    levels: Collection[Level] = LEVELS,
+    levels: Collection[CalibrationLevel] = LEVELS,
     purposes: Collection[str] = ("test",),
     own: bool = False,
 ) -> Comparison:
@@ -135,7 +135,7 @@ def compare_models(
             + next(iter(unprofiled.values()), "there are none for this purpose")
         )
     classes = {name for _, kernel in cases for name in kernel.profile.alpha}
-    asked: list[tuple[str, ModelMaker, Level]] = [
+    asked: list[tuple[str, ModelMaker, CalibrationLevel]] = [
         (name, make, level)
         for name, make in makers(classes).items()
         for level in LEVELS
@@ -176,7 +176,7 @@ def _reasons(
 
 def _result(
     name: str,
-    level: Level,
+    level: CalibrationLevel,
     model: MechanisticModel,
     device: str,
     cases: Sequence[tuple[Measurement, ProfiledKernel]],
