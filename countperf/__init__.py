@@ -1,18 +1,42 @@
 """Predict the run time of Loopy kernels from exact symbolic counts and weights fitted to a device.
 
 Importing this package is cheap: each name is imported from its home when it is first used.
+
+Programs import it first. ``python -m countperf`` puts the current folder first on the path of
+modules, where a file of the user's, such as ``random.py``, would take the place of an installed
+module: the folder goes last. And Ctrl-C ends the command line at once as long as no command runs,
+since modules that are half imported and libraries turn an interrupt into errors of their own.
 """
 
 from __future__ import annotations
 
-from countperf import _path as _path  # isort: split
+import _signal  # pyright: ignore[reportMissingImports] - of `signal`, without its imports
+import os
+import sys
+
+
+def _end_at_once(_number: int, _frame: object) -> None:
+    """End the process, in which nothing has begun."""
+    os.write(2, b"countperf: interrupted; nothing has begun\n")
+    os._exit(130)
+
+
+_module = ""
+if sys.argv[:1] == ["-m"]:  # a module that Python is looking for
+    _module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
+    if not sys.flags.safe_path and _module.partition(".")[0] == "countperf":
+        sys.path.append(sys.path.pop(0))
+_is_program = _module == "countperf" or os.path.basename(sys.argv[0]) == "countperf"  # noqa: PTH119
+if _is_program and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _end_at_once)
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from countperf import display
 from countperf.caches import LOOPYS, give_a_cache
-from countperf.version import __version__
+
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from countperf.api.applications import predict_application

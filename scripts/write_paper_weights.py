@@ -10,13 +10,13 @@ import csv
 import sys
 from pathlib import Path
 
+from countperf import __version__
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, property_unit
 from countperf.devices.parameters import load_device
 from countperf.measuring.tables import identity_elsewhere
 from countperf.models.function import Weight
 from countperf.models.shipped import COST, LINEAR
 from countperf.models.weights import WeightSet
-from countperf.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -20,11 +20,11 @@ from importlib import import_module
 from itertools import takewhile
 from typing import Any
 
+from countperf import __version__
 from countperf.cli.commands import COMMANDS, configure
 from countperf.cli.common import PROGRESS, only_documents, options_of, shown
 from countperf.errors import FLAGS, CountperfError, nearest
 from countperf.steps import listening, noted_interrupts
-from countperf.version import __version__
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 and the number of the signal, as shells have it."""

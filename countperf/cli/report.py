@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
+from countperf import __version__
 from countperf.api.evaluation import evaluate, evaluate_ranking
 from countperf.api.fits import known_device
 from countperf.api.prediction import explain
@@ -30,7 +31,6 @@ from countperf.report.rows import Printed, format_quantity, picked, point_text
 from countperf.report.weights import weights_table
 from countperf.store import check_writable, read_file_text, write_atomically
 from countperf.tuning.result import fastest_of, read_journal, trials_in
-from countperf.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -25,7 +25,7 @@ import pyopencl as cl
 from countperf.caches import POCLS, give_a_cache
 from countperf.counting.frontend.copies import check_element_types, generate_code, uses_half
 from countperf.devices.description import (
-    Kernel,
+    DeviceKernel,
     check_offsets,
     define_host_functions,
     describe_kernel,
@@ -222,7 +222,7 @@ class OpenCLSession:
         with tempfile.TemporaryDirectory(prefix="countperf-build-") as folder:
             return OpenCLProgram(self.queue, self.build(text, cache_folder=Path(folder)))
 
-    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Kernel:
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
         """Generate code for a translation unit and build it."""
         return build_kernel(self, t_unit, unused_local_bytes=unused_local_bytes or 0)
 
@@ -325,7 +325,7 @@ def build_kernel(
     *,
     choose_groups: ChooseGroups | None = None,
     unused_local_bytes: int = 0,
-) -> Kernel:
+) -> DeviceKernel:
     """Generate OpenCL C for a translation unit and build it."""
     if not isinstance(t_unit.target, lp.PyOpenCLTarget):
         t_unit = t_unit.copy(target=lp.PyOpenCLTarget())

@@ -125,7 +125,7 @@ _PRESSED = """
 import os, signal, sys
 event, part = sys.argv.pop(1), sys.argv.pop(1)
 sys.argv[0] = "countperf"
-import countperf._path
+import countperf
 seen = 0
 
 def press(happened, arguments):

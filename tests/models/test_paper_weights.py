@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from countperf import __version__
 from countperf.counting.kernel import count_loopy_kernel
 from countperf.devices.parameters import load_device
 from countperf.models.library import load_weights
-from countperf.version import __version__
 from measurement_kernels.catalog import entry
 from tests.counting.test_stevens2016_table2 import KERNELS, paper_counts, printed_rows
 from write_paper_weights import paper_weights

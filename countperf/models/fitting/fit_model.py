@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from countperf import __version__
 from countperf.counting.counts import says_group_shape, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, View, property_unit
@@ -50,7 +51,6 @@ from countperf.models.predictions import Verdict
 from countperf.models.shipped import fitted_model
 from countperf.models.validity import NOTABLE_SHARE, SHORTEST_LAUNCH_S
 from countperf.models.weights import WeightSet
-from countperf.version import __version__
 
 LEAST_GAIN = 0.002
 """Decrease of the logarithm of the factor over left-out families that a correction has to bring."""
