@@ -116,7 +116,7 @@ __all__ += ["recording", "step_formulas", "sweep", "time_kernel", "tune", "with_
 
 
 class _Above:
-    """Reports and predictions, which are imported when a method first needs them."""
+    """Reports, which are imported when a method first needs them."""
 
     def printed(self, result: Any) -> Any:
         from countperf.report.printing import printed
@@ -132,16 +132,6 @@ class _Above:
         from countperf.report.predictions import PredictionPair
 
         return PredictionPair(first=first, second=second)
-
-    def predict(self, kernel: Any, sizes: Any, **options: Any) -> Prediction:
-        from countperf.api.prediction import predict
-
-        return predict(kernel, sizes, **options)
-
-    def explain(self, kernel: Any, sizes: Any, **options: Any) -> Any:
-        from countperf.api.prediction import explain
-
-        return explain(kernel, sizes, **options)
 
 
 give_a_cache(LOOPYS)

@@ -231,9 +231,10 @@ def _unpredicted(
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                weights.predict(
+                countperf.predict(
                     way.unit,
                     known,
+                    weights=weights,
                     statistics=way.statistics or None,
                     instruction_counts=way.instruction_counts or None,
                 )

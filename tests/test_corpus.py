@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import countperf
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.schedule import prepared
 from countperf.errors import (
@@ -86,11 +87,13 @@ def test_units_count_and_are_predicted_by_themselves_or_with_the_advice_of_one_e
     weights = load_weights("pocl-epyc-zen5", model="structural")
     given = way.statistics or None
     try:
-        found = weights.predict(way.unit, sizes, statistics=given)
+        found = countperf.predict(way.unit, sizes, statistics=given, weights=weights)
     except UnmeasuredPropertyError as error:  # functions that no measurement kernel calls
         if any(".special." not in name for name in error.properties):
             raise
-        found = weights.predict(way.unit, sizes, statistics=given, incomplete_ok=True)
+        found = countperf.predict(
+            way.unit, sizes, statistics=given, incomplete_ok=True, weights=weights
+        )
     assert 0 < found.time_s < 10
 
 

@@ -35,7 +35,9 @@ LARGER = {"n": 1024, "m": 1024, "l": 1024}
 
 
 def _predicted(sizes: Mapping[str, int]) -> Prediction:
-    return load_weights("pocl-epyc-zen5").predict(KERNEL, sizes, incomplete_ok=True)
+    return countperf.predict(
+        KERNEL, sizes, incomplete_ok=True, weights=load_weights("pocl-epyc-zen5")
+    )
 
 
 RESULTS: Mapping[str, Callable[[], object]] = {
@@ -141,8 +143,11 @@ def test_a_comparison_ends_in_its_cause() -> None:
 
 
 def test_what_cannot_be_compared_or_shown_is_refused() -> None:
-    several = load_weights("pocl-epyc-zen5").predict(
-        KERNEL, {name: np.array([64, 128]) for name in SIZES}, incomplete_ok=True
+    several = countperf.predict(
+        KERNEL,
+        {name: np.array([64, 128]) for name in SIZES},
+        incomplete_ok=True,
+        weights=load_weights("pocl-epyc-zen5"),
     )
     with pytest.raises(ParameterError, match="at one size each"):
         _predicted(SIZES).against(several)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import countperf
 from amaris_data import GPUS, Gpu
 from countperf.api.prediction import predict
 from countperf.devices.parameters import capability_device
@@ -92,9 +93,9 @@ def test_kernels_that_the_paper_timed_are_predicted(
 def test_no_time_is_below_the_shortest_launch_and_others_stay(slug: str) -> None:
     weights, shortest_s = load_weights(slug), SHORTEST_LAUNCH_S["gpu"]
     sizes = [1, 1000, 10**8]
-    times_s = np.asarray(weights.predict(AXPY, n=np.array(sizes)).time_s)
+    times_s = np.asarray(countperf.predict(AXPY, n=np.array(sizes), weights=weights).time_s)
     for n, time_s in zip(sizes, times_s.tolist(), strict=True):
-        one = weights.predict(AXPY, n=n)
+        one = countperf.predict(AXPY, n=n, weights=weights)
         assert one.time_s == time_s
         assert one.time_s == pytest.approx(sum(one.breakdown.values()))
         model_s = sum(part for name, part in one.breakdown.items() if name != LAUNCH)
@@ -102,7 +103,9 @@ def test_no_time_is_below_the_shortest_launch_and_others_stay(slug: str) -> None
         caveats = {verdict.name for verdict in one.caveats}
         assert ("launch" in caveats) is (model_s < shortest_s) is (LAUNCH in one.breakdown)
         assert ("extrapolation" in caveats) is (n < 10**8)
-    tiny = weights.anchored(AXPY, ({"n": 10**7}, float(weights.predict(AXPY, n=10**7).time_s) / 4))
+    tiny = weights.anchored(
+        AXPY, ({"n": 10**7}, float(countperf.predict(AXPY, n=10**7, weights=weights).time_s) / 4)
+    )
     assert tiny.predict(None, n=1).time_s == shortest_s
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import countperf
 from countperf.api.catalogue import measure_catalogue, measure_variants
+from countperf.api.kernels import Kernel
 from countperf.cli import main
 from countperf.counting.count_properties import count_kernel
 from countperf.devices.arrays import as_scalar
@@ -235,9 +236,14 @@ def test_integers_of_numpy_are_kept_as_those_of_python() -> None:
 
 # {{{ arguments of functions
 
+
+def _matmul() -> countperf.PropertyVector:
+    return Kernel.of(MATMUL).count_for(load_weights(SLUG))
+
+
 SIZED: Mapping[str, Callable[[Any], object]] = {
     "predict": lambda sizes: countperf.predict(MATMUL, sizes, weights=SLUG),
-    "weights.predict": lambda sizes: load_weights(SLUG).predict(MATMUL, sizes),
+    "weights.predict": lambda sizes: load_weights(SLUG).predict(_matmul(), sizes),
     "explain": lambda sizes: countperf.explain(MATMUL, sizes, weights=SLUG),
     "time_kernel": lambda sizes: countperf.time_kernel(countperf.load_kernel(MATMUL), sizes),
     "predict_all": lambda sizes: countperf.predict_all(MATMUL, "nvidia-gtx-970", sizes),

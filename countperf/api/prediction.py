@@ -169,7 +169,7 @@ def with_compiled_code(
     Returns
     -------
     PropertyVector
-        Of the structure view; `WeightSet.predict` takes it, also of models that read no code.
+        Of the structure view; `predict` takes it, also by models that read no code.
 
     Raises
     ------

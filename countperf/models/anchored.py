@@ -76,7 +76,7 @@ class WeightsAndKernel:
     """Weights and the kernel that they predicted; the origin of a prediction."""
 
     weights: Any  # the weights, not anchored
-    kernel: object  # the kernel, as `WeightSet.predict` took it
+    kernel: object  # the counts of the kernel
     parameters: Mapping[str, ParameterValue]  # values of the size parameters
     options: Mapping[str, Any]  # of `WeightSet.predict_counts`
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from countperf import display
 from countperf.counting.counts import transaction_roots
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, CountingRules, View
@@ -22,6 +21,7 @@ from countperf.errors import (
     DeviceMismatchError,
     MismatchError,
     ModelNotApplicableError,
+    ParameterError,
     PredictionError,
     option,
 )
@@ -54,7 +54,6 @@ from countperf.models.validity import (
     EXTRAPOLATION_WIDENING,
     LAUNCH,
     SHORTEST_LAUNCH_S,
-    Explanation,
     Level,
     Where,
     anywhere,
@@ -72,10 +71,11 @@ from countperf.models.validity import (
     log_quantile,
     masked_verdict,
     raise_to_launch,
+    refuse_negative,
     sign_verdict,
     unmeasured_error,
 )
-from countperf.sizes import given_sizes
+from countperf.sizes import checks_keywords, given_sizes
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
@@ -219,24 +219,59 @@ class WeightSet(Table, Document):
         head = f"{self.model} weights of {self.device.slug} ({self.device.name})"
         return shortened("\n".join([head, *rows]))
 
+    @checks_keywords
     def predict(
         self,
-        kernel: object,
+        counts: Mapping[str, Any],
         parameters: Mapping[str, ParameterValue] | None = None,
         /,
-        **options: Any,
+        *,
+        incomplete_ok: bool = False,
+        level: Level = 0.95,
+        device: DeviceIdentity | None = None,
+        force: bool = False,
+        **more: ParameterValue,
     ) -> Prediction:
-        """Predict the time of one launch of a kernel by these weights.
+        """Predict the time of one launch of a kernel from its counts, by these weights.
 
-        Parameters and errors are those of `countperf.predict`, without weights and model; counts
-        written by hand are a kernel as well.
+        Parameters
+        ----------
+        counts : PropertyVector or Mapping from str to int or str
+            Counts in the view of the weights, or counts written by hand. A kernel is counted and
+            predicted by `countperf.predict`.
+        parameters, **more : int or ndarray of integers
+            Values of the size parameters.
+        incomplete_ok, level, force
+            As for `countperf.predict`.
+        device : DeviceIdentity, optional
+            Device to predict for, which has to be that of the weights unless `force` is given.
+
+        Raises
+        ------
+        ParameterError, PredictionError, DeviceMismatchError, MismatchError
+            A kernel was given, or a size is missing; a property has no weight; the device or the
+            view is another one.
         """
-        sizes = _with_sizes_of(options, parameters)
-        return display.above.predict(kernel, sizes, weights=self, **options)
+        if not isinstance(counts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+            raise ParameterError(
+                f"weights predict counts of a kernel, not what is a {type(counts).__name__}: pass a"
+                " kernel to countperf.predict(kernel, sizes, weights=weights)",
+                parameter="counts",
+            )
+        made = self.predict_counts(
+            vector_of(counts, view=self.view),
+            given_sizes(parameters, more),
+            incomplete_ok=incomplete_ok,
+            level=level,
+            device=device,
+            force=force,
+        )
+        refuse_negative(made.model, made.kernel, made.time_s)
+        return made
 
     def predict_counts(
         self,
-        kernel: object,
+        kernel: PropertyVector,
         parameters: Mapping[str, ParameterValue],
         *,
         incomplete_ok: bool = False,
@@ -245,7 +280,7 @@ class WeightSet(Table, Document):
         device: DeviceIdentity | None = None,
         force: bool = False,
     ) -> Prediction:
-        """Predict the time of one launch of a kernel, or of a vector with all that is needed.
+        """Predict as `predict` does, also times below zero.
 
         The logarithmic width of intervals is multiplied by `shrink`.
         """
@@ -345,20 +380,6 @@ class WeightSet(Table, Document):
             correction=self.correction,
             shortest_s=self.shortest_launch_s,
         )
-
-    def explain(
-        self,
-        kernel: object,
-        parameters: Mapping[str, int] | None = None,
-        /,
-        **options: Any,
-    ) -> Explanation:
-        """Predict the time of one launch, and say where it goes term by term.
-
-        Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
-        """
-        sizes = _with_sizes_of(options, parameters)
-        return display.above.explain(kernel, sizes, weights=self, **options)
 
     def anchored(
         self, kernel: object, *runs: Anchor, incomplete_ok: bool = False
@@ -545,7 +566,7 @@ class WeightSet(Table, Document):
             raise PredictionError(
                 f"the {self.model} model reads compiled code, and there is none with the counts of"
                 f" kernel {vector.kernel!r}: add it with countperf.with_compiled_code(kernel,"
-                f" sizes), or predict by load_weights({self.device.slug!r})"
+                f" sizes), or countperf.predict(kernel, sizes, weights={self.device.slug!r})"
             )
 
     def check_counting_rules(self) -> None:
@@ -578,11 +599,3 @@ def _at_each_size(function: Callable[..., Any], *rows: NDArray[np.float64]) -> N
     shape = rows[0].shape[1:]
     columns = [np.ascontiguousarray(some.reshape(len(some), -1).T) for some in rows]
     return np.array([function(*at) for at in zip(*columns, strict=True)], float).reshape(shape)
-
-
-def _with_sizes_of(
-    options: dict[str, Any], parameters: Mapping[str, ParameterValue] | None
-) -> Mapping[str, ParameterValue]:
-    """Take what is no option of weights for a size, which the kernel then lacks."""
-    named = {name: options.pop(name) for name in ("weights", "model") if name in options}
-    return given_sizes(parameters, named)

@@ -77,8 +77,8 @@ def test_function_method_and_command_line_agree(
 ) -> None:
     weights = load_weights(SLUG)
     by_function = countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
-    by_method = weights.predict(_axpy(kernel_file), n=2**20)
-    by_name = weights.predict(f"{kernel_file}:axpy", {"n": 2**20}, level=0.95)
+    by_method = countperf.predict(_axpy(kernel_file), n=2**20, weights=weights)
+    by_name = countperf.predict(f"{kernel_file}:axpy", {"n": 2**20}, level=0.95, weights=weights)
     assert main(["predict", f"{kernel_file}:axpy", "n=1048576", "--weights", SLUG, "--json"]) == 0
     printed = capsys.readouterr()
     on_the_command_line = json.loads(printed.out)["time_s"]
@@ -94,15 +94,18 @@ def test_function_method_and_command_line_agree(
 def test_the_method_takes_statistics_and_anchors(kernel_file: str) -> None:
     weights = load_weights(SLUG)
     given: dict[str, Any] = {"statistics": {"j": 12, "x": "stride1"}, "incomplete_ok": True}
-    method = weights.predict(f"{kernel_file}:rows", m=4096, k=50000, **given)
+    method = countperf.predict(f"{kernel_file}:rows", m=4096, k=50000, weights=weights, **given)
     function = countperf.predict(
         f"{kernel_file}:rows", m=4096, k=50000, weights=SLUG, model="structural", **given
     )
     assert method.time_s == function.time_s > 0
 
-    plain = weights.predict(_axpy(kernel_file), n=2**20)
-    anchored = weights.predict(
-        _axpy(kernel_file), n=2**20, anchors=[({"n": 2**20}, 2 * float(plain.time_s))]
+    plain = countperf.predict(_axpy(kernel_file), n=2**20, weights=weights)
+    anchored = countperf.predict(
+        _axpy(kernel_file),
+        n=2**20,
+        anchors=[({"n": 2**20}, 2 * float(plain.time_s))],
+        weights=weights,
     )
     assert float(plain.time_s) < float(anchored.time_s) < 2.001 * float(plain.time_s)
 
@@ -110,12 +113,18 @@ def test_the_method_takes_statistics_and_anchors(kernel_file: str) -> None:
 def test_an_unknown_size_is_named_with_those_of_the_kernel(kernel_file: str) -> None:
     kernel = _axpy(kernel_file)
     weights = load_weights(SLUG, model="linear")
-    function: Any = partial(countperf.predict, weights=weights)
-    method: Any = weights.predict
+    function: Any = partial(countperf.predict, kernel, weights=weights)
+    method: Any = partial(weights.predict, countperf.count_kernel(kernel))
     for predict, unknown in ((function, "modell"), (method, "modell"), (method, "weights")):
         with pytest.raises(ParameterError, match=f"no parameter {unknown}; its sizes") as caught:
-            predict(kernel, n=64, **{unknown: 5})
+            predict(n=64, **{unknown: 5})
         assert caught.value.parameter == unknown
+
+
+def test_weights_predict_counts_and_refuse_kernels(kernel_file: str) -> None:
+    weights: Any = load_weights(SLUG, model="linear")
+    with pytest.raises(ParameterError, match=r"countperf.predict\(kernel, sizes, weights=weights"):
+        weights.predict(_axpy(kernel_file), n=64)
 
 
 @pytest.fixture
@@ -138,7 +147,7 @@ def test_compiled_code_is_read_where_its_device_is(kernel_file: str, slug_here: 
     sizes = np.array([2**19, 2**20])  # of the same code
     chosen = [countperf.predict(kernel, n=int(n), weights=slug_here) for n in sizes]
     several = countperf.predict(kernel, n=sizes, weights=slug_here)
-    method = load_weights(slug_here, model="compiled").predict(kernel, n=2**20)
+    method = countperf.predict(kernel, n=2**20, weights=load_weights(slug_here, model="compiled"))
 
     times = np.asarray(several.time_s).tolist()
     assert times == pytest.approx([each.time_s for each in chosen], rel=1e-12)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import countperf
 from countperf.api.timing import time_kernel
 from countperf.api.weights_choice import COMPILED_CHOICE
 from countperf.cli import main
@@ -325,7 +326,7 @@ def test_a_timing_anchors_like_its_runs() -> None:
     # both times are twice the predicted ones: 0.25 / (0.25 + 0.01 / 2) of log(2)
     assert anchored.factor == pytest.approx(2 ** (0.25 / 0.255))
     assert anchored.factor == weights.anchored(AXPY, *timing.runs).factor
-    prediction = weights.predict(AXPY, n=777)
+    prediction = countperf.predict(AXPY, n=777, weights=weights)
     assert prediction.anchored(timing).time_s == pytest.approx(
         anchored.factor * float(prediction.time_s)
     )
@@ -339,7 +340,7 @@ _SCALE = made("i<n", "z[i] = 2*x[i]", ARGUMENTS, name="scale", split="i:64")
 
 _OTHER: Mapping[str, tuple[Callable[[Timing], object], type[Exception]]] = {
     "is of 'axpy', and kernel 'scale' has other counts": (
-        lambda timing: linear().predict(_SCALE, n=1000).anchored(timing),
+        lambda timing: countperf.predict(_SCALE, n=1000, weights=linear()).anchored(timing),
         PredictionError,
     ),
     "is of fake-abacus": (
@@ -355,7 +356,9 @@ _OTHER: Mapping[str, tuple[Callable[[Timing], object], type[Exception]]] = {
         PredictionError,
     ),
     "was not made with fitted weights": (
-        lambda timing: replace(linear().predict(AXPY, n=5), origin=None).anchored(timing),
+        lambda timing: replace(
+            countperf.predict(AXPY, n=5, weights=linear()), origin=None
+        ).anchored(timing),
         PredictionError,
     ),
 }

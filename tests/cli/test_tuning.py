@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import countperf
 from countperf.devices.device import Device
 from tests.cli.conftest import Run
 from tests.models.builders import make_weights
@@ -55,7 +56,7 @@ def test_rank_as_json_and_every_point_as_a_line(weights: str, tmp_path: Path, ru
     assert (printed["predicted"], printed["complete"]) == (15, True)
     best = printed["best"][0]
     assert best["choice"] == {"group": 64, "each": 8, "fetch": False}
-    direct = WEIGHTS.predict(build_double(**best["choice"]), n=512)
+    direct = countperf.predict(build_double(**best["choice"]), n=512, weights=WEIGHTS)
     assert (best["predicted_s"], best["interval_level"]) == (direct.time_s, direct.interval_level)
     assert direct.interval_s is not None
     assert best["interval_s"] == list(direct.interval_s)

@@ -9,6 +9,7 @@ from typing import Any
 import loopy as lp
 import pytest
 
+import countperf
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.execution.sites import count_execution
 from countperf.counting.structure.site_keys import ChainKey
@@ -156,19 +157,21 @@ def test_complex_kernels_are_predicted_from_their_real_operations(kind: str) -> 
     counts = count_kernel(kernel, view="structure").evaluate(n=4096)
     operations = {k.split(".flop.")[1]: v for k, v in counts.items() if ".flop." in k}
     assert operations == {f"mul.{real}": 2 * 4096, f"fma.{real}": 2 * 4096}
-    assert load_weights("pocl-epyc-zen5", model="structural").predict(kernel, n=4096).complete
+    assert countperf.predict(
+        kernel, n=4096, weights=load_weights("pocl-epyc-zen5", model="structural")
+    ).complete
     linear = load_weights("pocl-epyc-zen5", model="linear")
     if kind == "c64":
-        assert linear.predict(kernel, n=4096).complete
+        assert countperf.predict(kernel, n=4096, weights=linear).complete
     else:
         with pytest.raises(UnmeasuredPropertyError, match=r"gmem\.load\.128\.stride1"):
-            linear.predict(kernel, n=4096)
+            countperf.predict(kernel, n=4096, weights=linear)
 
 
 def test_vector_kernels_are_predicted_from_their_components() -> None:
     weights = load_weights("pocl-epyc-zen5", model="structural")
     for kernel in (_vectors(4), _vectors(3), _vectors(4, stored="b"), _vectors(4, tag="unr")):
-        assert weights.predict(kernel, n=4096).complete
+        assert countperf.predict(kernel, n=4096, weights=weights).complete
 
 
 @pytest.mark.parametrize("kind", ["f32", "c64"])

@@ -100,11 +100,11 @@ def test_every_entry_point_takes_them(tmp_path: Path) -> None:
     program = _bound_program(_double())
     weights = make_weights({"launches": 1e-5, "gmem.load.32.stride1": 1e-10})
 
-    prediction = weights.predict(program, n=64, incomplete_ok=True)
+    prediction = countperf.predict(program, n=64, incomplete_ok=True, weights=weights)
     analysis = countperf.analyze_kernel(program)
     case = KernelCase(name="double", kernel=program)
 
-    inside = weights.predict(program.program, n=64, incomplete_ok=True)
+    inside = countperf.predict(program.program, n=64, incomplete_ok=True, weights=weights)
     assert prediction.time_s == inside.time_s > 1e-5
     assert len(analysis.accesses) == 2
     assert case.build() is program.program

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import countperf
 from countperf.counting.vector import PropertyVector
 from countperf.errors import ParameterError, UnmeasuredPropertyError
 from countperf.models.correction import Correction
@@ -276,10 +277,12 @@ def test_sizes_that_predict_refuses_are_refused() -> None:
     weights = load_weights("pocl-epyc-zen5", model="structural")
     cost = weights.compile(unit)
 
-    assert cost(n=2**31 - 1) == pytest.approx(weights.predict(unit, n=2**31 - 1).time_s, rel=1e-9)
+    assert cost(n=2**31 - 1) == pytest.approx(
+        countperf.predict(unit, n=2**31 - 1, weights=weights).time_s, rel=1e-9
+    )
     for size in (2**31, 2**40, 2**62, -1, 0):
         told: list[str] = []
-        for give in (lambda n: cost(n=n), lambda n: weights.predict(unit, n=n)):
+        for give in (lambda n: cost(n=n), lambda n: countperf.predict(unit, n=n, weights=weights)):
             with pytest.raises(ParameterError) as error:
                 give(size)
             told.append(str(error.value))

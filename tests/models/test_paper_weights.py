@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import countperf
 from countperf import __version__
 from countperf.counting.kernel import count_loopy_kernel
 from countperf.devices.parameters import load_device
@@ -47,8 +48,8 @@ def test_they_predict_the_papers_column(kernel: str, n: int, predicted_ms: float
 
 def test_kernels_are_predicted_by_what_a_device_executes() -> None:
     # the skinny product's tiles are whole work groups: both conventions agree but for fetches
-    prediction = load_weights(NAME).predict(
-        entry("matmul-skinny/16x16/f32").build(), {"n": 512, "m": 4096, "l": 512}
+    prediction = countperf.predict(
+        "matmul-skinny/16x16/f32", {"n": 512, "m": 4096, "l": 512}, weights=load_weights(NAME)
     )
     assert prediction.time_s == pytest.approx(sum(prediction.breakdown.values()))
     assert prediction.breakdown["launches"] == pytest.approx(1.29e-4)

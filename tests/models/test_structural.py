@@ -9,6 +9,7 @@ import loopy as lp
 import numpy as np
 import pytest
 
+import countperf
 from countperf.counting.structure.issue import (
     ExecutionPolicy,
     IssuedEvents,
@@ -124,7 +125,7 @@ def test_masked_loads_of_local_memory_are_charged_as_others_and_said(slug: str) 
     plain = (column[0], "issue.vector.lmem.load.shifted")
     both = counts.values[column] + counts.values.get(plain, 0.0)
 
-    found = weights.predict(prefetched(), n=1000)
+    found = countperf.predict(prefetched(), n=1000, weights=weights)
 
     assert masked not in weights.by_feature
     assert found.complete

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import countperf
 from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.vector import PropertyVector
 from countperf.devices.parameters import InstructionClass, declare_device
@@ -67,7 +68,7 @@ DEVICE = declare_device(
 
 
 def test_parts_sum_to_the_time_in_text_and_object() -> None:
-    explained = make_summed().explain(VECTOR, n=1000)
+    explained = countperf.explain(VECTOR, n=1000, weights=make_summed())
 
     parts = {part.name: part.part_s for part in explained.parts}
     expected = {"launches": 1e-6, "groups": 1e-7, "traffic": 8e-7, "flop.add.f32": 6e-7}
@@ -145,7 +146,7 @@ def test_derived_features_that_count_bytes_are_known(derived: str, bytes_: bool)
 
 def test_arrays_of_sizes_are_refused() -> None:
     with pytest.raises(ParameterError, match="one size at a time"):
-        make_summed().explain(VECTOR, {"n": np.array([1, 2])})  # pyright: ignore[reportArgumentType] - that is the test
+        countperf.explain(VECTOR, {"n": np.array([1, 2])}, weights=make_summed())  # pyright: ignore[reportArgumentType] - that is the test
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import countperf
 from countperf.cli import main
 from countperf.errors import MissingExtraError, ParameterError
 from countperf.measuring import measurements_in
@@ -33,7 +34,7 @@ def _prediction(**more: Any) -> Prediction:
 
 
 def _figures() -> dict[str, Any]:
-    explained = make_summed().explain(VECTOR, n=1000)
+    explained = countperf.explain(VECTOR, n=1000, weights=make_summed())
     several = _prediction(n=np.array([100, 1000, 10000]))
     return {
         "prediction": _prediction(n=1000).plot(),
@@ -71,7 +72,9 @@ def test_bars_sum_to_the_time() -> None:
 
 def test_the_point_of_a_roofline_is_the_kernels_rate_at_its_intensity() -> None:
     # 1000 additions and 8000 bytes in 2.5 µs
-    (panel,) = roofline_figure(make_summed().explain(VECTOR, n=1000), DEVICE).axes
+    (panel,) = roofline_figure(
+        countperf.explain(VECTOR, n=1000, weights=make_summed()), DEVICE
+    ).axes
     points = {line.get_gid(): np.asarray(line.get_xydata())[0] for line in panel.lines}
 
     assert points["kernel"] == pytest.approx([1000 / 8000, 1000 / 2.5e-6 / 1e9])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import countperf
 from countperf.api import evaluation as fitting
 from countperf.api import fits
 from countperf.api.weights_choice import choose_weights
@@ -116,7 +117,7 @@ def test_predictions_take_the_code_of_a_vector() -> None:
     many = weights().predict(with_its_code(), n=np.array([[n, 2 * n]]))
     assert np.shape(many.time_s) == (1, 2)
     assert np.asarray(many.time_s)[0, 0] == pytest.approx(prediction.time_s)
-    explained = weights().explain(with_its_code(), n=n)
+    explained = countperf.explain(with_its_code(), n=n, weights=weights())
     assert explained.prediction.time_s == prediction.time_s
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import countperf
 from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.vector import PropertyVector
 from countperf.errors import DocumentError
@@ -183,7 +184,7 @@ def test_predictions_are_multiplied_and_say_so() -> None:
     assert f"multiplied by {corrected_s / plain_s:.3g}" in verdict.message
     assert all(name in verdict.message for name in ("k14", "most alike"))
     assert text_of(corrected).splitlines()[-1] == f"correction: {verdict.message}"
-    assert verdict.message in text_of(weights().explain(NEW, n=4096))
+    assert verdict.message in text_of(countperf.explain(NEW, n=4096, weights=weights()))
     assert "correction" not in text_of(plain)
     low_s, high_s = corrected.interval_s or (1.0, 0.0)
     assert low_s < corrected_s < high_s

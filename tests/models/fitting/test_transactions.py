@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import countperf
 from countperf.api.evaluation import evaluate, evaluate_ranking, fit
 from countperf.api.prediction import predict
 from countperf.api.searching import rank
@@ -103,7 +104,7 @@ def test_kernels_are_predicted_at_sizes_that_were_not_measured(how: str) -> None
     vector = _counted(JUDGED)
     counted = vector.evaluate(sizes)
     if how == "kernel":
-        prediction = weights.predict(entry(JUDGED).build(), sizes)
+        prediction = countperf.predict(entry(JUDGED).build(), sizes, weights=weights)
     elif how == "name":
         prediction = predict(JUDGED, sizes, weights=weights)
     elif how == "vector":
@@ -118,7 +119,8 @@ def test_kernels_are_predicted_at_sizes_that_were_not_measured(how: str) -> None
 
 def test_arrays_of_sizes_are_predicted_one_by_one() -> None:
     sizes = np.array([320, 640])
-    times = fitted().weights.predict(entry(JUDGED).build(), n=sizes, m=sizes).time_s
+    weights = fitted().weights
+    times = countperf.predict(entry(JUDGED).build(), n=sizes, m=sizes, weights=weights).time_s
     expected = [_time_s(JUDGED, _sizes(JUDGED, (int(n), int(n)))) for n in sizes]
     assert times == pytest.approx(expected, rel=1e-6)
 
@@ -130,7 +132,7 @@ def test_variants_are_ranked_by_transactions_of_their_own() -> None:
     built = spaces()["transpose"]
     for point in ranking.best:
         unit = built.build(**point.choice)
-        expected = weights.predict(unit, sizes, incomplete_ok=True).time_s
+        expected = countperf.predict(unit, sizes, incomplete_ok=True, weights=weights).time_s
         assert point.time_s == pytest.approx(expected, rel=1e-12)
 
 
