@@ -38,8 +38,8 @@ from pydantic import (
     field_validator,
 )
 
-from countperf.display import cut, short_repr
 from countperf.store import make_file_error, read_file_text, write_atomically
+from countperf.text import cut, short_repr
 
 _LINE_WIDTH = 100
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1

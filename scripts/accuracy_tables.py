@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
-from countperf.models.metrics import Evaluation
+from countperf.models.metrics import PURPOSES, Evaluation
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
-from countperf.report.rows import PURPOSES, format_percent, width_text
+from countperf.text import format_percent, width_text
 
 if TYPE_CHECKING:
     from countperf.models.fitting.judging import RankedSet, RankingEvaluation

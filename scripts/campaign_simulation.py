@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.api.catalogue import profile_entries
 from countperf.counting.count_properties import count_kernel
-from countperf.devices.device import DeviceLimits, Timing
+from countperf.devices.device import DeviceLimits, RunTime
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.parameters import load_device
 from countperf.errors import CountingError
@@ -81,11 +81,11 @@ class SimulatedClock:
             raise CutOffError
         self.time += seconds
 
-    def time_run(self, launch: Callable[[], Any]) -> Timing:
+    def time_run(self, launch: Callable[[], Any]) -> RunTime:
         """Run what returns its own time."""
         seconds = float(launch())
         self.sleep(seconds + RUN_OVERHEAD_S)
-        return Timing(time_s=seconds, host_s=seconds + RUN_OVERHEAD_S)
+        return RunTime(time_s=seconds, host_s=seconds + RUN_OVERHEAD_S)
 
 
 @cache

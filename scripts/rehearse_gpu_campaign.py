@@ -26,7 +26,7 @@ from pathlib import Path
 
 from campaign_simulation import Host, Simulation, stages_text
 from countperf.devices.cuda.target import generate_cuda
-from countperf.devices.discovery import examine
+from countperf.devices.discovery import doctor
 from countperf.devices.nvcc import compile_sources
 from countperf.errors import CountperfError, DeviceError, KernelBuildError
 from measurement_kernels.catalog import entries
@@ -51,7 +51,7 @@ def campaign_kernels() -> list[CatalogEntry]:
 
 def rehearse_devices() -> bool:
     """Print what countperf says of CUDA."""
-    found = [each for each in examine().advice if "CUDA" in each or "CuPy" in each]
+    found = [each for each in doctor().advice if "CUDA" in each or "CuPy" in each]
     print("\n".join(f"  {each}" for each in found) or "  nothing")
     return True
 

@@ -19,7 +19,7 @@ from countperf.measuring import (
     MeasurementSet,
     Resumption,
     TimedSize,
-    TimingDocument,
+    Timing,
 )
 from countperf.measuring.characterization.bench import Characterization
 from countperf.measuring.lines import case_fields
@@ -29,7 +29,6 @@ from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.library import fits_folders, load_weights
 from countperf.models.metrics import Evaluation
 from countperf.models.shipped import fitted_model
-from countperf.report.printing import printed
 from rental.summary import Progress
 from tests.devices.fakes import IDENTITY, PROTOCOL, make_case
 from tests.models.builders import make_weights
@@ -145,9 +144,9 @@ def _measured() -> MeasurementSet:
     )
 
 
-def _timing(measured: MeasurementSet) -> TimingDocument:
+def _timing(measured: MeasurementSet) -> Timing:
     first, second = measured
-    return TimingDocument(
+    return Timing(
         kernel="fake",
         device=IDENTITY,
         protocol=PROTOCOL,
@@ -185,11 +184,11 @@ def _use_weights(path: Path) -> object:
 
 
 def _use_evaluation(path: Path) -> object:
-    return printed(Evaluation.read_file(path)).text()
+    return Evaluation.read_file(path).lay_out().text()
 
 
 def _use_timing(path: Path) -> object:
-    timing = TimingDocument.read_file(path)
+    timing = Timing.read_file(path)
     return repr(timing), timing.to_frame(), timing._repr_html_(), timing.runs
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from countperf.report.printing import printed
 
-
-def text_of(result: object, *more: Any, **named: Any) -> str:
+def text_of(result: Any, *more: Any, **named: Any) -> str:
     """Return the text of a result."""
-    return printed(result, *more, **named).text()
+    return result.lay_out(*more, **named).text()
 
 
-def object_of(result: object, *more: Any, **named: Any) -> dict[str, Any]:
+def object_of(result: Any, *more: Any, **named: Any) -> dict[str, Any]:
     """Return the JSON document of a result."""
-    return printed(result, *more, **named).object()
+    return result.lay_out(*more, **named).object()

@@ -148,7 +148,7 @@ def test_commands_that_messages_name_exist_and_take_their_options() -> None:
                 assert name in COMMANDS, (path, text)
                 taken = {*COMMANDS[name].arguments}
                 assert {*re.findall(r"--[a-z-]+", rest)} <= taken, (path, text)
-        is_of_python = not path.startswith(("cli/", "report/"))
+        is_of_python = not path.startswith("cli/")
         if is_of_python and re.search(r"(?<![\w-])--[a-z]{3,}", text):
             assert " " not in text or _FOREIGN.search(text), (path, text)
     assert seen > 20

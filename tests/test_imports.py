@@ -25,7 +25,6 @@ SLOW = {"pandas": 0.18, "scipy": 0.15}
 """Packages that take long to import and that few calls need, with their time, s of processor."""
 
 LIGHT = {
-    "countperf": "importing the package is cheap",
     "countperf.caches": "importing the package is cheap",
     "countperf.cli.predict": "plain predictions import no mechanistic model",
     "countperf.cli.options": "the help is made without Loopy and NumPy",

@@ -22,7 +22,6 @@ from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import counted_caches_of, memory_hierarchy_of
 from countperf.devices.machine import available_cores
-from countperf.display import ShortRepr
 from countperf.errors import (
     DeviceError,
     DocumentError,
@@ -67,6 +66,7 @@ from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords
 from countperf.steps import report
 from countperf.store import check_writable
+from countperf.text import ShortRepr
 from measurement_kernels.catalog import entry
 from measurement_kernels.entry import CatalogEntry
 

@@ -17,7 +17,6 @@ from countperf.devices.compile.compiled_kernel import CompiledKernel, counts_of_
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import counted_caches_of
 from countperf.devices.workers import process_pool
-from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,
     DeviceMismatchError,
@@ -34,6 +33,7 @@ from countperf.mechanistic.compiled_profile import GpuCounts, GpuKernel
 from countperf.models.definition import OVERLAPPED
 from countperf.sizes import checks_keywords
 from countperf.steps import stepped
+from countperf.text import ShortRepr
 from measurement_kernels.catalog import APART, entries, entry
 from measurement_kernels.catalog import families as all_families
 from measurement_kernels.entry import COLLECTIONS

@@ -21,7 +21,6 @@ from countperf.devices.discovery import matching_devices
 from countperf.devices.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
 from countperf.devices.machine import read_processor
 from countperf.devices.parameters import load_device
-from countperf.display import some_of
 from countperf.errors import (
     CountingError,
     CountperfError,
@@ -42,6 +41,7 @@ from countperf.models.shipped import fitted_model
 from countperf.sizes import checks_keywords
 from countperf.steps import report, stepped
 from countperf.store import check_writable
+from countperf.text import some_of
 from measurement_kernels.catalog import entry
 
 if TYPE_CHECKING:

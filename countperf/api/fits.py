@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from countperf.devices.discovery import discover, matching_devices
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
-from countperf.display import Table, printed
 from countperf.documents import parse_json
 from countperf.errors import DocumentError
 from countperf.machine_code.tools import (
@@ -28,16 +27,42 @@ from countperf.models.library import (
 )
 from countperf.models.shipped import COMPILED
 from countperf.store import read_file_text
+from countperf.text import (
+    Column,
+    Printed,
+    Result,
+    columns_of,
+    format_percent,
+    picked,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from countperf.devices.device import Device
 
 
-class AvailableWeights(tuple[AvailableFit, ...], Table):
+class AvailableWeights(tuple[AvailableFit, ...], Result):
     """A table of the fits there are: those that ship first, then the user's own."""
 
     __slots__ = ()
-    __repr__ = printed
+    __repr__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give a row for each fit; the error is that of the model that predicts here."""
+        what = ("name", "device", "models", "model", "date", "held_out_error", "is_here", "problem")
+        rows = [picked(fit, *what) for fit in self]
+        return Printed(
+            head=[] if rows else ["no fitted weights: measure a device and fit it first"],
+            rows=rows,
+            shown=table_of(
+                [
+                    {**row, "date": row["date"][:10], "here": row["problem"] or row["is_here"]}
+                    for row in rows
+                ],
+                _FIT_COLUMNS,
+            ),
+            name="fits",
+        )
 
 
 def why_no_code(device: Device) -> str:
@@ -127,3 +152,13 @@ def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameter
         if near.is_file() and (parameters := DeviceParameters.read_file(near)).slug == slug:
             return parameters
     return load_device(slug) if slug in available_devices() else None
+
+
+_FIT_COLUMNS = {
+    "name": Column("name"),
+    **columns_of("device models"),
+    "model": Column("predicts here"),
+    "date": Column("measured"),
+    "held_out_error": Column("held-out error", format_percent),
+    "here": Column("this machine"),
+}

@@ -17,7 +17,6 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, Counte
 from countperf.counting.transactions import with_transactions
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
-from countperf.display import ShortRepr
 from countperf.documents import parse_json
 from countperf.errors import (
     CountingError,
@@ -27,6 +26,7 @@ from countperf.errors import (
 )
 from countperf.sizes import first_point
 from countperf.store import read_file_text
+from countperf.text import ShortRepr
 from countperf.user_code import find_in_user_code
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from countperf.devices.discovery import find_device
 from countperf.devices.nvcc import require_disassembler, require_nvcc
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import DeviceError, ParameterError, nearest, option
-from countperf.measuring import TimingDocument, measurements_in
+from countperf.measuring import Timing, measurements_in
 from countperf.mechanistic.comparison import compare_models, linear_result
 from countperf.mechanistic.compiled_profile import capability_of, profile_kernel, with_machine_code
 from countperf.mechanistic.from_kernel import KernelProfiler
@@ -332,7 +332,7 @@ def compare(
     levels: Sequence[CalibrationLevel] = ("published", "scaled"),
     purposes: Sequence[Purpose] = ("test",),
     kernel: Any = None,
-    timing: TimingDocument | Path | str | None = None,
+    timing: Timing | Path | str | None = None,
     profile_options: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Predict measured kernels by all models: as published, and scaled by a factor."""
@@ -344,7 +344,7 @@ def compare(
             " --device DEVICE --save FILE"
         )
         raise ParameterError(message, parameter="timing")
-    timings = TimingDocument.read_file(timing) if isinstance(timing, Path | str) else timing
+    timings = Timing.read_file(timing) if isinstance(timing, Path | str) else timing
     known = measured_devices()
     source = (
         known.get(measurements, measurements) if isinstance(measurements, str) else measurements
@@ -406,7 +406,7 @@ def _described(slug: str, source: object) -> DeviceParameters:
 _OWN = "own kernel: "
 
 
-def _own_cases(timings: TimingDocument, slug: str) -> list[Measurement]:
+def _own_cases(timings: Timing, slug: str) -> list[Measurement]:
     """Return the measured times of a kernel of the user's, as cases on which errors are taken."""
     if timings.device.slug != slug:
         message = (

@@ -16,9 +16,18 @@ from countperf.api.timing import predicted_fields
 from countperf.api.weights_choice import choose_weights
 from countperf.counting.frontend.producers import launched_sizes, launched_unit
 from countperf.devices.opencl import describe
-from countperf.display import Table, printed
 from countperf.errors import ParameterError
 from countperf.sizes import checks_keywords
+from countperf.text import (
+    Column,
+    Printed,
+    Result,
+    columns_of,
+    format_quantity,
+    format_seconds,
+    interval_columns,
+    point_text,
+)
 
 if TYPE_CHECKING:
     from countperf.measuring import Statistic
@@ -49,10 +58,10 @@ def recording(
     return LaunchLog(weights, statistics or {}, incomplete_ok)
 
 
-class LaunchLog(Table):
+class LaunchLog(Result):
     """Launches of kernels; `to_frame` has a row for each kernel, sizes and device."""
 
-    __repr__ = printed
+    __repr__ = Result.__str__
 
     def __init__(self, weights: Any, statistics: Mapping[str, Any], incomplete_ok: bool) -> None:
         self._weights, self._statistics = weights, statistics
@@ -119,6 +128,20 @@ class LaunchLog(Table):
         by = {"device": made.device, "weights": made.weights, "model": made.model}
         return {"parameters": at, **by, **predicted_fields(made)}
 
+    def lay_out(self) -> Printed:
+        """Give what was launched: a sentence, a row for each kernel and sizes, and what to know."""
+        rows: list[Any] = self.rows
+        number = sum(row["launches"] for row in rows)
+        known = [row for row in rows if "total_s" in row]
+        total = format_quantity(sum(row["total_s"] for row in known), "s")
+        of = f"{total} predicted for {sum(row['launches'] for row in known)} of them"
+        return Printed(
+            head=[f"{number} launches; {of}" if rows else "no kernel was launched"],
+            rows=[{**row, "parameters": point_text(row["parameters"])} for row in rows],
+            columns=_LAUNCH_COLUMNS,
+            notes=[*self.problems],
+        )
+
 
 _active: list[LaunchLog] = []
 
@@ -133,3 +156,11 @@ def _recorded(launch: Any) -> Any:
 
     vars(recorded)["is_recorded"] = True
     return recorded
+
+
+_LAUNCH_COLUMNS = {
+    **{"kernel": Column("kernel"), "parameters": Column("sizes")},
+    **columns_of("device launches"),
+    **{"predicted_s": Column("one launch", format_seconds), **interval_columns("to")},
+    **{"total_s": Column("all", format_seconds), "reason": Column()},
+}

@@ -18,7 +18,6 @@ from countperf.api.weights_choice import ChosenWeights, choose_weights
 from countperf.devices.binding import made_up_indices
 from countperf.devices.description import describe_kernel
 from countperf.devices.device import Device
-from countperf.display import some_of
 from countperf.errors import (
     CountingError,
     CountperfError,
@@ -37,7 +36,7 @@ from countperf.measuring import (
     Protocol,
     Statistic,
     TimedSize,
-    TimingDocument,
+    Timing,
     counts_digest,
 )
 from countperf.measuring.apart import LONGEST_S, running
@@ -45,6 +44,7 @@ from countperf.measuring.campaign import measure
 from countperf.measuring.runner import TIMING
 from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
 from countperf.steps import stepped
+from countperf.text import some_of
 
 if TYPE_CHECKING:
     from countperf.counting.taxonomy import View
@@ -138,7 +138,7 @@ def time_kernel(
     runner: CaseRunner | None = None,
     longest_s: float = LONGEST_S,
     **more: Any,
-) -> TimingDocument:
+) -> Timing:
     """Time a kernel at some sizes, and compare the times with predicted ones.
 
     Each size runs in several rounds, some time apart, as in a campaign (`countperf.measure`): after
@@ -205,7 +205,7 @@ def time_kernel(
         made_up = _made_up(cases[0])
         measured = _measured(cases, protocol, opened)
     of_case = {measurement.case: measurement for measurement in measured}
-    return TimingDocument(
+    return Timing(
         kernel=cases[0].kernel,
         device=measured.header.device,
         protocol=protocol,

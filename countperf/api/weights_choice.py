@@ -11,7 +11,6 @@ from countperf.api.fits import why_not_compiled
 from countperf.api.kernels import Kernel
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import DeviceIdentity
-from countperf.display import ShortRepr
 from countperf.errors import (
     CountperfError,
     DeviceMismatchError,
@@ -23,6 +22,7 @@ from countperf.models.library import find_fit, fits_for, load_weights, named_fit
 from countperf.models.shipped import COMPILED
 from countperf.models.validity import Level, refuse_negative
 from countperf.models.weights import WeightSet
+from countperf.text import ShortRepr
 
 if TYPE_CHECKING:
     from countperf.models.anchored import Anchor

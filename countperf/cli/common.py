@@ -23,7 +23,7 @@ from countperf.steps import format_duration
 from countperf.user_code import stdout_to_stderr
 
 if TYPE_CHECKING:
-    from countperf.report.rows import Printed
+    from countperf.text import Printed
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 

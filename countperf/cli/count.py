@@ -8,9 +8,8 @@ from countperf.api.kernels import Kernel
 from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
-from countperf.report.counts import analysis, counts
-from countperf.report.rows import Printed
 from countperf.sizes import size_arrays
+from countperf.text import Printed
 
 
 def run_count(options: argparse.Namespace) -> None:
@@ -28,7 +27,7 @@ def run_count(options: argparse.Namespace) -> None:
     for table in tables:
         vector = kernel.at(table).count(options.view)
         values = vector.evaluate(table) if sizes or not vector.parameters else None
-        shown.append(counts(vector, values, () if tables[1:] else at))
+        shown.append(vector.lay_out(values, () if tables[1:] else at))
     show_all(options, shown) if shown[1:] else show(options, shown[0])
 
 
@@ -45,4 +44,4 @@ def _analyze(options: argparse.Namespace) -> None:
     unit = kernel.unit_with("structure to analyze")
     kernel_analysis = analyze_kernel(unit, statistics=kernel.statistics)
     parameters = sizes if sizes or not kernel_analysis.sizes.names else None
-    show(options, analysis(kernel_analysis, parameters))
+    show(options, kernel_analysis.lay_out(parameters))

@@ -18,7 +18,8 @@ from countperf.api.mechanistic_models import compare, measured_devices
 from countperf.cli.common import given, show, show_all
 from countperf.cli.mechanistic import profile_options
 from countperf.errors import FitError, OutputError, ParameterError
-from countperf.measuring import MeasurementSet, TimingDocument
+from countperf.figures import check_outputs, draw
+from countperf.measuring import MeasurementSet, Timing
 from countperf.models.library import (
     checked_own_name,
     find_fit,
@@ -26,13 +27,8 @@ from countperf.models.library import (
     store_own_fit,
     user_fits_folder,
 )
-from countperf.report.accuracy import comparison, ranking_evaluation
-from countperf.report.accuracy import evaluation as evaluation_printed
-from countperf.report.curves import check_outputs
-from countperf.report.rows import Printed, format_percent
-from countperf.report.weights import calibration
-from countperf.report.weights import fit as fit_printed
 from countperf.store import check_writable, read_content
+from countperf.text import Printed, format_percent
 
 if TYPE_CHECKING:
     from countperf.measuring import MeasurementSet
@@ -88,7 +84,7 @@ def run_fit(options: argparse.Namespace) -> None:
         notes.append(f"{compared}{slug}, which ships, stays the default")
     models = [short_name(fitted.weights.model) for fitted in results]
     written = {"written": output, "name": name, "models": models}
-    shown = fit_printed(result)
+    shown = result.lay_out()
     shown = replace(shown, notes=[*shown.notes, *notes], facts={**shown.facts, **written})
     show(options, shown)
     if failed is not None:
@@ -136,7 +132,7 @@ def _measurements(options: argparse.Namespace) -> MeasurementSet:
 def run_calibrate(options: argparse.Namespace) -> None:
     """Calibrate, and say what was reached."""
     result = calibrate(**given(options, "device", "minutes", "name", "store", "busy"))
-    show(options, calibration(result))
+    show(options, result.lay_out())
 
 
 _COSTS = {
@@ -187,24 +183,24 @@ def run_evaluate(options: argparse.Namespace) -> None:
     weights = given(options, "weights", "model", "force")
     evaluation = evaluate(measurements, purposes=options.purpose, **weights)
     ranking = evaluate_ranking(measurements, **weights)
-    shown = evaluation_printed(evaluation)
+    shown = evaluation.lay_out()
     is_ranked = bool(ranking.sets) and "variant" in (options.purpose or ["variant"])
     if is_ranked:
-        ranked = ranking_evaluation(ranking)
+        ranked = ranking.lay_out()
         facts = {**shown.facts, "ranking": ranked.object()}
         shown = replace(shown, facts=facts, notes=[*shown.notes, "", ranked.text()])
     show(options, shown)
     if options.output:
         evaluation.write_file(options.output)
     if options.figure:
-        evaluation.plot(options.figure)
+        draw(evaluation, options.figure)
 
 
 def run_compare(options: argparse.Namespace) -> None:
     """Compare all models and print their errors."""
     devices = options.measurements or list(measured_devices())
     if options.kernel and not options.measurements and options.timing:
-        devices = [TimingDocument.read_file(options.timing).device.slug]
+        devices = [Timing.read_file(options.timing).device.slug]
     if not devices:
         raise ParameterError(
             "no measurements of any device came with this installation; name a campaign's file,"
@@ -232,6 +228,6 @@ def run_compare(options: argparse.Namespace) -> None:
         )
         for device in devices
     ]
-    show_all(options, [comparison(compared) for compared in comparisons], "comparisons")
+    show_all(options, [compared.lay_out() for compared in comparisons], "comparisons")
     if options.output:
         comparisons[0].write_file(options.output)

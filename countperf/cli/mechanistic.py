@@ -21,12 +21,10 @@ from countperf.api.mechanistic_models import (
 from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.cli.options import OPTIONS
 from countperf.errors import ParameterError, nearest
+from countperf.figures import check_outputs, draw
+from countperf.mechanistic.merpsys import lay_out_schedules
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
-from countperf.report.curves import check_outputs
-from countperf.report.mechanistic import answers, on_devices, schedule, schedules, steps
-from countperf.report.mechanistic import occupancy as occupancy_printed
-from countperf.report.mechanistic import sweep as sweep_printed
 
 if TYPE_CHECKING:
     from countperf.devices.parameters import DeviceParameters
@@ -99,11 +97,11 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
         for values in sizes
     ]
     if len(predicted) == 1:
-        show(options, answers(predicted[0]))
+        show(options, predicted[0].lay_out())
     else:
-        show_all(options, [answers(at_point) for at_point in predicted])
+        show_all(options, [at_point.lay_out() for at_point in predicted])
     if options.figure:
-        predicted[0].plot(options.figure)
+        draw(predicted[0], options.figure)
 
 
 def _explain_steps(options: argparse.Namespace) -> None:
@@ -113,7 +111,8 @@ def _explain_steps(options: argparse.Namespace) -> None:
     asked = (described(options), one_point(options.parameters, "a formula"))
     kernels = filter(None, (options.kernel, options.against_kernel))
     given = profile_options(options)
-    show(options, steps(*(step_formulas(k, *asked, profile_options=given) for k in kernels)))
+    first, *others = (step_formulas(k, *asked, profile_options=given) for k in kernels)
+    show(options, first.lay_out(*others))
 
 
 def predict_on_devices(options: argparse.Namespace) -> None:
@@ -132,7 +131,7 @@ def predict_on_devices(options: argparse.Namespace) -> None:
         incomplete_ok=options.incomplete,
         level=options.level,
     )
-    show(options, on_devices(answers))
+    show(options, answers.lay_out())
 
 
 def _names(text: str) -> list[str]:
@@ -164,7 +163,7 @@ def run_occupancy(options: argparse.Namespace) -> None:
         one_point(options.parameters, "occupancy"),
         profile_options=profile_options(options),
     )
-    show(options, occupancy_printed(resident))
+    show(options, resident.lay_out())
 
 
 def run_sweep(options: argparse.Namespace) -> None:
@@ -179,9 +178,9 @@ def run_sweep(options: argparse.Namespace) -> None:
         profile_options=profile_options(options),
         timed_on=options.device,
     )
-    show(options, sweep_printed(swept))
+    show(options, swept.lay_out())
     if options.figure:
-        swept.plot(options.figure)
+        draw(swept, options.figure)
 
 
 def run_application(options: argparse.Namespace) -> None:
@@ -200,4 +199,5 @@ def run_application(options: argparse.Namespace) -> None:
         )
         for variables in every
     ]
-    show(options, schedules(every, scheduled) if every[1:] else schedule(scheduled[0]))
+    several = lay_out_schedules(every, scheduled) if every[1:] else None
+    show(options, several or scheduled[0].lay_out())

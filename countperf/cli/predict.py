@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from countperf.api.prediction import explained, predict
 from countperf.cli.common import as_dict, given, one_point, print_json, show, show_all
 from countperf.errors import ParameterError
-from countperf.report.breakdown import MOST_ROWS
-from countperf.report.predictions import explanation, pair, prediction
+from countperf.models.breakdown import MOST_ROWS
 from countperf.sizes import combine_sizes, size_arrays
 
 if TYPE_CHECKING:
     from countperf.models.predictions import Prediction
-    from countperf.report.rows import Printed
+    from countperf.text import Printed
 
 
 def run_predict(options: argparse.Namespace) -> None:
@@ -39,15 +38,16 @@ def run_predict(options: argparse.Namespace) -> None:
     elif options.json:
         print_json(shown[0].object() | {"against": shown[1].object()})
     else:
-        print(pair(made[0].against(made[1]), 1000 if options.explain else MOST_ROWS).text())
+        most = 1000 if options.explain else MOST_ROWS
+        print(made[0].against(made[1]).lay_out(most).text())
 
 
 def _printed(made: Prediction, options: argparse.Namespace) -> Printed:
     if not options.explain:
-        return prediction(made)
+        return made.lay_out()
     from countperf.api.fits import known_device
 
-    return explanation(explained(made), known_device(made.device, options.weights))
+    return explained(made).lay_out(known_device(made.device, options.weights))
 
 
 def _predicts_by_models(options: argparse.Namespace) -> bool:

@@ -19,17 +19,22 @@ from countperf.api.prediction import explain
 from countperf.api.weights_choice import choose_weights
 from countperf.cli.common import as_dict, given, show
 from countperf.errors import ParameterError
+from countperf.figures import (
+    check_figure_path,
+    evaluations_figure,
+    prediction_figure,
+    roofline_figure,
+    svg_text,
+    variants_figure,
+)
 from countperf.measuring import MeasurementSet
 from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.library import find_fit, load_weights, short_name
 from countperf.models.metrics import Evaluation
-from countperf.report.curves import check_figure_path, roofline_figure, svg_text
-from countperf.report.figures import evaluations_figure, prediction_figure, variants_figure
-from countperf.report.predictions import explanation, prediction_head
-from countperf.report.printing import printed
-from countperf.report.rows import Printed, format_quantity, picked, point_text
-from countperf.report.weights import weights_table
+from countperf.models.predictions import prediction_head
+from countperf.models.weights_text import weights_table
 from countperf.store import check_writable, read_file_text, write_atomically
+from countperf.text import Printed, format_quantity, picked, point_text
 from countperf.tuning.result import fastest_of, read_journal, trials_in
 
 if TYPE_CHECKING:
@@ -67,7 +72,7 @@ class Page:
             )
             for section, (title, parts) in enumerate(shown.items())
         ]
-        template = files("countperf.report").joinpath("templates/page.html").read_text("utf-8")
+        template = files("countperf.cli").joinpath("templates/page.html").read_text("utf-8")
         return Template(template).substitute(
             title=escape(self.title),
             lead="\n".join(f'<p class="lead">{escape(line)}</p>' for line in self.lead),
@@ -146,7 +151,7 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
     for judgement in judgements:
         if isinstance(judgement, Evaluation):
             parts.append(("predicted over measured times", evaluations_figure([judgement])))
-        parts.append(printed(judgement))
+        parts.append(judgement.lay_out())
     return Page(
         title=f"Fit of {weights.device.slug}",
         lead=(
@@ -175,7 +180,7 @@ def _kernel_page(options: argparse.Namespace) -> Page:
     return Page(
         title=", ".join(filter(None, [made.kernel, point_text(made.parameters)])),
         lead=prediction_head(made),
-        sections={"Where the time goes": [*figures, explanation(explained, device)]},
+        sections={"Where the time goes": [*figures, explained.lay_out(device)]},
     )
 
 

@@ -14,13 +14,11 @@ from countperf.api.timing import time_kernel
 from countperf.cli.common import as_dict, given, print_json, say, show
 from countperf.devices.discovery import find_device, open_session
 from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
+from countperf.figures import check_outputs, draw
 from countperf.measuring.characterization.suite import characterize
 from countperf.models.definition import CODE, MISS
-from countperf.report.curves import check_outputs
-from countperf.report.rows import Printed, plain
-from countperf.report.tuning import timing as timing_printed
-from countperf.report.weights import characterization
 from countperf.store import check_writable
+from countperf.text import Printed, plain
 from countperf.user_code import find_in_user_code, guarded
 
 if TYPE_CHECKING:
@@ -41,11 +39,11 @@ def run_time(options: argparse.Namespace) -> None:
     )
     if timing.model_choice:
         print(f"countperf: {timing.model_choice}", file=sys.stderr)
-    shown = timing_printed(timing)
+    shown = timing.lay_out()
     if options.save is not None:  # first, whatever becomes of the output
         timing.write_file(options.save)
     if options.figure is not None:
-        timing.plot(options.figure)
+        draw(timing, options.figure)
     if options.json:
         print_json(shown.object())
     else:
@@ -151,4 +149,4 @@ def run_characterize(options: argparse.Namespace) -> None:
     characterized = characterize(session, store=options.store)
     if options.parameters is not None:
         characterized.parameters.write_file(options.parameters)
-    show(options, characterization(characterized))
+    show(options, characterized.lay_out())

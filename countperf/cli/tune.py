@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from countperf.api.searching import rank, tune
 from countperf.cli.common import PROGRESS, as_dict, given, say, show
-from countperf.report.curves import check_outputs
-from countperf.report.rows import plain
-from countperf.report.tuning import point as point_row
-from countperf.report.tuning import ranking as ranking_printed
-from countperf.report.tuning import search, state_text
+from countperf.figures import check_outputs, draw
 from countperf.store import check_writable, write_atomically
+from countperf.text import plain
+from countperf.tuning.ranker import lay_out_point
 from countperf.tuning.result import SearchInterrupt
+from countperf.tuning.trials import state_text
 
 if TYPE_CHECKING:
     from countperf.tuning.result import TuningResult
@@ -47,9 +46,9 @@ def run_tune(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace, result: TuningResult) -> None:
-    show(options, search(result))
+    show(options, result.lay_out())
     if options.figure is not None:
-        result.plot(options.figure)
+        draw(result, options.figure)
     if options.export is not None:
         write_atomically(options.export, builder_script(result, options.space))
 
@@ -82,9 +81,10 @@ def run_rank(options: argparse.Namespace) -> None:
         **given(options, "device", "weights", "model", "force", "points", "workers"),
         on_point=None
         if options.output is None
-        else lambda point: lines.append(json.dumps(plain(point_row(point))) + "\n"),
+        else lambda point: lines.append(json.dumps(plain(lay_out_point(point))) + "\n"),
     )
     if options.output is not None:
         write_atomically(options.output, "".join(lines))
     ranking.check_predicted()
-    show(options, ranking_printed(ranking, written_to=options.output))
+    kept = f"{options.output} has" if options.output else "--output FILE writes down"
+    show(options, ranking.lay_out(kept=kept))

@@ -21,11 +21,11 @@ from countperf.counting.lanes import LanePattern, lane_patterns
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
 from countperf.counting.scopes import AxisStride, Scope, strides_of
 from countperf.counting.size_parameters import SizeParameters
-from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.text import ShortRepr
 
 PROBABILITY = "the probability of a condition"
 """Name of a probability that the caller states, in messages."""

@@ -16,13 +16,13 @@ from loopy.kernel.array import FixedStrideArrayDimTag, SeparateArrayArrayDimTag,
 
 from countperf.counting.automatic import assumed_order
 from countperf.counting.keys import MemoryAccess
-from countperf.display import ShortRepr
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, ParametricFloor, exact_quotient
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+from countperf.text import ShortRepr
 
 _SEPARATE_ELEMENTS = 2**40
 """Assumed distance of separate arrays: beyond the end of any of them."""

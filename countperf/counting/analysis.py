@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from countperf.counting.access_analysis import AccessAnalysis, analyze_accesses
+from countperf.counting.access_analysis import (
+    AccessAnalysis,
+    analyze_accesses,
+    bank_conflicts,
+    transactions,
+)
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
 from countperf.counting.accesses import Address, Layout
 from countperf.counting.components import touched_addresses
@@ -17,15 +22,15 @@ from countperf.counting.preparation import PreparedKernel
 from countperf.counting.program_analysis import ProgramAnalysis, analyze_program
 from countperf.counting.scopes import Known
 from countperf.counting.size_parameters import SizeParameters, require_sizes
-from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.sizes import checks_keywords
 from countperf.symbolic import isl_sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.text import Column, Printed, Result, ShortRepr, plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelAnalysis(ShortRepr):
+class KernelAnalysis(ShortRepr, Result):
     """Structure of a kernel, as `analyze_kernel` returns it.
 
     Attributes
@@ -53,6 +58,28 @@ class KernelAnalysis(ShortRepr):
             f"structure of {self.kernel}: {len(self.programs)} device programs, "
             f"{len(self.accesses)} accesses"
         )
+
+    def lay_out(self, parameters: Mapping[str, Any] | None = None) -> Printed:
+        """Give the structure of a kernel, with values where parameters are given."""
+        values = None if parameters is None else self.sizes.checked(parameters)
+        facts = {
+            "kernel": self.kernel,
+            "assumptions": self.sizes.assumptions,
+            "parameters": values,
+            "is_estimate": self.is_estimate,
+        }
+        head = [f"kernel {self.kernel}, assumes {self.sizes.assumptions}"]
+        head += [f"estimate: statistics of {self.is_estimate} enter"] if self.is_estimate else []
+        number = "count" if values is None else "value"
+        columns = {
+            **{"kind": Column(), "name": Column(), number: Column("times", right=True)},
+            "detail": Column(),
+        }
+        rows = [
+            {"kind": kind, "name": name, **_count(count, values), "detail": detail}
+            for kind, name, count, detail in _parts(self, values)
+        ]
+        return Printed(head=head, rows=rows, columns=columns, facts=facts, name="rows")
 
 
 @checks_keywords
@@ -192,3 +219,55 @@ def distinct_bytes(
     for footprint in footprints:
         sizes[footprint.direction] += footprint.cells_at(parameters) * footprint.element_bytes
     return sizes
+
+
+SUB_GROUP_SIZE, LINE_BYTES = 32, 32
+"""Work items that access memory together, and bytes of what moves together."""
+
+
+def _count(count: Known, values: Mapping[str, int] | None) -> dict[str, Any]:
+    if values is None or count is None or not count.names() <= values.keys():
+        return {"count": _text(count)}
+    return {"count": str(count), "value": plain(count.evaluate(values))}
+
+
+def _text(count: Known) -> str:
+    return "unknown" if count is None else str(count)
+
+
+def _parts(
+    of: KernelAnalysis, values: Mapping[str, int] | None
+) -> Iterator[tuple[str, str, Known, str]]:
+    for program in of.programs:
+        groups = ", ".join(map(str, program.groups))
+        shape = "x".join(map(str, program.shape)) or "1"
+        yield "program", program.name, program.launches, f"groups {groups}; work items {shape}"
+        for region in program.regions:
+            around = ", ".join(region.barrier_loops)
+            yield "region", str(region.index), region.passes, f"in {around}" if around else ""
+            for loop in region.loops:
+                yield "loop", loop.iname, loop.iterations, f"entered {_text(loop.entries)}"
+            for instruction in region.instructions:
+                yield "instruction", instruction.id, instruction.executions, ""
+            for taken in region.chains:
+                steps = ", ".join(f"{times} {kind}" for kind, times in taken.operations)
+                detail = f"{steps or 'no operation'} in {', '.join(taken.loops)}"
+                detail += f"; {taken.side_by_side} side by side"
+                yield "chain", ", ".join(taken.variables), taken.steps, detail
+    for access in of.accesses:
+        strides = "; ".join(map(str, access.strides))
+        moved = "" if values is None else f"; {_moved(access, values)}"
+        yield "access", access.text, access.executions, strides + moved
+
+
+def _moved(access: AccessAnalysis, values: Mapping[str, int]) -> str:
+    """Say what sub-groups move of memory, or their passes over the banks of local memory."""
+    size = SUB_GROUP_SIZE
+    try:
+        if access.access.address_space == "local":
+            conflicts = bank_conflicts(access, values, sub_group_size=size)
+            return f"{conflicts.total} passes of {conflicts.instructions} over 32 banks"
+        moved = transactions(access, values, line_bytes=LINE_BYTES, sub_group_size=size)
+    except CountingError as error:
+        return f"transactions unknown ({error})"
+    return f"{moved.total} transactions of {LINE_BYTES} bytes"

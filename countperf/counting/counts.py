@@ -15,13 +15,13 @@ from countperf.counting.keys import Granularity
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.structure.site_keys import site_key
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules, View
-from countperf.display import shortened
 from countperf.documents import Document, Part, validate
 from countperf.errors import CountingError, DocumentError
 from countperf.steps import stepped
 from countperf.symbolic.isl_counts import to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import parse_polynomial
+from countperf.text import shortened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from countperf.display import ShortRepr
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.text import ShortRepr
 
 
 class Granularity(Enum):

@@ -17,9 +17,9 @@ from countperf.counting.operations.complex_arithmetic import real_part
 from countperf.counting.operations.vectors import component_of
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
 from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
-from countperf.display import ShortRepr
 from countperf.errors import CountingError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.text import ShortRepr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

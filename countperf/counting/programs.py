@@ -27,7 +27,6 @@ from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.statements import Node, Statement, StatementReader
 from countperf.counting.work_groups import typical_group
-from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
@@ -39,6 +38,7 @@ from countperf.symbolic.kinds import Point
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.point_arrays import executed_by_sub_groups
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.text import ShortRepr
 
 Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 """Loop variables around something, and the conditions on them under which it is executed."""

@@ -19,7 +19,6 @@ from countperf.counting.accesses import Address, step_along
 from countperf.counting.device_programs import LocalBarrier
 from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid
-from countperf.display import ShortRepr
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, Conjunction
@@ -27,6 +26,7 @@ from countperf.symbolic.cardinality import FactoredDomain, count_within
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
+from countperf.text import ShortRepr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

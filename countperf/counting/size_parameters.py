@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from countperf.display import ShortRepr
 from countperf.errors import InternalError, ParameterError, UnknownSizeError, nearest
 from countperf.sizes import as_integer
 from countperf.symbolic.compiled import nothing_wraps
@@ -18,6 +17,7 @@ from countperf.symbolic.isl_sets import assumptions_text
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.text import ShortRepr
 
 
 def require_sizes(

@@ -25,9 +25,9 @@ from countperf.counting.expression_types import DType, is_constant
 from countperf.counting.keys import Case, MemoryAccess, Operation, type_name
 from countperf.counting.operations.access_counter import Key
 from countperf.counting.operations.scalars import InstructionCounter
-from countperf.display import ShortRepr
 from countperf.symbolic.affine import ALWAYS, NotAffineError
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
+from countperf.text import ShortRepr
 
 Index: TypeAlias = tuple[QuasiPolynomial, ...] | None
 """Subscript of a private array; None: read from data."""

@@ -25,7 +25,7 @@ from countperf.counting.counts import DISTINCT, SUB_GROUPS
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.programs import KernelProgram, kernel_programs, sub_group_work
 from countperf.counting.vector import PropertyVector
-from countperf.display import FieldsAlone
+from countperf.text import FieldsAlone
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

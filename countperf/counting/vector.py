@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -24,15 +24,16 @@ from countperf.counting.taxonomy import (
     View,
     assumption_of,
     is_emitted,
+    property_unit,
     validate_name,
 )
-from countperf.display import Table, shortened
 from countperf.errors import CountingError
 from countperf.sizes import given_sizes
 from countperf.symbolic.compiled import CompiledCounts, CountSource
 from countperf.symbolic.isl_counts import from_isl_text
 from countperf.symbolic.piecewise import ZERO_COUNT, Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.text import Column, Printed, Result, point_text, shortened, table_of
 
 _SHARED = (
     "kernel",
@@ -46,7 +47,7 @@ _SHARED = (
 """Attributes that a vector made from another one has in common with it."""
 
 
-class PropertyVector(Table, Mapping[str, Count]):
+class PropertyVector(Result, Mapping[str, Count]):
     """The property counts of one kernel; immutable.
 
     Iterates over the properties that can be other than zero. Looking up another valid name gives a
@@ -410,3 +411,61 @@ class PropertyVector(Table, Mapping[str, Count]):
             return cls(**fields)
         except (ValueError, CountingError) as error:
             raise damaged("$.parameters", error) from error
+
+    def lay_out(
+        self,
+        values: Mapping[str, Any] | None = None,
+        points: Sequence[Mapping[str, int]] = (),
+    ) -> Printed:
+        """Give a kernel's counts: values where parameters were given, and symbolic ones."""
+        titles = [point_text(point) for point in points] if len(points) > 1 else ["value"]
+        columns = {
+            **{"property": Column("property"), **{title: Column(title) for title in titles}},
+            **{"formula": Column("count"), "": Column()},
+        }
+        view = {} if self.view == "source" else {"view": self.view}
+        rows = [
+            {
+                "property": name,
+                "unit": property_unit(name),
+                "count": str(count),
+                "exact": count.exact,
+            }
+            for name, count in self.items()
+        ]
+        shown = [
+            {
+                "property": name,
+                **({} if values is None else _count_values(values[name], titles)),
+                "formula": str(count),
+                "": f"not exact: {caveat}" if (caveat := self.caveat(name)) else "",
+            }
+            for name, count in self.items()
+        ]
+        return Printed(
+            head=[f"kernel {self.kernel}, per launch{f', {self.view} view' if view else ''}"],
+            rows=rows,
+            shown=table_of(shown, columns),
+            facts={
+                "kernel": self.kernel,
+                **view,
+                "properties": {
+                    name: {
+                        "symbolic": str(count),
+                        "exact": not self.caveat(name),
+                        **({} if values is None else {"value": values[name]}),
+                    }
+                    for name, count in self.items()
+                },
+            },
+        )
+
+
+def _count_values(value: Any, titles: Sequence[str]) -> dict[str, Any]:
+    """Give a value for each column; a count that is the same at all points, in each."""
+    array = np.asarray(value, object)
+    if len(titles) > 1:
+        return dict(zip(titles, np.broadcast_to(array, (len(titles),)), strict=True))
+    entries = [*array.ravel()]
+    several = [*map(str, entries[:4]), *(["..."] if len(entries) > 4 else [])]
+    return {titles[0]: entries[0] if len(entries) == 1 else ", ".join(several)}

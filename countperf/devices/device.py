@@ -15,8 +15,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from countperf.devices.identity import DeviceIdentity
-from countperf.display import ShortRepr
 from countperf.errors import DeviceError, KernelBuildError
+from countperf.text import ShortRepr
 
 if TYPE_CHECKING:
     import numpy as np
@@ -200,7 +200,7 @@ Enqueue = Callable[[], Sequence[Event]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class RunTime:
     """One run."""
 
     time_s: float  # by the timer of the clock, s
@@ -218,14 +218,14 @@ class EventClock:
         """Wait, s."""
         time.sleep(seconds)
 
-    def time_run(self, launch: Enqueue) -> Timing:
+    def time_run(self, launch: Enqueue) -> RunTime:
         """Time from the start of the first command to the end of the last one."""
         before = time.perf_counter()
         events = launch()
         events[-1].wait()
         after = time.perf_counter()
         elapsed_ns = events[-1].profile.end - events[0].profile.start
-        return Timing(time_s=elapsed_ns * 1e-9, host_s=after - before)
+        return RunTime(time_s=elapsed_ns * 1e-9, host_s=after - before)
 
 
 def check_clocks(runs: Sequence[tuple[float, float]]) -> tuple[float, str]:

@@ -22,7 +22,6 @@ from countperf.devices.device import (
 )
 from countperf.devices.machine import read_processor
 from countperf.devices.workers import WorkerLostError, run_apart
-from countperf.display import ShortRepr
 from countperf.errors import DeviceError, KernelBuildError, nearest
 from countperf.machine_code.tools import (
     ANALYZER_ADVICE,
@@ -31,6 +30,7 @@ from countperf.machine_code.tools import (
     find_objdump,
 )
 from countperf.sizes import checks_keywords
+from countperf.text import Printed, Result, ShortRepr, check_lines
 
 if TYPE_CHECKING:
     from countperf.devices.cuda.backend import CudaBackend
@@ -246,7 +246,7 @@ class ToolReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorReport(ShortRepr):
+class DoctorReport(ShortRepr, Result):
     """The state of OpenCL and CUDA on this machine."""
 
     drivers: tuple[DriverFile, ...]  # drivers that the loader was told of
@@ -264,9 +264,23 @@ class DoctorReport(ShortRepr):
         """Return the report as plain JSON-able values."""
         return asdict(self)
 
+    def lay_out(self) -> Printed:
+        """Give drivers, devices and programs, and what to do about those that do not work."""
+        said = [
+            f"driver {driver.library} (from {driver.origin})"
+            + (f": {driver.problem}" if driver.problem else "")
+            for driver in self.drivers
+        ]
+        advice = "; ".join(self.advice)
+        said.append(doctor_text(self.devices, default=self.default or "", advice=advice))
+        for tool in self.tools:
+            state = tool.path or f"not found; {tool.needed_for} needs it: {tool.advice}"
+            said.append(f"{'ok' if tool.path else '--'}  {tool.name}: {state}")
+        return Printed(head=said, facts=asdict(self))
+
 
 @checks_keywords
-def examine(
+def doctor(
     discovery: Discovery | None = None,
     *,
     attempt: Callable[[Device], DeviceTrial] = try_device,
@@ -352,3 +366,19 @@ def _advice(discovery: Discovery, devices: tuple[DeviceReport, ...]) -> list[str
     if not devices and not drivers.problem:
         advice.append(f"no OpenCL device found: {INSTALL_ADVICE}")
     return advice
+
+
+def doctor_text(findings: Sequence[DeviceReport], *, default: str = "", advice: str = "") -> str:
+    """Write which devices work, and for those that do not, why and what to do."""
+    checks: list[tuple[bool, str, str]] = []
+    for finding in findings:
+        chosen = " (default)" if finding.label == default else ""
+        state = f"works{chosen}" if finding.works else f"does not work: {finding.reason}"
+        mend = "" if finding.works else finding.advice
+        checks.append((finding.works, f"{finding.label}  {finding.name}: {state}", mend))
+    lines = check_lines(checks)
+    if not any(finding.works for finding in findings):
+        lines.append("no OpenCL device works" if findings else "no OpenCL device was found")
+        if advice:
+            lines.append(f"      mend: {advice}")
+    return "\n".join(lines)

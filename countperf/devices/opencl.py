@@ -41,8 +41,8 @@ from countperf.devices.device import (
 )
 from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.devices.machine import read_processor
-from countperf.display import cut
 from countperf.errors import CountingError, KernelBuildError
+from countperf.text import cut
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

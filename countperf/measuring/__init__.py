@@ -23,7 +23,7 @@ from countperf.measuring.lines import (
 from countperf.measuring.measurement_sets import (
     MeasurementSet,
     TimedSize,
-    TimingDocument,
+    Timing,
     TimingVerdict,
     counts_digest,
     measurements_in,
@@ -31,5 +31,5 @@ from countperf.measuring.measurement_sets import (
 
 __all__ = ["PURPOSES", "Environment", "FailedCase", "Header", "InstructionCounts", "KernelCase"]
 __all__ += ["Measurement", "MeasurementSet", "Protocol", "Purpose", "Resumption", "Settling"]
-__all__ += ["Statistic", "Summary", "TimedSize", "TimingDocument", "TimingVerdict", "counts_digest"]
+__all__ += ["Statistic", "Summary", "TimedSize", "Timing", "TimingVerdict", "counts_digest"]
 __all__ += ["measurements_in", "summarize"]

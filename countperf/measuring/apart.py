@@ -24,7 +24,7 @@ from typing import Any, Self, cast
 
 import cloudpickle
 
-from countperf.devices.device import Device, EventClock, Timing
+from countperf.devices.device import Device, EventClock, RunTime
 from countperf.devices.discovery import discover, find_device, select_device
 from countperf.devices.workers import NOT_SENT, Remote, WorkerLostError
 from countperf.errors import (
@@ -96,7 +96,7 @@ class ApartRunner(CaseRunner):
     def loaded(self, case: KernelCase) -> Generator[Run]:
         """Give what runs a case once, as `KernelRunner.loaded`."""
         self._call("load", "loaded", case)
-        yield lambda: cast("Timing", self._call("run_once", "run", case))
+        yield lambda: cast("RunTime", self._call("run_once", "run", case))
 
     def _call(self, method: str, what: str, case: KernelCase | None, *more: Any) -> Any:
         name = "the device" if case is None else case.name
@@ -190,7 +190,7 @@ class _Process:
         self.memory.close()
         self.loaded = case.name, self.memory.enter_context(self.runner.loaded(case))
 
-    def run_once(self, case: KernelCase) -> Timing:
+    def run_once(self, case: KernelCase) -> RunTime:
         """Run a case once, loaded anew in the place of a process that was lost."""
         if self.loaded is None or self.loaded[0] != case.name:
             self.load(case)

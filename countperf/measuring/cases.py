@@ -9,9 +9,9 @@ from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from countperf.display import ShortRepr
 from countperf.errors import KernelSpecificationError
 from countperf.sizes import given_sizes
+from countperf.text import ShortRepr
 
 if TYPE_CHECKING:
     import numpy as np

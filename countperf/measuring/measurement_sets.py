@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +17,8 @@ from pydantic import Field, PositiveFloat, model_validator
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
-from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.documents import Document, IntervalOfTimes, Part, read_once
-from countperf.errors import DocumentError, PredictionError
+from countperf.errors import DocumentError, PredictionError, option
 from countperf.measuring.cases import Purpose
 from countperf.measuring.lines import (
     NOISE_DEVIATIONS,
@@ -40,6 +40,21 @@ from countperf.store import (
     split_lines,
     write_atomically,
 )
+from countperf.text import (
+    EACH,
+    Column,
+    Printed,
+    Result,
+    ShortRepr,
+    columns_of,
+    format_percent,
+    format_seconds,
+    interval_columns,
+    picked,
+    point_text,
+    short_name,
+    weights_text,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +72,7 @@ def measurements_in(folder: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementSet(Table, ShortRepr):
+class MeasurementSet(Result, ShortRepr):
     """Measurements of one device by one protocol; iterates over them.
 
     Attributes
@@ -245,6 +260,29 @@ class MeasurementSet(Table, ShortRepr):
         entries = (self.header, *self.resumptions, *self.measurements, *self.failures)
         return "".join(map(format_line, entries))
 
+    def lay_out(self) -> Printed:
+        """Give a row for each measured case."""
+        return Printed(
+            head=[f"{len(self)} measurements of {self.device.slug}"],
+            rows=[
+                {
+                    **picked(case, *_MEASURED),
+                    "group_x": case.group_shape[0],
+                    "group_y": case.group_shape[1],
+                    "runs": sum(map(len, case.samples_s)),
+                    "parameters": case.parameters,
+                }
+                for case in self
+            ],
+            columns={
+                **columns_of("case kernel family variant element_type purpose"),
+                **columns_of("time_s", format_seconds),
+                **columns_of("spread noise_floor noise", format_percent),
+                **columns_of("stable settling group_x group_y runs"),
+                "parameters": EACH,
+            },
+        )
+
 
 def _check_new(
     case: str,
@@ -304,7 +342,7 @@ class TimedSize(Part):
         return "no interval" if self.interval_s is None else "outside"
 
 
-class TimingDocument(Table, Drawable, Document):
+class Timing(Document, Result):
     """Measured times of a kernel at several points, beside what was predicted."""
 
     format: Literal["countperf-timing"] = "countperf-timing"
@@ -344,8 +382,7 @@ class TimingDocument(Table, Drawable, Document):
                 raise ValueError(f"case {size.measurement.case!r}: {error}") from error
         return self
 
-    __repr__ = printed
-    __str__ = printed
+    __repr__ = __str__ = Result.__str__
 
     @property
     def runs(self) -> tuple[tuple[dict[str, int], float], ...]:
@@ -381,6 +418,47 @@ class TimingDocument(Table, Drawable, Document):
             )
         return runs
 
+    def lay_out(self) -> Printed:
+        """Give measured and predicted times: sentences, a row for each size, and what to know."""
+        columns = {
+            **{"parameters": EACH, "measured_s": Column("measured", format_seconds)},
+            **{"noise": Column("noise", format_percent)},
+            **{"predicted_s": Column("predicted", format_seconds)},
+            **interval_columns(f"to ({100 * self.interval_level:.0f} %)"),
+            "verdict": Column(),
+        }
+        sizes: list[dict[str, Any]] = [
+            {
+                **picked(size.measurement, "parameters", "spread", "noise", "stable", "remarks"),
+                "measured_s": size.measurement.time_s,
+                **picked(size, "predicted_s", "interval_s", "verdict", "reason"),
+            }
+            for size in self.sizes
+        ]
+        failures = [picked(size, "parameters", "stage", "reason") for size in self.failures]
+        rows: list[dict[str, Any]] = [
+            {
+                "parameters": size["parameters"],
+                **{name: size.get(name) for name in _TIMES},
+                "verdict": size.get("verdict", "failed"),
+                "remark": "; ".join(filter(None, (size["reason"], *size.get("remarks", ())))),
+            }
+            for size in (*sizes, *failures)
+        ]
+        return Printed(
+            head=[_sentence(self), *([_made_up(self)] if self.made_up else []), _how(self)],
+            rows=rows,
+            columns=columns,
+            notes=_notes(self),
+            facts={
+                **picked(self, "kernel", "weights", "model", "interval_level", "made_up"),
+                "device": self.device.slug,
+                "protocol": self.protocol.name,
+                "sizes": sizes,
+                "failures": failures,
+            },
+        )
+
 
 def _agree(counts: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     shared = set(counts) & set(wanted)
@@ -391,3 +469,74 @@ def counts_digest(vector: PropertyVector) -> str:
     """Return a digest of the counts of a kernel; equal counts of one view have equal ones."""
     content = json.dumps(vector.to_document()["counts"], sort_keys=True)
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+_MEASURED = (
+    *("case", "kernel", "family", "variant", "element_type", "purpose", "time_s", "spread"),
+    *("noise_floor", "noise", "stable", "settling"),
+)
+
+_MOST_NOTES = 5
+
+_VERDICTS = {
+    "inside": "inside the predicted interval",
+    "outside": "outside of it",
+    "noise": "too noisy to tell",
+    "no interval": "without an interval",
+    "no prediction": "without a prediction",
+}
+
+_TIMES = ("measured_s", "spread", "noise", "predicted_s", "interval_s")
+
+
+def _sentence(of: Timing) -> str:
+    """Say what the measured times say of the predicted ones."""
+    where = f"{of.kernel} on {of.device.slug}"
+    known = [size for size in of.sizes if size.predicted_s is not None]
+    if not known:
+        return f"{where}: no prediction: {of.sizes[0].reason}"
+    verdicts = Counter(size.verdict for size in of.sizes)
+    logs = [abs(math.log(e.measurement.time_s / e.predicted_s)) for e in known if e.predicted_s]
+    said = ", ".join(f"{number} {_VERDICTS[word]}" for word, number in verdicts.items())
+    return f"{where}: {said}; off by a factor of {math.exp(sum(logs) / len(logs)):.2f} on average"
+
+
+def _made_up(of: Timing) -> str:
+    at = f" at {point_text(of.sizes[0].measurement.parameters)}" if of.sizes[1:] else ""
+    return (
+        f"index arrays are made up{at}, real ones take other times: {of.made_up} (pass yours by a"
+        f" function, {option('make_arguments')})"
+    )
+
+
+def _how(of: Timing) -> str:
+    """Say how it was measured, and by what predicted."""
+    protocol = of.protocol
+    rounds = sorted({len(size.measurement.samples_s) for size in of.sizes})
+    number = "-".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
+    how = (
+        f"warm caches, minimum of at most {protocol.runs - protocol.drops} runs in each of"
+        f" {number} round{'' if rounds == [1] else 's'}"
+    )
+    predicts = any(size.predicted_s is not None for size in of.sizes)
+    by = f"{short_name(of.model)} model{weights_text(of.weights, of.device.slug)}"
+    return f"{how}; predicted by the {by}" if predicts else how
+
+
+def _notes(of: Timing) -> list[str]:
+    """Say what to know of single sizes, each text once."""
+    notes: dict[str, list[str]] = {}
+    some = any(size.predicted_s is not None for size in of.sizes)
+    for size in of.sizes:
+        said = [*size.measurement.remarks]
+        if size.measurement.settling == "unsettled":
+            said.append("the rounds disagree; time again when the machine is quiet")
+        if size.reason and some:  # if there are none, the first line says why
+            said.append(size.reason)
+        for text in said:
+            notes.setdefault(text, []).append(point_text(size.measurement.parameters))
+    for failed in of.failures:
+        notes.setdefault(f"failed: {failed.reason}", []).append(point_text(failed.parameters))
+    lines = [f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {t}" for t, at in notes.items()]
+    more = len(lines) - _MOST_NOTES
+    return [*lines[:_MOST_NOTES], *([f"... {more} more remarks"] if more > 0 else [])]

@@ -22,7 +22,6 @@ from countperf.devices.device import (
     DeviceLimits,
     EventClock,
     Session,
-    Timing,
     check_process,
 )
 from countperf.devices.discovery import open_session
@@ -30,6 +29,7 @@ from countperf.devices.identity import DeviceIdentity
 from countperf.devices.machine import Neighbors, time_of_others_s
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, WrongResultError
 from countperf.measuring import KernelCase, Protocol, Summary, summarize
+from countperf.measuring.measurement_sets import Timing
 from countperf.user_code import describe_failure
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
-from countperf.devices.device import DeviceLimits, EventClock, Session, Timing
+from countperf.devices.device import DeviceLimits, EventClock, RunTime, Session
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.machine import available_memory
 from countperf.documents import Document, Part
@@ -121,17 +121,17 @@ def size_key(kernel: Sizable | SizeChoice) -> tuple[str, str, str]:
 
 def measure_launch_overhead(
     session: Session, clock: EventClock | None = None, *, runs: int = 40
-) -> Timing:
+) -> RunTime:
     """Return the median times of the launch of a single group that does nothing."""
     clock = clock or EventClock()
     program = session.load(_EMPTY_SOURCE)
     arguments = (session.allocate(4),)
 
-    def run() -> Timing:
+    def run() -> RunTime:
         return clock.time_run(lambda: program.launch("nothing", 1, _EMPTY_GROUP, arguments))
 
     timings = [run() for _ in range(runs)][runs // 4 :]
-    return Timing(
+    return RunTime(
         time_s=median(timing.time_s for timing in timings),
         host_s=median(timing.host_s for timing in timings),
     )

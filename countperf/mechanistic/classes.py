@@ -36,8 +36,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from countperf.devices.parameters import DeviceParameters, InstructionClass
-from countperf.display import some_of
 from countperf.errors import DeviceParameterError
+from countperf.text import some_of
 
 BARRIER = "barrier"
 _GLOBAL = ("ld.global.", "st.global.", "load.global.", "store.global.")

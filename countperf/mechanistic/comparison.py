@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt
 
 from countperf.devices.parameters import DeviceParameters
-from countperf.display import Table
 from countperf.documents import Document, Part
 from countperf.errors import (
     CountperfError,
@@ -36,6 +35,7 @@ from countperf.models.metrics import (
     mean_of_means,
 )
 from countperf.steps import stepped
+from countperf.text import Column, Printed, Result, columns_of, format_percent, picked, table_of
 
 CalibrationLevel = Literal["published", "scaled", "fitted"]
 
@@ -78,7 +78,7 @@ class ModelResult(Part):
         return mean_of_means(self.by_kernel()) if self.cases else None
 
 
-class Comparison(Table, Document):
+class Comparison(Document, Result):
     """All models on one device's measurements."""
 
     format: Literal["countperf-comparison"] = "countperf-comparison"
@@ -89,6 +89,56 @@ class Comparison(Table, Document):
     measurement_cases: NonNegativeInt
     unprofiled: dict[str, str] = Field(default_factory=dict)  # kernels without a profile, and why
     models: tuple[ModelResult, ...]  # sorted by model, then level
+
+    __str__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give a row per model and level: errors overall and by test kernel, then what is lacking.
+
+        Errors are geometric means of relative errors over the sizes of each test kernel. An empty
+        cell: the model does not predict the kernel.
+        """
+        rows: list[dict[str, Any]] = [
+            {
+                "model": model.model,
+                "constants": model.level,
+                "error": None if (overall := model.overall()) is None else overall.value,
+                "in_sample": model.in_sample,
+                **{f"{_short(k)}:error": mean.value for k, mean in model.by_kernel().items()},
+                "cases": len(model.cases),
+                "lacking": model.lacking,
+            }
+            for model in self.models
+        ]
+        kernels = {name: None for row in rows for name in row if name.endswith(":error")}
+        return Printed(
+            head=[
+                f"{self.device}: {self.test_cases} cases of test kernels, calibrated on "
+                f"{self.measurement_cases} cases of measurement kernels"
+            ],
+            rows=rows,
+            shown=table_of(
+                [row for row in rows if row["error"] is not None],
+                {
+                    **columns_of("model constants"),
+                    "error": Column("overall", format_percent),
+                    **columns_of("in_sample", format_percent),
+                    **{k: Column(k.removesuffix(":error"), format_percent) for k in kernels},
+                },
+            ),
+            notes=_gaps(self),
+            facts={
+                **self.to_object(),
+                "geometric_mean": [
+                    {
+                        **picked(model, "model", "level"),
+                        "overall": None if (overall := model.overall()) is None else overall.value,
+                        "by_kernel": {k: e.value for k, e in model.by_kernel().items()},
+                    }
+                    for model in self.models
+                ],
+            },
+        )
 
 
 def compare_models(
@@ -241,3 +291,21 @@ def linear_result(measurements: MeasurementSet, purposes: Collection[str]) -> Mo
         in_sample=None if quality is None else quality.in_sample_error,
         constants={w.feature: w.value_s for w in fitted.weights.weights},
     )
+
+
+def _gaps(of: Comparison) -> list[str]:
+    """Say once for each reason which models and kernels have no prediction."""
+    gaps: dict[str, dict[str, None]] = {}
+    for model in of.models:
+        who = f"{model.model} ({model.level})"
+        if model.lacking:
+            gaps.setdefault(f"no prediction: {model.lacking}", {})[who] = None
+        for kernel, reason in model.refusals.items():
+            gaps.setdefault(f"no prediction of {_short(kernel)}: {reason}", {})[who] = None
+    for kernel, reason in of.unprofiled.items():
+        gaps.setdefault(f"no profile: {reason}", {})[kernel] = None
+    return [f"{', '.join(who)}: {what}" for what, who in gaps.items()]
+
+
+def _short(kernel: str) -> str:
+    return kernel.split("/")[0]

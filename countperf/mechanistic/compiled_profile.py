@@ -19,7 +19,6 @@ from countperf.devices.cuda.target import Launches, generate_cuda
 from countperf.devices.description import describe_kernel
 from countperf.devices.nvcc import compile_for, compile_sass, find_nvcc
 from countperf.devices.parameters import DeviceParameters, load_device
-from countperf.display import ShortRepr
 from countperf.errors import (
     CountingError,
     DeviceError,
@@ -36,6 +35,7 @@ from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.mechanistic.sass import SassAnalysis, analyze_function, graph_of, latencies_of
 from countperf.symbolic.kinds import Kind
+from countperf.text import ShortRepr
 
 # --- Instructions that a kernel executes on an NVIDIA GPU at given sizes; no GPU is needed
 #

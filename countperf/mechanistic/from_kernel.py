@@ -41,7 +41,6 @@ from countperf.counting.size_parameters import size_ranges
 from countperf.counting.statements import Node, Statement
 from countperf.counting.vector import PropertyVector
 from countperf.devices.parameters import DeviceParameters
-from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, ParameterError, option
 from countperf.mechanistic.classes import BARRIER
 from countperf.mechanistic.profile import (
@@ -54,6 +53,7 @@ from countperf.mechanistic.profiler_csv import KernelMetrics, with_measured
 from countperf.symbolic.isl_counts import guards_of
 from countperf.symbolic.isl_sets import assumptions_text
 from countperf.symbolic.kernel_sets import assumptions_of
+from countperf.text import ShortRepr
 
 _LINE_BYTES = 128
 _SECTOR_BYTES = 32

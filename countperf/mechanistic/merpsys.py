@@ -57,7 +57,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, get_args
 
 from countperf.devices.parameters import LinkParameters
-from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profile import (
@@ -72,6 +71,17 @@ from countperf.mechanistic.profile import (
     check_whole,
 )
 from countperf.mechanistic.volkov import latency_alone
+from countperf.text import (
+    EACH,
+    Column,
+    Printed,
+    Result,
+    ShortRepr,
+    columns_of,
+    format_quantity,
+    format_seconds,
+    picked,
+)
 
 Resource = Literal["cuda_cores", "schedulers", "memory"]
 _BOUNDS: dict[Resource, Bound] = {
@@ -276,13 +286,13 @@ class TimedStep(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Schedule(Table):
+class Schedule(Result):
     """Schedule of an application: begin and end of each step."""
 
     source: str  # where the durations come from: a model's name and devices, or ``"measured"``
     steps: tuple[TimedStep, ...]  # in the order of the program
 
-    __repr__ = printed
+    __repr__ = Result.__str__
 
     @property
     def time_s(self) -> float:
@@ -297,6 +307,32 @@ class Schedule(Table):
     def busy_s(self, *kinds: StepKind) -> float:
         """Return the time of all steps of some kinds one after the other, s."""
         return sum(s.end_s - s.start_s for s in self.steps if s.step.kind in kinds)
+
+    def lay_out(self) -> Printed:
+        """Give source, time and what overlapping saves; then a row per step."""
+        saved = 1 - self.time_s / self.serial_s if self.serial_s else 0.0
+        return Printed(
+            head=[
+                f"{self.source}: {format_quantity(self.time_s, 's')}; one after the other"
+                f" {format_quantity(self.serial_s, 's')} (overlap saves {100 * saved:.0f} %)"
+            ],
+            rows=[
+                {
+                    "step": step.name,
+                    **picked(step.step, "kind", "device", "stream"),
+                    **picked(step, "start_s", "end_s"),
+                    "duration_s": step.end_s - step.start_s,
+                }
+                for step in self.steps
+            ],
+            columns={
+                **columns_of("step device stream"),
+                **columns_of("start_s", format_seconds),
+                "duration_s": Column("takes", format_seconds),
+            },
+            facts=picked(self, "source", "time_s", "serial_s"),
+            name="steps",
+        )
 
 
 def schedule(steps: Sequence[Step], durations_s: Sequence[float], *, source: str = "") -> Schedule:
@@ -356,3 +392,23 @@ def check_names(steps: Sequence[Step]) -> None:
             message = f"two steps are called {name!r}; give each a name of its own"
             raise ParameterError(message, parameter="name")
         known.add(name)
+
+
+def lay_out_schedules(points: Sequence[Mapping[str, int]], of: Sequence[Schedule]) -> Printed:
+    """Give a row per point of variables: the time, and how long each kind of step runs."""
+    rows = [
+        {
+            "variables": point,
+            **picked(scheduled, "time_s", "serial_s"),
+            "kernels_s": scheduled.busy_s("kernel"),
+            "transfers_s": scheduled.busy_s("h2d", "d2h", "d2d"),
+            "host_s": scheduled.busy_s("host"),
+        }
+        for point, scheduled in zip(points, of, strict=True)
+    ]
+    source = max((scheduled.source for scheduled in of), key=len)
+    times = columns_of("time_s serial_s kernels_s transfers_s host_s", format_seconds)
+    columns = {"variables": EACH, **times}
+    return Printed(
+        head=[source], rows=rows, columns=columns, facts={"source": source}, name="points"
+    )

@@ -25,16 +25,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from countperf.devices.parameters import DeviceParameters
-from countperf.display import ShortRepr, Table, printed
-from countperf.errors import ParameterError
+from countperf.errors import ParameterError, option
 from countperf.mechanistic.profile import (
     KernelProfile,
     LaunchConfiguration,
     ProfiledKernel,
     check_positive,
     check_whole,
+)
+from countperf.text import (
+    Printed,
+    Result,
+    ShortRepr,
+    columns_of,
+    format_percent,
+    picked,
+    point_text,
 )
 
 _MODEL = "occupancy"
@@ -237,7 +246,7 @@ class ProgramOccupancy(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KernelOccupancy(Table):
+class KernelOccupancy(Result):
     """Occupancy of a kernel on a device, program by program."""
 
     kernel: str  # the kernel's name, the device's slug
@@ -245,7 +254,37 @@ class KernelOccupancy(Table):
     parameters: Mapping[str, int]  # values of the size parameters
     programs: tuple[ProgramOccupancy, ...]  # one for each device program that is launched
 
-    __repr__ = printed
+    __repr__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give for each program what is resident, and what each resource allows."""
+        rows: list[dict[str, Any]] = [
+            {
+                "program": program.program,
+                **program.uses,
+                "groups": program.residency.active_groups,
+                "sub_groups": program.residency.occupancy_max,
+                "occupancy": program.residency.ratio,
+                "limited_by": program.residency.limiter,
+                **{f"groups[{name}]": number for name, number in program.residency.limits.items()},
+            }
+            for program in self.programs
+        ]
+        return Printed(
+            head=[heading(self)],
+            rows=rows,
+            columns=columns_of(" ".join(name for name in rows[0] if not name.startswith("groups[")))
+            | columns_of("occupancy", format_percent),
+            notes=[
+                f"{program.program}: at most {program.residency.active_groups} groups, since the"
+                " registers of a work item are not known; state them"
+                f" ({option('registers_per_work_item', 'N')})"
+                for program in self.programs
+                if program.is_bound
+            ],
+            facts=picked(self, "kernel", "device", "parameters"),
+            name="programs",
+        )
 
 
 def program_occupancy(profiled: ProfiledKernel, device: DeviceParameters) -> ProgramOccupancy:
@@ -290,3 +329,9 @@ def _nothing_fits(
         f" a compute unit (limited by: {limiter}); make the group smaller or use less of it"
     )
     return ParameterError(message, parameter=parameter)
+
+
+def heading(of: Any) -> str:
+    """Name kernel, device and sizes of answers or of an occupancy."""
+    sizes = ", ".join(["", point_text(of.parameters)]) if of.parameters else ""
+    return f"{of.kernel} on {of.device}{sizes}"

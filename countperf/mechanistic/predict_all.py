@@ -9,14 +9,13 @@ from functools import cache, partial
 from typing import Any
 
 from countperf.devices.parameters import DeviceParameters, InstructionClass, declare_device
-from countperf.display import Drawable, Table, printed
 from countperf.errors import DeviceParameterError, ParameterError, nearest
 from countperf.mechanistic.classes import BARRIER, with_dram_ratio, with_known_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
-from countperf.mechanistic.occupancy import launch_geometry
+from countperf.mechanistic.occupancy import heading, launch_geometry
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.profile import MechanisticModel, MechanisticPrediction, ProfiledKernel
 from countperf.mechanistic.published_errors import ROOF_IN_BYTES, published_error
@@ -25,6 +24,16 @@ from countperf.mechanistic.tmm import TmmModel
 from countperf.mechanistic.volkov import TransitModel, VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
 from countperf.models.predictions import largest_first
+from countperf.text import (
+    Printed,
+    Result,
+    columns_of,
+    format_percent,
+    format_seconds,
+    format_share,
+    picked,
+    wrap_note,
+)
 
 SIMULATED_INSTRUCTIONS = 300_000
 """Instructions of all sub-groups that a simulation may start, about."""
@@ -76,7 +85,7 @@ Answer = MechanisticPrediction | ParameterError | DeviceParameterError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ModelAnswers(Mapping[str, Answer], Table, Drawable):
+class ModelAnswers(Mapping[str, Answer], Result):
     """Answers of several models by the models' names, in their order."""
 
     kernel: str  # name of the kernel
@@ -104,7 +113,7 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
     def __len__(self) -> int:
         return len(self.answers)
 
-    __repr__ = printed
+    __repr__ = Result.__str__
 
     @property
     def predictions(self) -> dict[str, MechanisticPrediction]:
@@ -151,6 +160,58 @@ class ModelAnswers(Mapping[str, Answer], Table, Drawable):
             for name, answer in self.answers.items()
             if not isinstance(answer, MechanisticPrediction)
         }
+
+    def lay_out(self) -> Printed:
+        """Give a row per model: time, bound, what it ignores, what it lacks; then how to mend that.
+
+        All models are ranked by validity, see `ranked`. Below stand stalls by cause, and what
+        MWP-CWP says of the kernel. In JSON a model has ``rank``, and ``time_s``, ``bound``,
+        ``breakdown_s``, ``stalls_s``, ``advice``, ``results`` and ``ignored``, or ``lacks`` and
+        ``reason``.
+        """
+        ranked = self.ranked()
+        is_ranked = len(self) == len(model_names())
+        errors = [answer for answer in self.values() if isinstance(answer, Exception)]
+        return Printed(
+            head=[heading(self)],
+            rows=[
+                {
+                    "model": name,
+                    **dict.fromkeys(("time_s", "bound", "published_error")),
+                    "caveat": "",
+                    "ignores": "",
+                    "lacks": lacking_input(answer),
+                    "reason": str(answer),
+                }
+                if isinstance(answer, Exception)
+                else {
+                    "model": name,
+                    "time_s": float(answer.time_s),
+                    "bound": answer.bound,
+                    "published_error": self.published_error(name) if is_ranked else None,
+                    "caveat": "below its roof" if self.is_below_roof(name) else "",
+                    "ignores": ", ".join(answer.ignored),
+                    "lacks": "",
+                    "reason": "",
+                    **{f"{part}_s": float(time_s) for part, time_s in answer.breakdown.items()},
+                }
+                for name, answer in ((name, self[name]) for name in (ranked if is_ranked else self))
+            ],
+            columns=_ANSWER_COLUMNS,
+            notes=[
+                *([self.note] if self.note else []),
+                *(f"measured: {name} ({where})" for name, where in self.measured.items()),
+                *([_rule(self)] if is_ranked else []),
+                *_all_said(self),
+                *dict.fromkeys(map(wrap_note, errors)),
+            ],
+            facts={
+                **picked(self, "kernel", "device", "parameters", "measured", "note"),
+                "models": {
+                    name: {"rank": 1 + ranked.index(name), **_answer(self, name)} for name in self
+                },
+            },
+        )
 
 
 def lacking_input(error: ParameterError | DeviceParameterError) -> str:
@@ -334,3 +395,60 @@ def _simulated(
         return profiled
     shorter = replace(profiler, max_instructions=max(1, most))
     return shorter.launches_at(values)[number][0]
+
+
+_ANSWER_COLUMNS = {
+    **columns_of("model"),
+    **columns_of("time_s", format_seconds),
+    **columns_of("bound"),
+    **columns_of("published_error", format_percent),
+    **columns_of("caveat ignores lacks"),
+}
+
+
+def _answer(by_models: ModelAnswers, model: str) -> dict[str, Any]:
+    of = by_models[model]
+    if isinstance(of, Exception):
+        return {"lacks": lacking_input(of), "reason": str(of)}
+    return {
+        **picked(of, "time_s", "bound", "advice", "ignored"),
+        "breakdown_s": of.breakdown,
+        "stalls_s": of.stalls,
+        "results": {n: value if math.isfinite(value) else None for n, value in of.results.items()},
+        "published_error": by_models.published_error(model),
+        "roof_s": by_models.roofs_s.get(model),
+        "below_roof": by_models.is_below_roof(model),
+    }
+
+
+def _rule(of: ModelAnswers) -> str:
+    """Say by what models are ranked."""
+    if all(of.published_error(name) is None for name in of):
+        return wrap_note("ranked by what they leave out; no errors on such a device are published")
+    kind = "with" if of.has_barriers else "without"
+    return wrap_note(
+        f"ranked by published errors on kernels {kind} barriers, then by what they leave out; last"
+        " those below their own roof, and those that lack an input"
+    )
+
+
+def _all_said(of: ModelAnswers) -> list[str]:
+    """Write what models say of the kernel beside its time; the same text once."""
+    names: dict[str, list[str]] = {}
+    for name, prediction in of.predictions.items():
+        names.setdefault(_said(prediction), []).append(name)
+    return [wrap_note(f"{', '.join(by)}: {said}") for said, by in names.items() if said]
+
+
+def _said(of: MechanisticPrediction) -> str:
+    """Write what MWP-CWP says of the kernel, and stalls in shares of the time."""
+    if of.advice:
+        mwp, cwp, cpi, resident = (of.results[n] for n in ("mwp", "cwp", "cpi", "occupancy"))
+        return (
+            f"MWP {mwp:.3g}, CWP {cwp:.3g}, {resident:.3g} sub-groups resident, CPI {cpi:.3g};"
+            f" {of.advice}"
+        )
+    shares = [(cause, part / float(of.time_s)) for cause, part in of.stalls.items()]
+    largest = sorted(((s, cause) for cause, s in shares if s >= 0.01), reverse=True)[:3]
+    parts = [f"{cause} {format_share(share)}" for share, cause in largest]
+    return f"stalls waiting for {', '.join(parts)}" if parts else ""

@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from countperf.devices.parameters import DeviceParameters, InstructionKind
-from countperf.display import ShortRepr
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.models.predictions import ParameterValue, Prediction, largest_first
+from countperf.text import ShortRepr
 
 
 def check_positive(value: float, name: str) -> float:

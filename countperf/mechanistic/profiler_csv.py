@@ -33,10 +33,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from countperf.devices.parameters import DeviceParameters
-from countperf.display import ShortRepr
 from countperf.errors import TableError
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.store import read_file_text
+from countperf.text import ShortRepr
 
 _SOURCES: tuple[tuple[str, str, Mapping[str, float]], ...] = (
     ("total_bytes", "byte", {"dram__bytes.sum": 1.0}),

@@ -24,7 +24,6 @@ from typing import TypeVar
 
 from countperf.counting.programs import KernelProgram
 from countperf.devices.parameters import DeviceParameters
-from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic.from_kernel import (
     MAX_INSTRUCTIONS,
@@ -39,6 +38,7 @@ from countperf.symbolic.isl_counts import guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import Piece, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+from countperf.text import Printed, Result, ShortRepr, columns_of, picked, point_text, wrap_note
 
 _FIRST, _LAST_FIRST = 2, 64
 """Multiples of which one is the first with formulas: loops have several iterations there."""
@@ -63,7 +63,7 @@ class ProgramSteps(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StepFormulas(Table):
+class StepFormulas(Result):
     """Formulas of a kernel's steps, in the sizes that are free."""
 
     kernel: str
@@ -74,7 +74,7 @@ class StepFormulas(Table):
     first: int  # multiple from which on the formulas hold
     programs: tuple[ProgramSteps, ...]
 
-    __repr__ = printed
+    __repr__ = Result.__str__
 
     @property
     def num_cores(self) -> int:
@@ -142,6 +142,72 @@ class StepFormulas(Table):
 
         first = max(self.first * step, other.first * another)
         return _changes(fewer, lcm(step, another), first)
+
+    def lay_out(self, other: StepFormulas | None = None) -> Printed:
+        """Give formulas, what they grow as, what bounds steps, and which kernel takes fewer."""
+        if other is not None:
+            shown, changes = [self.lay_out(), other.lay_out()], self.crossovers(other)
+            return Printed(
+                parts=shown,
+                notes=[f"fewer steps: {_from(self, changes)}"],
+                facts={
+                    "kernels": [part.object() for part in shown],
+                    "fewer_steps": [{"from": size, "kernel": name} for size, name in changes],
+                },
+            )
+        rows = [
+            {
+                "program": program.name,
+                "quantity": name,
+                "formula": str(formula),
+                "grows_as": _decimal(growth(formula)),
+            }
+            for program in self.programs
+            for name, formula in (
+                *(("T_1, operations", program.work), ("T_inf, instructions", program.span)),
+                *(("M, transactions", program.transactions), ("B_r, groups", program.groups)),
+                *((f"steps: {name}", term) for name, term in self.terms(program).items()),
+            )
+            if formula is not None
+        ]
+        sizes = [
+            f"{name} = {self.first * by}, {(self.first + 1) * by}, ..."
+            for name, by in self.multiples.items()
+        ]
+        per_core = ", ".join(f"{program.work_items_per_core:g}" for program in self.programs)
+        latency = self.described.latency_steps
+        known = "unknown" if latency is None else f"{latency:g}"
+        bounds = self.bounds() if latency is not None and len(self.multiples) == 1 else []
+        filled = self.filled_from() if len(self.multiples) == 1 else None
+        return Printed(
+            head=[
+                ", ".join(
+                    [
+                        f"{self.kernel} on {self.device}",
+                        *sizes,
+                        *filter(None, [point_text(self.held)]),
+                    ]
+                )
+            ],
+            rows=rows,
+            columns=columns_of(
+                f"{'program ' if self.programs[1:] else ''}quantity formula grows_as"
+            ),
+            notes=[
+                wrap_note(
+                    f"steps: the largest of T_1/P, T_inf and M L/(T P); P = {self.num_cores} cores,"
+                    f" T = {per_core} work items per core, L = {known}"
+                ),
+                *([wrap_note(_filling(self, filled))] if len(self.multiples) == 1 else []),
+                *([f"- bound by {_from(self, bounds)}"] if bounds else []),
+            ],
+            facts={
+                **picked(self, "kernel", "device", "held", "multiples", "first", "num_cores"),
+                "filled_from": filled,
+                "bounds": [{"from": size, "bound": term} for size, term in bounds],
+            },
+            name="formulas",
+        )
 
 
 def _changes(label: Callable[[int], _Label], step: int, first: int) -> list[tuple[int, _Label]]:
@@ -346,3 +412,23 @@ def _powers(terms: Iterable[Piece], names: Sequence[str]) -> list[_Powers]:
             powers = dict(monomial)
             found |= set(product(*(range(powers.get(name, 0) + 1) for name in names)))
     return sorted(found)
+
+
+def _filling(of: StepFormulas, size: int | None) -> str:
+    name, _ = of.only()
+    if size is None:
+        return "groups never fill the device, as T assumes: steps of memory are more"
+    return f"groups fill the device from {name} = {size} on; below, steps of memory are more"
+
+
+def _from(of: StepFormulas, changes: Sequence[tuple[int, str]]) -> str:
+    name, _ = of.only()
+    return ", ".join(f"{what or 'both alike'} from {name} = {size} on" for size, what in changes)
+
+
+def _decimal(formula: QuasiPolynomial) -> str:
+    """Write a polynomial with decimal coefficients, ``0.004167 n^3``."""
+    terms = [(f"{float(c):.4g}", QuasiPolynomial({m: 1})) for m, c in formula.terms.items()]
+    return " + ".join(c if name.is_constant else f"{c} {name}" for c, name in terms).replace(
+        "*", " "
+    )

@@ -6,12 +6,12 @@ what-if curves: a real kernel may change in other respects at the same time (reg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from countperf.devices.parameters import DeviceParameters
-from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import missing_registers, registers_are_missing
@@ -22,6 +22,7 @@ from countperf.mechanistic.predict_all import (
     ModelChoice,
     answered,
     built_models,
+    lacking_input,
 )
 from countperf.mechanistic.profile import (
     InstructionGraph,
@@ -31,6 +32,19 @@ from countperf.mechanistic.profile import (
     check_whole,
 )
 from countperf.models.metrics import mape, mape_shape
+from countperf.text import (
+    Column,
+    Printed,
+    Result,
+    Row,
+    ShortRepr,
+    columns_of,
+    format_percent,
+    format_seconds,
+    picked,
+    table_of,
+    wrap_note,
+)
 
 Axis = Literal["occupancy", "group_size", "intensity"]
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -53,7 +67,7 @@ class SweepPoint(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sweep(Table, Drawable):
+class Sweep(Result):
     """Predictions of models over one axis, as a frame and as a figure."""
 
     kernel: str  # name of the kernel, slug of the device
@@ -66,7 +80,7 @@ class Sweep(Table, Drawable):
     failures: tuple[str, ...] = ()  # why it could not be timed at some points
     note: str = ""  # where instructions come from, if not from Loopy
 
-    __repr__ = printed
+    __repr__ = Result.__str__
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -109,6 +123,65 @@ class Sweep(Table, Drawable):
                     "MAPE_shape": mape_shape(rates, real, at),
                 }
         return errors
+
+    def lay_out(self) -> Printed:
+        """Give a row per value and model; people see columns of times, and errors where timed."""
+        errors = self.errors()
+        rows = [
+            {
+                self.over: point.value,
+                "sub_groups": point.occupancy,
+                "flop_per_byte": point.intensity,
+                "model": name,
+                "time_s": None if isinstance(answer, Exception) else float(answer.time_s),
+                "bound": None if isinstance(answer, Exception) else answer.bound,
+                "sub_groups_per_cycle": self.throughput(point, name),
+                "measured_s": point.measured_s,
+                "lacks": lacking_input(answer) if isinstance(answer, Exception) else "",
+            }
+            for point in self.points
+            for name, answer in point.answers.items()
+        ]
+        shown: list[dict[str, Any]] = [
+            {
+                self.over: point.value,
+                "sub-groups": point.occupancy,
+                "flop/byte": point.intensity,
+                "measured_s": point.measured_s,
+                **{
+                    f"{name}_s": None if isinstance(answer, Exception) else float(answer.time_s)
+                    for name, answer in point.answers.items()
+                },
+            }
+            for point in self.points
+        ]
+        shown += [
+            {
+                self.over: title,
+                **{f"{model}_s": format_percent(by[title]) for model, by in errors.items()},
+            }
+            for title in ("MAPE", "MAPE_shape")
+            if errors
+        ]
+        lacking = dict.fromkeys(
+            f"{row['model']} lacks {row['lacks']}" for row in rows if row["lacks"]
+        )
+        times = {f"{name}_s": Column(name, format_seconds) for name in self.points[0].answers}
+        axes = columns_of(f"{self.over} sub-groups flop/byte") | columns_of(
+            "measured_s", format_seconds
+        )
+        return Printed(
+            head=[f"{self.kernel} on {self.device} over {self.over}"],
+            rows=rows,
+            shown=table_of(shown, axes | times),
+            parts=_side_by_side(shown, axes, times) if len(times) > _FEW_MODELS else (),
+            notes=[*([self.note] if self.note else []), *lacking, *_timed(self)],
+            facts={
+                **picked(self, "kernel", "device", "over", "note", "measured_on", "failures"),
+                "errors": errors,
+            },
+            name="points",
+        )
 
 
 def sweep(
@@ -262,3 +335,34 @@ def _intensified(profiled: ProfiledKernel, times: int, device: DeviceParameters)
             **changes,
         ),
     )
+
+
+_FEW_MODELS = 4
+
+_WIDTH = 100
+
+
+def _side_by_side(
+    rows: Sequence[Row], axes: Mapping[str, Column], times: Mapping[str, Column]
+) -> list[Printed]:
+    """Write columns of times in tables below each other, each with the axes."""
+    width = _WIDTH - sum(len(name) + 2 for name in axes) - 2
+    lines = textwrap.wrap(" ".join(times), width, break_on_hyphens=False)
+    return [
+        Printed(head=[""], rows=rows, columns={**axes, **{n: times[n] for n in line.split()}})
+        for line in lines
+    ]
+
+
+def _timed(of: Sweep) -> list[str]:
+    """Say what the errors are of, and where the kernel was timed on another device."""
+    if not of.measured_on:
+        return []
+    other = "" if of.measured_on == of.device else f", which is not the described {of.device}"
+    return [
+        wrap_note(
+            f"timed on {of.measured_on}{other}; MAPE and MAPE_shape are errors of the throughput"
+            " and of its shape over occupancy (Lemeire et al., section 6.3)"
+        ),
+        *map(wrap_note, of.failures),
+    ]

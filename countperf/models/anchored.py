@@ -24,7 +24,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from countperf.display import ShortRepr
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
 from countperf.models.correction import CORRECTION
 from countperf.models.cost_function import CostFunction
@@ -32,13 +31,14 @@ from countperf.models.features import vector_of
 from countperf.models.predictions import ParameterValue, Prediction, Verdict, largest_first
 from countperf.models.validity import LEAST_SCATTER, raise_to_launch
 from countperf.sizes import given_sizes
+from countperf.text import ShortRepr
 
 if TYPE_CHECKING:
     from countperf.counting.structure.memory_hierarchy import CountedCaches
     from countperf.counting.taxonomy import View
     from countperf.counting.vector import PropertyVector
     from countperf.devices.identity import DeviceIdentity
-    from countperf.measuring import Measurement, TimingDocument
+    from countperf.measuring import Measurement, Timing
     from countperf.models.definition import ModelDefinition
     from countperf.models.function import FitQuality
     from countperf.models.validity import Level
@@ -47,7 +47,7 @@ Run = tuple[Mapping[str, int], float]
 """Parameters of a run, and its measured time, s."""
 
 if TYPE_CHECKING:
-    Anchor: TypeAlias = Run | Measurement | TimingDocument | Path | str
+    Anchor: TypeAlias = Run | Measurement | Timing | Path | str
 
 
 class _Weights(Protocol):
@@ -202,11 +202,11 @@ def _runs(
     weights: _Weights, kernel: object, given: Anchor, device: DeviceIdentity
 ) -> list[Run] | list[Measurement]:
     """Return the runs of a timing, if it is of the kernel and the predicted device; or a run."""
-    from countperf.measuring import TimingDocument
+    from countperf.measuring import Timing
 
     if isinstance(given, Path | str):
-        given = TimingDocument.read_file(given)
-    if not isinstance(given, TimingDocument):
+        given = Timing.read_file(given)
+    if not isinstance(given, Timing):
         return [_run(given)]
     if not device.matches(given.device):
         raise DeviceMismatchError(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.display import FieldsAlone, ShortRepr
 from countperf.errors import ModelNotApplicableError
 from countperf.models.correction import Correction, profile
 from countperf.models.definition import ModelDefinition
@@ -25,6 +24,7 @@ from countperf.models.function import Column, ModelFunction
 from countperf.models.predictions import ParameterValue, Quantity
 from countperf.models.validity import raise_to_launch, refuse_negative, unmeasured_error
 from countperf.symbolic.compiled import BLOCK, CountSource
+from countperf.text import FieldsAlone, ShortRepr
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector

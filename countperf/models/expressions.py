@@ -28,8 +28,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from countperf.display import cut
 from countperf.errors import ExpressionError
+from countperf.text import cut
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "min": lambda *parts: reduce(np.minimum, parts),

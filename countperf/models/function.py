@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from countperf.counting.taxonomy import property_unit
-from countperf.display import ShortRepr
 from countperf.documents import Part
 from countperf.models.definition import ModelDefinition, Unread
 from countperf.models.features import CountValue, covers
 from countperf.models.predictions import Quantity
+from countperf.text import ShortRepr
 
 NORMAL_QUANTILES = {0.9: 1.6448536269514722, 0.95: 1.959963984540054}
 """Quantiles of the standard normal distribution for two-sided intervals of these levels."""

@@ -17,10 +17,11 @@ from platformdirs import user_data_path
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import parse_json
 from countperf.errors import DocumentError, ParameterError, nearest
-from countperf.models.shipped import COMPILED, STRUCTURAL
+from countperf.models.shipped import STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords
 from countperf.store import locked, read_file_text
+from countperf.text import short_name
 
 DEFAULT_STEMS = ("weights", STRUCTURAL, "linear")
 """Names of the documents that a device's folder gives where no model is asked for: that of the
@@ -126,12 +127,6 @@ def model_in(path: Path) -> str:
     except OSError:  # removed in the meantime, or of somebody else
         return ""
     return head[1] if head else ""
-
-
-def short_name(model: str) -> str:
-    """Return the name by which weights of a model are asked for."""
-    kind = model.partition("-")[0]
-    return kind if kind in (STRUCTURAL, COMPILED) else model
 
 
 def named_fits() -> dict[str, NamedFit]:

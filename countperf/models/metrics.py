@@ -13,16 +13,29 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, NonNegativeInt
 
-from countperf.display import Drawable, Table
 from countperf.documents import Document, Interval, Part
 from countperf.errors import ParameterError
 from countperf.measuring.lines import NOISE_DEVIATIONS
+from countperf.text import (
+    Column,
+    Printed,
+    Result,
+    columns_of,
+    format_percent,
+    format_seconds,
+    picked,
+    short_name,
+    width_text,
+)
+
+PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
+"""Plural names of the purposes of kernels that judge fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +136,7 @@ def mean_errors_by_kernel(cases: Iterable[EvaluatedCase]) -> dict[str, MeanError
     return {kernel: mean_error(values) for kernel, values in errors.items()}
 
 
-class Evaluation(Table, Drawable, Document):
+class Evaluation(Document, Result):
     """Predicted against measured times on one device."""
 
     format: Literal["countperf-evaluation"] = "countperf-evaluation"
@@ -175,6 +188,40 @@ class Evaluation(Table, Drawable, Document):
             return None
         return median(math.sqrt(high / low) if low > 0 else math.inf for low, high in ends)
 
+    __str__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give predicted against measured times for each purpose of kernels, mean errors first."""
+        what = ("kernel", "purpose", "parameters", "measured_s", "predicted_s", "relative_error")
+        covered, cases = self.coverage()
+        factor = self.interval_factor()
+        parts = self.by_purpose()
+        return Printed(
+            head=[f"{short_name(self.model)} model on {self.device}"],
+            rows=[
+                picked(case, *what, "noise", "within_noise", "interval_s", "complete")
+                for case in self.cases
+            ],
+            parts=[
+                shown for purpose, part in parts.items() for shown in _of_purpose(purpose, part)
+            ],
+            notes=self.remarks,
+            facts={
+                "device": self.device,
+                "model": short_name(self.model),
+                "remarks": self.remarks,
+                "geometric_mean": _means(self),
+                "by_purpose": {purpose: _means(part) for purpose, part in parts.items()},
+                "coverage": {
+                    "level": 0.9,
+                    "covered": covered,
+                    "cases": cases,
+                    "median_factor": None if factor is None or math.isinf(factor) else factor,
+                },
+            },
+            name="cases",
+        )
+
 
 def mean_of_means(means: Mapping[str, MeanError]) -> MeanError:
     """Take the geometric mean of mean errors; counts and zero errors add up."""
@@ -183,3 +230,73 @@ def mean_of_means(means: Mapping[str, MeanError]) -> MeanError:
         count=sum(mean.count for mean in means.values()),
         zero_errors=sum(mean.zero_errors for mean in means.values()),
     )
+
+
+_CASE_COLUMNS = {
+    **columns_of("kernel parameters"),
+    **columns_of("measured_s predicted_s", format_seconds),
+    "relative_error": Column("error", format_percent),
+    "noise": Column("noise", format_percent),
+    "": Column(),
+}
+
+_PURPOSES = {**PURPOSES, "variant": "variants of kernels"}
+
+
+def _means(of: Evaluation) -> dict[str, Any]:
+    overall = of.overall()
+    return {
+        "overall": overall.value,
+        "by_kernel": {kernel: mean.value for kernel, mean in of.by_kernel().items()},
+        "worst_factor": {
+            kernel: factor if math.isfinite(factor) else None
+            for kernel, factor in of.worst_factors().items()
+        },
+        "cases": overall.count,
+        "zero_errors": overall.zero_errors,
+    }
+
+
+def _of_purpose(purpose: str, of: Evaluation) -> list[Printed]:
+    overall, worst = of.overall(), of.worst_factors()
+    zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
+    what = ("kernel", "parameters", "measured_s", "predicted_s", "relative_error")
+    covered, intervals = of.coverage()
+    factor = of.interval_factor()
+    width = "" if factor is None else f", median half-width {width_text(factor)}"
+    held = [f"  90 % intervals hold {covered} of {intervals} times{width}"] if intervals else []
+    error = (
+        f"{_PURPOSES.get(purpose, purpose)}: error {format_percent(overall.value)}"
+        f" (geometric mean over {len(of.by_kernel())} kernels, {overall.count} cases{zeros})"
+    )
+    return [
+        Printed(
+            head=[error, *held],
+            rows=[
+                {**picked(case, *what), "noise": case.noise or None, "": _remarks(case)}
+                for case in of.cases
+            ],
+            columns=_CASE_COLUMNS,
+        ),
+        Printed(
+            head=["  per kernel: geometric mean of relative errors, and the worst factor"],
+            rows=[
+                {"kernel": kernel, "error": mean.value, "worst": worst[kernel]}
+                for kernel, mean in of.by_kernel().items()
+            ],
+            columns={
+                **columns_of("kernel"),
+                **columns_of("error", format_percent),
+                **columns_of("worst"),
+            },
+        ),
+    ]
+
+
+def _remarks(case: EvaluatedCase) -> str:
+    said = {
+        "incomplete": not case.complete,
+        "within noise": case.within_noise,
+        "outside its interval": case.is_covered is False,
+    }
+    return ", ".join(text for text, applies in said.items() if applies)

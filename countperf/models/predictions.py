@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf import display
-from countperf.display import Drawable, Table, printed
-from countperf.errors import CountperfError, PredictionError
+from countperf.errors import CountperfError, ParameterError, PredictionError
+from countperf.models.breakdown import (
+    CORRECTION,
+    MOST_ROWS,
+    bound_text,
+    breakdown_rows,
+    corrected_parts,
+    plain_name,
+    uncharged_lines,
+)
+from countperf.text import (
+    EACH,
+    Column,
+    Printed,
+    Result,
+    Table,
+    check_lines,
+    columns_of,
+    cut,
+    format_quantity,
+    format_seconds,
+    interval_text,
+    picked,
+    plain,
+    point_text,
+    short_name,
+    some_of,
+    table_of,
+    weights_text,
+    wrap_note,
+)
 
 Quantity = float | NDArray[np.float64]
 """A number, or an array of them where parameters were given as arrays."""
@@ -31,7 +60,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prediction(Table, Drawable):
+class Prediction(Result):
     """Predicted time of one launch of a kernel.
 
     Attributes
@@ -80,9 +109,9 @@ class Prediction(Table, Drawable):
     given_as: str = ""
     origin: Any = field(default=None, repr=False)
 
-    __repr__ = printed
+    __repr__ = Result.__str__
 
-    def against(self, other: Prediction) -> Any:
+    def against(self, other: Prediction) -> PredictionPair:
         """Compare with another prediction: of another kernel, size, device or model.
 
         Parameters
@@ -100,7 +129,7 @@ class Prediction(Table, Drawable):
         ParameterError
             One of them is of several sizes.
         """
-        return display.above.pair(self, other)
+        return PredictionPair(first=self, second=other)
 
     def anchored(self, *runs: Any) -> Prediction:
         """Return the prediction, corrected by measured runs of its kernel.
@@ -143,6 +172,50 @@ class Prediction(Table, Drawable):
         """The verdicts that did not pass."""
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
+    def lay_out(self) -> Printed:
+        """Give the time, what bounds it, at most eight rows of where it goes, and caveats.
+
+        Weights are fitted to runs whose data the run before left in the caches.
+        """
+        facts = {
+            **picked(self, "kernel", "device", "weights", "model", "parameters"),
+            **picked(self, "time_s", "interval_s", "interval_level"),
+            "breakdown_s": self.breakdown,
+            "complete": self.complete,
+            "caches": "warm",
+            "caveats": [f"{verdict.name}: {verdict.message}" for verdict in self.caveats],
+        }
+        notes = uncharged_lines(self.ignored) if self.ignored else []
+        notes += caveat_lines(self)
+        if not isinstance(self.time_s, np.ndarray):
+            head = prediction_head(self)
+            rows = [
+                {"part": part, **name_part(part), "time_s": time_s}
+                for part, time_s in plain(self.breakdown).items()
+            ]
+            cells = [
+                (r.group, format_quantity(r.time_s, "s"), r.share, r.text)
+                for r in breakdown_rows(self)
+            ]
+            shown = Table(header=(), rows=tuple(cells), right=(1, 2), titles=_BREAKDOWN)
+            return Printed(head=head, rows=rows, shown=shown, notes=notes, facts=facts)
+        mark = _incomplete(self)
+        level = f"to ({100 * self.interval_level:.0f} %)"
+        return Printed(
+            head=[
+                f"{self.kernel} on {self.device}; {_model(self)}, warm caches"
+                f"{mark and f'; at least these times{mark}'}"
+            ],
+            rows=_times(self),
+            columns={
+                **{"parameters": EACH, "time_s": Column("time", format_seconds)},
+                "low_s": Column("from", format_seconds),
+                "high_s": Column(level, format_seconds),
+            },
+            notes=notes,
+            facts=facts,
+        )
+
 
 def largest_first(parts: Mapping[str, Quantity]) -> dict[str, Quantity]:
     """Sort the parts of a time by size, negative ones last; arrays by their sum."""
@@ -163,9 +236,264 @@ class DeviceAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DeviceAnswers(Table):
+class DeviceAnswers(Result):
     """Predicted times of a kernel on several devices: for each size and model the fastest first."""
 
     answers: tuple[DeviceAnswer, ...]
 
-    __repr__ = printed
+    __repr__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give a row per size, device and model: time, bound, what is missing; then why.
+
+        In JSON a row has what `answers` says of a model, and ``device``, ``parameters``, ``model``.
+        """
+        kernel = next(one.prediction.kernel for one in self.answers if one.prediction is not None)
+        sizes = [one.parameters for one in self.answers]
+        same = {k: v for k, v in sizes[0].items() if all(at[k] == v for at in sizes)}
+        rows: list[dict[str, Any]] = [
+            {
+                **picked(one, "device", "weights", "parameters", "model", "lacks"),
+                **_predicted(one.prediction),
+                "reason": str(one.error or ""),
+            }
+            for one in self.answers
+        ]
+        shown = [
+            {
+                "parameters": {n: size for n, size in row["parameters"].items() if n not in same},
+                "device": row["device"],
+                "weights": None if row["weights"] in ("", row["device"]) else row["weights"],
+                **{name: row[name] for name in ("model", "time_s")},
+                "bound": (row["bound"] or "").partition(" and ")[0],
+                "missing": _short(row["lacks"], [*row["missing"], *row["ignored"]]),
+            }
+            for row in rows
+        ]
+        said = [row["reason"] or _left_out(row) for row in rows]
+        reasons = [*dict.fromkeys(wrap_note(reason) for reason in said if reason)]
+        left = [f"- ... {len(reasons) - _MOST_REASONS} more: .to_frame() has all"]
+        return Printed(
+            head=[", ".join(filter(None, [kernel, point_text(same)]))],
+            rows=rows,
+            shown=table_of(
+                shown,
+                {
+                    **{"parameters": EACH, **columns_of("device weights model")},
+                    **columns_of("time_s", format_seconds),
+                    **columns_of("bound missing"),
+                },
+            ),
+            notes=[*reasons[:_MOST_REASONS], *(left if len(reasons) > _MOST_REASONS else [])],
+            facts={"kernel": kernel},
+            name="answers",
+        )
+
+
+_ALIKE = 0.05
+"""Of a time: a difference below is none to explain."""
+
+_CAUSES = 2
+
+_LEAST_CAUSE = 0.2
+"""Of a difference: parts that make less of it are not named."""
+
+_BREAKDOWN = ("group", "time", "share", "part")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PredictionPair(Result):
+    """Two predictions side by side."""
+
+    first: Prediction  # each at one size
+    second: Prediction
+
+    def __post_init__(self) -> None:
+        for one in (self.first, self.second):
+            if not isinstance(one, Prediction):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+                raise ParameterError(
+                    f"a prediction is compared with another one, not with {one!r}; pass what"
+                    " predict returns",
+                    parameter="prediction",
+                )
+            if isinstance(one.time_s, np.ndarray):
+                raise ParameterError(
+                    f"predictions are compared at one size each, and that of {one.kernel!r} is of"
+                    " several: predict each size by itself",
+                    parameter="prediction",
+                )
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Kernels, devices, models, weights or sizes in which the two differ."""
+        for name in ("given_as", "kernel", "device", "model", "weights"):
+            first, second = getattr(self.first, name), getattr(self.second, name)
+            if first != second and first and second:
+                return first, second
+        points = point_text(self.first.parameters), point_text(self.second.parameters)
+        if points[0] != points[1] and self._is_of_one_kernel:
+            return points
+        return f"{self.first.kernel} (first)", f"{self.second.kernel} (second)"
+
+    @property
+    def _is_of_one_kernel(self) -> bool:
+        if self.first.given_as and self.second.given_as:
+            return True
+        counts = [getattr(one.origin, "kernel", None) for one in (self.first, self.second)]
+        return bool(counts[0] == counts[1])
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each part, that which differs most first."""
+        parts = [corrected_parts(one) for one in (self.first, self.second)]
+        rows: list[dict[str, Any]] = []
+        for name in sorted({*parts[0], *parts[1]}):
+            times = [one.get(name, 0.0) for one in parts]
+            row = {"part": plain_name(name).text, "first_s": times[0], "second_s": times[1]}
+            rows.append(row | {"difference_s": times[1] - times[0]})
+        return sorted(rows, key=lambda row: -abs(row["difference_s"]))
+
+    @property
+    def cause(self) -> str:
+        """A sentence on what makes the difference."""
+        whole = [float(one.time_s) for one in (self.first, self.second)]
+        difference = whole[1] - whole[0]
+        if abs(difference) < _ALIKE * max(whole):
+            return f"cause: none to name; the times differ by less than {100 * _ALIKE:.0f} %"
+        faster, slower = self.names if difference > 0 else self.names[::-1]
+        shares = [(row["difference_s"] / difference, row["part"]) for row in self.rows]
+        said = [
+            f"{part} ({format_quantity(share * abs(difference), 's')})"
+            for share, part in sorted(shares, reverse=True)[:_CAUSES]
+            if share >= _LEAST_CAUSE
+        ]
+        return (
+            f"cause: {slower} takes {format_quantity(abs(difference), 's')} longer than {faster},"
+            f" mostly for {' and '.join(said) or 'many parts'}"
+        )
+
+    __repr__ = Result.__str__
+
+    def lay_out(self, most: int = MOST_ROWS) -> Printed:
+        """Give two predictions side by side, the cause of their difference last."""
+        both = (self.first, self.second)
+        whole = [float(one.time_s) for one in both]
+        ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"
+        lacking = [name for name, one in zip(self.names, both, strict=True) if not one.complete]
+        mark = f" (incomplete, a lower bound: {' and '.join(lacking)})" if lacking else ""
+        bounds = [f"  {n}: {bound_text(one)}" for n, one in zip(self.names, both, strict=True)]
+        times = dict(zip(("first_s", "second_s"), whole, strict=True))
+        total = {"part": "time", **times, "difference_s": whole[1] - whole[0]}
+        titles = ("", *self.names, "difference")
+        columns = [Column(title, format_seconds if i else None) for i, title in enumerate(titles)]
+        return Printed(
+            head=[f"{self.names[1]}: {ratio} the time of {self.names[0]}{mark}", *bounds],
+            rows=self.rows,
+            shown=table_of([total, *self.rows[:most]], dict(zip(total, columns, strict=True))),
+            notes=[*(line for one in both for line in verdict_lines(one.caveats)), self.cause],
+        )
+
+
+def name_part(part: str) -> dict[str, str]:
+    """Return the group of a part and its plain name."""
+    return {"group": plain_name(part).group, "name": plain_name(part).text}
+
+
+def _times(of: Prediction) -> list[dict[str, Any]]:
+    """Return a row for each size: sizes, time and both ends of the interval, s."""
+    ends = (
+        {} if of.interval_s is None else dict(zip(("low_s", "high_s"), of.interval_s, strict=True))
+    )
+    arrays = np.broadcast_arrays(*of.parameters.values(), of.time_s, *ends.values())
+    rows = zip(*(array.ravel().tolist() for array in arrays), strict=True)
+    number = len(of.parameters)
+    return [
+        {
+            "parameters": dict(zip(of.parameters, row[:number], strict=True)),
+            **dict(zip(("time_s", *ends), row[number:], strict=True)),
+        }
+        for row in rows
+    ]
+
+
+def caveat_lines(of: Prediction) -> list[str]:
+    """Write after which measured kernels a time was corrected, if it was; and what is doubtful."""
+    said = [f"{v.name}: {v.message}" for v in of.verdicts if v.name == CORRECTION]
+    return [*said, *verdict_lines(of.caveats)]
+
+
+def prediction_head(of: Prediction) -> list[str]:
+    """Write the time of a prediction at one size, what bounds it, and what it is of."""
+    interval = (
+        ""
+        if of.interval_s is None
+        else f" ({100 * of.interval_level:.0f} % interval: {interval_text(of.interval_s)})"
+    )
+    given = point_text(of.parameters)
+    mark = _incomplete(of)
+    return [
+        f"{'at least ' if mark else ''}{format_quantity(float(of.time_s), 's')}{interval}{mark}",
+        *filter(None, [bound_text(of)]),
+        f"{of.kernel} on {of.device}{', ' if given else ''}{given}; {_model(of)}, warm caches",
+    ]
+
+
+def _model(of: Prediction) -> str:
+    """Name model and weights."""
+    model, comma, more = of.model.partition(", ")
+    return f"{short_name(model)}{comma}{more} model{weights_text(of.weights, of.device)}"
+
+
+def _incomplete(of: Prediction) -> str:
+    """Say that a time is without some costs, so that it is a lower bound; nothing if it is not."""
+    if of.complete:
+        return ""
+    return f" (incomplete: without the cost of {some_of(of.missing, most=NAMED_OTHERS)})"
+
+
+NAMED_OTHERS = 4
+"""Number of indistinguishable features that a remark names."""
+
+_DERIVED = re.compile(r"(?<![\w.])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w.])")
+
+
+def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """Write what was checked: one line for each, and a remedy below those that failed."""
+    return check_lines((v.passed, f"{v.name}: {_plain(v.message)}", v.remedy) for v in verdicts)
+
+
+def _plain(message: str) -> str:
+    """Put words for names that formulas of models have; those with dots are in the glossary."""
+    return _DERIVED.sub(lambda name: plain_name(name[0]).text, message)
+
+
+_MOST_REASONS = 5
+
+_FEW_LETTERS = 24
+
+
+def _left_out(row: Mapping[str, Any]) -> str:
+    names = ", ".join(plain_name(name).text for name in (*row["missing"], *row["ignored"]))
+    is_short = len(names) <= _FEW_LETTERS
+    return "" if is_short else f"{row['device']}, {row['model']}: leaves out {names}"
+
+
+def _predicted(of: Prediction | None) -> dict[str, Any]:
+    if of is None:
+        names = ("time_s", "interval_s", "bound", "breakdown_s")
+        return {**dict.fromkeys(names), "ignored": [], "missing": []}
+    kinds = bound_text(of).removeprefix("bound by ").partition(":")[0]
+    return {
+        **picked(of, "time_s", "interval_s"),
+        "bound": getattr(of, "bound", None) or kinds,
+        "breakdown_s": of.breakdown,
+        **picked(of, "ignored", "missing"),
+    }
+
+
+def _short(lacks: str, names: Sequence[str]) -> str:
+    """Write in few letters what a device lacks, or else a model leaves out."""
+    lacks = re.sub(r"^(device|kernel)\.(classes\.)?", "", lacks)
+    left_out = [plain_name(name).text for name in names] or [""]
+    several = f"{len(names)} properties" if names[1:] else left_out[0]
+    return cut(lacks or several, _FEW_LETTERS)

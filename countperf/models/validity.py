@@ -6,20 +6,42 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.display import Drawable, ShortRepr, Table
+from countperf.devices.parameters import DeviceParameters
 from countperf.errors import (
     ModelNotApplicableError,
     ParameterError,
     UnmeasuredPropertyError,
     option,
 )
+from countperf.models.breakdown import uncharged_lines
 from countperf.models.function import NORMAL_QUANTILES
-from countperf.models.predictions import Prediction, Quantity, Verdict
+from countperf.models.predictions import (
+    Prediction,
+    Quantity,
+    Verdict,
+    caveat_lines,
+    name_part,
+    prediction_head,
+)
+from countperf.models.weights_text import weight_rows, weight_texts
+from countperf.text import (
+    Column,
+    Printed,
+    Result,
+    Row,
+    ShortRepr,
+    format_percent,
+    format_quantity,
+    format_seconds,
+    format_share,
+    picked,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from countperf.devices.identity import DeviceIdentity
@@ -365,7 +387,7 @@ class ExplainedPart(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation(Table, Drawable, ShortRepr):
+class Explanation(Result, ShortRepr):
     """A prediction with what it is made of."""
 
     prediction: Prediction  # at one size
@@ -373,3 +395,74 @@ class Explanation(Table, Drawable, ShortRepr):
     parts: tuple[ExplainedPart, ...]  # largest first
     global_bytes: float  # what the kernel asks of global memory
     flops: float  # a fused multiply-add as two
+
+    def lay_out(self, device: DeviceParameters | None = None) -> Printed:
+        """Give a time, its terms and its parts, with the rates that weights imply."""
+        made = self.prediction
+        weights = made.origin.weights
+        whole = float(made.time_s)
+        known = {row["feature"]: row for row in weight_rows(weights)}
+        rows = [
+            {
+                "part": part.name,
+                **name_part(part.name),
+                "time_s": part.part_s,
+                "share": part.part_s / whole if whole > 0 else None,
+                "count": part.count,
+                "weight_s": None if part.weight is None else part.weight.value_s,
+                **{name: known.get(part.name, {}).get(name) for name in _DETAILS},
+            }
+            for part in self.parts
+        ]
+        notes = _demand(self, device)
+        notes += uncharged_lines(made.ignored, every=True) if made.ignored else []
+        return Printed(
+            head=[*prediction_head(made), f"time_s = {self.expression}"],
+            rows=rows,
+            shown=table_of([_shown_part(row) for row in rows], _EXPLAINED),
+            notes=[*notes, *caveat_lines(made)],
+            facts={
+                **made.lay_out().facts,
+                "explanation": {
+                    "expression": self.expression,
+                    "parts": rows,
+                    **picked(self, "global_bytes", "flops"),
+                },
+            },
+        )
+
+
+_DETAILS = ("standard_error_s", "unit", "rate", "rate_unit", "remark")
+
+_EXPLAINED = {
+    **{"part": Column("part"), "time_s": Column("time", format_seconds)},
+    **{"share": Column("", format_share), "count": Column("count", right=True)},
+    **{"at": Column("at"), "rate": Column("implied rate", right=True), "remark": Column()},
+}
+
+
+def _shown_part(row: Row) -> dict[str, Any]:
+    count, is_weighed = row["count"], row["unit"] is not None
+    cost, per, rate = weight_texts(row) if is_weighed else ("", "", None)
+    return {
+        **{name: row[name] for name in ("part", "time_s", "share", "remark")},
+        "count": None if count is None else f"{count:.6g}",
+        "at": f"{cost} {per}" if is_weighed else None,
+        "rate": rate,
+    }
+
+
+def _demand(of: Explanation, device: DeviceParameters | None) -> list[str]:
+    """Say what the kernel gets altogether, of what the device can at most."""
+    whole = float(of.prediction.time_s)
+    peaks = (None, None) if device is None else (device.bandwidth_byte_per_s, device.peak_flops)
+    said = [
+        f"{format_quantity(amount / whole, unit)} of {where}"
+        f" ({'peak unknown' if not peak else f'{format_percent(amount / whole / peak)} of peak'})"
+        for amount, unit, where, peak in (
+            (of.global_bytes, "byte/s", "global memory", peaks[0]),
+            (of.flops, "flop/s", "arithmetic", peaks[1]),
+        )
+        if amount and whole > 0
+    ]
+    return [f"the kernel then gets {' and '.join(said)}"] if said else []

@@ -15,7 +15,6 @@ from countperf.counting.counts import transaction_roots
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, CountingRules, View
 from countperf.devices.identity import DeviceIdentity
-from countperf.display import ShortRepr, Table, shortened
 from countperf.documents import Document
 from countperf.errors import (
     DeviceMismatchError,
@@ -40,7 +39,6 @@ from countperf.models.function import (
     Range,
     Weight,
     model_inputs,
-    unit_of,
 )
 from countperf.models.predictions import (
     ParameterValue,
@@ -75,7 +73,9 @@ from countperf.models.validity import (
     sign_verdict,
     unmeasured_error,
 )
+from countperf.models.weights_text import lay_out_weights
 from countperf.sizes import checks_keywords, given_sizes
+from countperf.text import Printed, Result, ShortRepr
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
@@ -99,7 +99,7 @@ class Charge(ShortRepr):
     changes: dict[str, Quantity]  # derivatives of the time by weights: rows of `scaled`, by key
 
 
-class WeightSet(Table, Document):
+class WeightSet(Document, Result):
     """Weights of a fitted model on a device, with their ranges, groups and quality.
 
     Attributes
@@ -210,14 +210,7 @@ class WeightSet(Table, Document):
         """The weights by feature; by ``term:feature`` where several terms charge it."""
         return dict(zip(self.function.keys, self.weights, strict=True))
 
-    def __str__(self) -> str:
-        """Return the costs: a line for each weight, 25 at most."""
-        rows = [
-            f"  {key}: {weight.value_s:.3g} s per {unit_of(weight, self.definition)}"
-            for key, weight in self.by_feature.items()
-        ]
-        head = f"{self.model} weights of {self.device.slug} ({self.device.name})"
-        return shortened("\n".join([head, *rows]))
+    __str__ = Result.__str__
 
     @checks_keywords
     def predict(
@@ -588,6 +581,10 @@ class WeightSet(Table, Document):
             f" ({device.name}), which differ in {self.device.differences_text(device)}: fit weights"
             f" for it, or force the use of these ({option('force', 'True')})"
         )
+
+    def lay_out(self) -> Printed:
+        """Give the weights of a model."""
+        return lay_out_weights(self)
 
 
 def _plain(row: NDArray[np.float64]) -> Quantity:

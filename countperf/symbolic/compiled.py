@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.display import FieldsAlone
 from countperf.errors import CountingError, ParameterError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Atom, Monomial, QuasiPolynomial
+from countperf.text import FieldsAlone
 
 _SAFE = float(2**62)
 _LONGEST_SUM = 200

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
-from countperf.display import Formula
 from countperf.errors import CountingError
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Number, QuasiPolynomial, parse_polynomial
+from countperf.text import Formula
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from math import gcd, lcm
 from typing import TypeAlias
 from zlib import crc32
 
-from countperf.display import Formula
 from countperf.errors import CountingError
+from countperf.text import Formula
 
 Number: TypeAlias = int | Fraction
 

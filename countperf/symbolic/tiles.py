@@ -13,9 +13,9 @@ from functools import lru_cache
 from math import comb, gcd, lcm
 from typing import TypeAlias
 
-from countperf.display import ShortRepr
 from countperf.errors import UncountableSetError
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Floor, QuasiPolynomial
+from countperf.text import ShortRepr
 
 Row: TypeAlias = tuple[int, ...]
 

@@ -26,7 +26,6 @@ from countperf.counting.frontend.unattended import without_disk_caches
 from countperf.counting.transactions import with_transactions
 from countperf.devices.device import DeviceLimits
 from countperf.devices.workers import NOT_SENT, WorkerLostError, process_pool
-from countperf.display import ShortRepr, cut
 from countperf.errors import (
     CountingError,
     CountperfError,
@@ -37,6 +36,7 @@ from countperf.errors import (
     nearest,
 )
 from countperf.models.correction import CORRECTION
+from countperf.text import ShortRepr, cut
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 from countperf.user_code import find_in_user_code
 

@@ -11,12 +11,28 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Self
+from typing import Any, Self
 
 from countperf.devices.workers import Pool, WorkerLostError, capacity, pool_or
-from countperf.display import ShortRepr, Table, printed
 from countperf.errors import ParameterError, SearchSpaceError, TuningError, option
 from countperf.steps import end_if_interrupted, report
+from countperf.text import (
+    EACH,
+    Column,
+    Printed,
+    Result,
+    ShortRepr,
+    choice_text,
+    format_percent,
+    format_quantity,
+    format_seconds,
+    interval_columns,
+    picked,
+    point_text,
+    short_name,
+    table_of,
+    weights_text,
+)
 from countperf.tuning.points import (
     NOT_SENT,
     Packed,
@@ -93,7 +109,7 @@ def by_stage(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking(Table):
+class Ranking(Result):
     """Points of a space by predicted time."""
 
     space: str  # its name
@@ -107,7 +123,7 @@ class Ranking(Table):
     complete: bool  # whether that is all of the space
     seconds: float  # time that it took, s
 
-    __repr__ = printed
+    __repr__ = Result.__str__
 
     @property
     def refused(self) -> int:
@@ -129,6 +145,49 @@ class Ranking(Table):
             f"{why if reasons else 'no choice satisfies the constraints'}",
             refusals=[reason.example.reason for reason, _ in reasons],
             statistics=reasons[0][0].example.statistics if reasons else None,
+        )
+
+    def lay_out(self, *, kept: str = "on_point=FUNCTION gets") -> Printed:
+        """Give the best points, how many there were, and what was refused and why."""
+        best = [lay_out_point(row) for row in self.best]
+        level = f"to ({format_percent(self.best[0].interval_level)})" if best else ""
+        shown = [{**row, "mark": "*" if row.get("missing") else None} for row in best]
+        columns = {
+            **{"predicted_s": Column("predicted", format_seconds), "mark": Column()},
+            **interval_columns(level),
+            "choice": EACH,
+        }
+        some = "" if self.complete else ", not all of the space"
+        notes = [
+            f"{self.space} on {self.device}, {point_text(self.sizes)}: {self.predicted} "
+            f"variants predicted{some} in {format_quantity(self.seconds, 's')};"
+            f" {short_name(self.model)} model{weights_text(self.weights, self.device)}",
+        ]
+        missing = sorted({name for row in self.best for name in row.missing})
+        if missing:
+            notes.append(
+                f"* without the cost of {', '.join(missing)}, for which there is no weight"
+            )
+        notes += refusal_lines(self.refusals)
+        if self.refused:
+            notes.append(f"{kept} every refused one with its reason")
+        rows = [
+            {"place": position, **{n: v for n, v in row.items() if n not in _ASIDE}}
+            for position, row in enumerate(best, start=1)
+        ]
+        return Printed(
+            head=[] if best else ["no variant has a prediction"],
+            rows=rows,
+            shown=table_of(shown, columns),
+            notes=notes,
+            facts={
+                **picked(
+                    self, "space", "device", "weights", "model", "predicted", "complete", "seconds"
+                ),
+                "parameters": dict(self.sizes),
+                "refused": refusal_objects(self.refusals),
+                "best": best,
+            },
         )
 
 
@@ -375,3 +434,51 @@ class Ranker:
             "let its functions be functions of a module that they can import, which hold no locks,"
             " files or the like, or name it: 'path/file.py:name'"
         )
+
+
+_EXAMPLES = 3
+
+_REFUSED = ("stage", "reason")
+
+_ASIDE = ("interval_level", "missing")
+
+
+def lay_out_point(of: Point) -> dict[str, Any]:
+    """Return a point as a row: its choice with the predicted time, or why it was refused."""
+    choice = dict(of.choice)
+    time_s = getattr(of, "time_s", None)
+    if time_s is None:
+        return {"choice": choice, **{name: str(getattr(of, name, "")) for name in _REFUSED}}
+    missing = list(getattr(of, "missing", ()))
+    return {
+        "choice": choice,
+        "predicted_s": time_s,
+        "interval_s": getattr(of, "interval_s", None),
+        "interval_level": getattr(of, "interval_level", None),
+        **({"missing": missing} if missing else {}),
+    }
+
+
+def refusal_objects(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
+    """Return refusals by stage as JSON has them."""
+    return {
+        stage: {
+            "count": refusal.count,
+            "examples": [lay_out_point(example) for example in refusal.examples[:_EXAMPLES]],
+            "reasons": [
+                {"count": reason.count, "example": lay_out_point(reason.example)}
+                for reason in refusal.reasons
+            ],
+        }
+        for stage, refusal in refusals.items()
+    }
+
+
+def refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
+    """Write the most frequent reasons of refusals."""
+    return [
+        f"refused ({stage}): {reason.count} of {refusal.count}, such as"
+        f" {choice_text(reason.example.choice)}: {reason.example.reason}"
+        for stage, refusal in refusals.items()
+        for reason in refusal.reasons[:_EXAMPLES]
+    ]

@@ -24,13 +24,28 @@ from pydantic import (
 )
 
 from countperf.devices.identity import DeviceIdentity
-from countperf.display import Drawable, ShortRepr, Table, printed
 from countperf.documents import IntervalOfTimes, Part, parse_json, validate
 from countperf.errors import DocumentError, MeasurementError, ParameterError, option
 from countperf.measuring.runner import CaseRunner
 from countperf.store import AppendedLines, parse_lines, read_content, split_lines
+from countperf.text import (
+    EACH,
+    Printed,
+    Result,
+    ShortRepr,
+    choice_text,
+    columns_of,
+    format_percent,
+    format_quantity,
+    format_seconds,
+    interval_text,
+    picked,
+    point_text,
+    short_name,
+    weights_text,
+)
 from countperf.tuning.points import PredictionTask, Refused
-from countperf.tuning.ranker import RefusalCount
+from countperf.tuning.ranker import RefusalCount, refusal_lines, refusal_objects
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
@@ -177,7 +192,7 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuningResult(Outlook, Table, Drawable):
+class TuningResult(Outlook, Result):
     """The fastest variant found, and how sure that is."""
 
     space: str  # name of the space, slug of the device
@@ -195,7 +210,76 @@ class TuningResult(Outlook, Table, Drawable):
     # whether each variant's numbers were compared with the space's reference
     numbers_checked: bool = True
 
-    __repr__ = printed
+    __repr__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give the winner's time, which one it is, how sure that is, and what it took.
+
+        The bound is null where nothing but the winner is known; it is about ``"bounded"``
+        variants, and of ``"unbounded"`` others of the space nothing is known.
+        """
+        winner = self.winner
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        checked = (
+            "numbers checked"
+            if self.numbers_checked
+            else "numbers not checked, for the space has no reference"
+        )
+        level = format_percent(winner.interval_level)
+        interval = (
+            "" if winner.interval_s is None else f", {interval_text(winner.interval_s)} at {level}"
+        )
+        lines = [
+            f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)},"
+            f" predicted "
+            f"{format_quantity(winner.predicted_s, 's')}{interval})",
+            f"{self.space} on {self.device}, {point_text(self.sizes)}; {checked}; predicted by the"
+            f" {short_name(self.model)} model{weights_text(self.weights, self.device)}",
+            f"  {choice_text(winner.choice)}",
+            *(
+                f"  as fast within noise: {format_quantity(trial.time_s, 's')},"
+                f" {choice_text(trial.choice)}"
+                for trial in self.within_noise[:_MOST_TIES]
+            ),
+            *_bound(self),
+            f"{len(self.tried)} of {self.predicted} predicted variants ran{failed};"
+            f" {format_quantity(self.spent_s, 's')} spent, "
+            f"{format_quantity(self.ranking_s, 's')} of it on predictions; {_STOPS[self.stopped]}",
+        ]
+        what = ("space", "device", "weights", "model", "regret_bound", "bounded", "unbounded")
+        return Printed(
+            head=lines,
+            rows=[
+                {
+                    **picked(trial, "choice", "time_s", "predicted_s", "noise"),
+                    "runs": len(trial.samples_s),
+                    **picked(trial, "cut_short", "at_s"),
+                    "best_s": best_s,
+                    "is_winner": trial.choice == winner.choice,
+                }
+                for trial, best_s in zip(
+                    self.tried, accumulate((trial.time_s for trial in self.tried), min), strict=True
+                )
+            ],
+            columns={
+                **{"choice": EACH, **columns_of("time_s predicted_s", format_seconds)},
+                **columns_of("noise", format_percent),
+                **columns_of("runs cut_short"),
+                **columns_of("at_s best_s", format_seconds),
+                **columns_of("is_winner"),
+            },
+            parts=[Printed(notes=refusal_lines(self.refusals))],
+            facts={
+                **picked(self, *what, "confidence", "stopped", "spent_s", "ranking_s"),
+                **picked(self, "numbers_checked", "predicted"),
+                "parameters": dict(self.sizes),
+                "winner": _tried(winner),
+                "within_noise": [_tried(trial) for trial in self.within_noise],
+                "complete": self.ranking_complete,
+                "tried": [_tried(trial) for trial in self.tried],
+                "refused": refusal_objects(self.refusals),
+            },
+        )
 
 
 class SearchInterrupt(KeyboardInterrupt):
@@ -438,3 +522,33 @@ def _source(function: Callable[..., Any]) -> str:
         return inspect.getsource(function)
     except (OSError, TypeError):
         return ""
+
+
+_LARGEST_CLAIM = 0.995
+
+_MOST_TIES = 5
+
+_STOPS = {
+    "confident": "no variant left can be faster, at the stated confidence",
+    "budget": "the budget is spent",
+    "exhausted": "every variant was tried",
+    "interrupted": "it was interrupted",
+}
+
+
+def _bound(of: TuningResult) -> list[str]:
+    """Say how much faster others may be, and of how many nothing is known."""
+    said = f"too little was measured to bound the fastest of {of.space}"
+    if of.regret_bound is not None and of.regret_bound <= _LARGEST_CLAIM:
+        whole = f"the {of.bounded} variants that have a prediction" if of.unbounded else "the space"
+        said = (
+            f"the fastest of {whole} takes at most {format_percent(of.regret_bound)} less than a"
+            f" median run of this one, at {format_percent(of.confidence)} confidence"
+        )
+    others = f"nothing is known of the {of.unbounded} others that the space may have"
+    return [said, others] if of.unbounded else [said]
+
+
+def _tried(of: Trial) -> dict[str, Any]:
+    what = ("choice", "time_s", "predicted_s", "samples_s", "rounds", "cut_short", "at_s")
+    return picked(of, *what, "interval_s", "interval_level")

@@ -15,10 +15,10 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from countperf.counting.frontend.producers import translation_unit
-from countperf.display import ShortRepr
 from countperf.errors import SearchSpaceError
 from countperf.measuring import KernelCase
 from countperf.sizes import given_sizes
+from countperf.text import ShortRepr
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,6 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.steps import format_duration
+from countperf.text import choice_text, format_percent, format_quantity
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.posterior import Array, Draw, LogTimes, Posterior
 from countperf.tuning.ranker import Ranking
@@ -254,3 +256,23 @@ class SearchState:
 
 Watch: TypeAlias = Callable[[SearchState], None]
 """Is told the state of a search whenever it may have changed."""
+
+
+def state_text(state: SearchState) -> str:
+    """Write the state of a search on a line: the best, what may be gained, the time left."""
+    if state.best_s is None:
+        noun = "variant" if state.predicted == 1 else "variants"
+        said = [f"{state.space}: {state.predicted} {noun} predicted, none ran yet"]
+    else:
+        said = [
+            f"{state.space}: best {format_quantity(state.best_s, 's')} ({choice_text(state.best)})",
+            f"{state.tried} of {state.predicted} ran",
+        ]
+    if state.expected_gain is not None and state.chance is not None:
+        said.append(
+            f"next: {format_percent(state.expected_gain)} faster on average,"
+            f" {format_percent(state.chance)} chance that one left is faster"
+        )
+    if state.left_s is not None:
+        said.append(f"{format_duration(state.left_s)} left")
+    return "; ".join(said)

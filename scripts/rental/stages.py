@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from countperf.api.catalogue import Profile, measure_catalogue
 from countperf.api.catalogue import measure_variants as measure
 from countperf.api.evaluation import evaluate_ranking
-from countperf.devices.discovery import backends, examine, find_device, open_session
+from countperf.devices.discovery import backends, doctor, find_device, open_session
 from countperf.devices.machine import available_cores
 from countperf.devices.workers import process_pool
-from countperf.display import ShortRepr
 from countperf.documents import parse_json
 from countperf.errors import CountperfError, DeviceLostError, DocumentError, FitError
 from countperf.measuring.characterization.bench import FULL
@@ -26,6 +25,7 @@ from countperf.measuring.characterization.suite import characterize
 from countperf.measuring.runner import QUICK as QUICKLY
 from countperf.measuring.runner import KernelRunner
 from countperf.store import read_file_text, write_atomically
+from countperf.text import ShortRepr
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.variants.sets import variant_entries
 from rental.publishing import publish
@@ -85,7 +85,7 @@ class Options(ShortRepr):
 
 def find_devices(options: Options) -> None:
     """Try every device, and write down what works."""
-    report = examine()
+    report = doctor()
     library = _nvidia_opencl()
     write_json(
         options.folder / "devices.json", {**report.to_object(), "nvidia_opencl_library": library}

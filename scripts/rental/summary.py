@@ -9,13 +9,12 @@ from typing import Any
 from pydantic import NonNegativeFloat
 
 from countperf.devices.parameters import available_devices, load_device
-from countperf.display import ShortRepr
 from countperf.documents import Part, parse_json, validate
 from countperf.measuring.characterization.bench import Characterization
 from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.metrics import Evaluation
-from countperf.report.printing import printed
 from countperf.store import read_file_text
+from countperf.text import ShortRepr
 from rental.stages import Options, read_checks, write_json
 
 
@@ -64,7 +63,7 @@ def summary(options: Options, progress: Progress) -> str:
     lines += _device_summary(options.folder)
     for evaluation in sorted((options.folder / "fits").glob("*/evaluation.json")):
         parts = Evaluation.read_file(evaluation).by_purpose()
-        lines += ["", *(printed(part).text() for name, part in parts.items() if name != "variant")]
+        lines += ["", *(part.lay_out().text() for name, part in parts.items() if name != "variant")]
         lines += _ranking_summary(evaluation.with_name("ranking.json"))
     return "\n".join(lines)
 
@@ -72,7 +71,7 @@ def summary(options: Options, progress: Progress) -> str:
 def _ranking_summary(path: Path) -> list[str]:
     if not path.exists():
         return []
-    return ["", printed(RankingEvaluation.read_file(path)).text()]
+    return ["", RankingEvaluation.read_file(path).lay_out().text()]
 
 
 def _checks_summary(folder: Path) -> list[str]:

@@ -15,7 +15,6 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import memory_hierarchy_of
-from countperf.display import MOST_LINES
 from countperf.errors import DeviceError, MeasurementError, ParameterError
 from countperf.measuring import MeasurementSet
 from countperf.measuring.runner import CALIBRATION, KernelRunner
@@ -23,6 +22,7 @@ from countperf.models import library
 from countperf.models.fitting.prior import CalibrationResult, KernelChoice, shipped_choice
 from countperf.models.library import load_weights, named_fits
 from countperf.models.weights import WeightSet
+from countperf.text import MOST_LINES
 from measurement_kernels.catalog import entry
 
 

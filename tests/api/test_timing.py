@@ -35,8 +35,9 @@ from countperf.errors import (
     PredictionError,
     WrongResultError,
 )
+from countperf.figures import draw
 from countperf.measuring import KernelCase, Measurement, TimedSize
-from countperf.measuring import TimingDocument as Timing
+from countperf.measuring import Timing as Timing
 from countperf.measuring.apart import ApartRunner
 from countperf.measuring.runner import KernelRunner
 from countperf.models.weights import WeightSet
@@ -161,7 +162,7 @@ def test_a_kernel_without_sizes_is_timed() -> None:
 
     assert timing.runs == (({}, 1e-6),)
     assert "1.00 µs" in repr(timing)
-    assert timing.plot().axes[0].get_xlabel() == "number of the size in the table, from 1"
+    assert draw(timing).axes[0].get_xlabel() == "number of the size in the table, from 1"
 
 
 def test_one_size_outside_the_assumptions_leaves_the_others_predicted() -> None:
@@ -277,7 +278,7 @@ def test_no_code_is_read_where_a_model_or_weights_are_given(
 def test_the_figure_has_points_line_band_and_plain_ticks() -> None:
     times = {n: 1e-6 + 2e-9 * n for n in (100, 1000, 10000)}
 
-    figure = timed(times).plot()
+    figure = draw(timed(times))
 
     (axes,) = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
@@ -406,8 +407,8 @@ def test_counts_and_predictions_are_the_same_in_every_process() -> None:
 _DIGEST = """
 import json
 from countperf import load_weights, predict
-from countperf.report.predictions import prediction
 from countperf.api.kernels import Kernel
+from countperf.api.kernels import counted
 from countperf.measuring import counts_digest
 views = ("source", "structure")
 kernel = Kernel.of("matmul-tiled/square/16x16/f32")
@@ -415,7 +416,7 @@ digests = [counts_digest(kernel.count(view)) for view in views]
 weights = load_weights("pocl-epyc-zen5", model="structural")
 for by in ({"weights": "pocl-epyc-zen5", "model": "structural"}, {"weights": weights}):
     made = predict("stride1/copy/256x1/f32", n=4096, **by)
-    digests.append(json.dumps(prediction(made).object()))
+    digests.append(json.dumps(made.lay_out().object()))
 """
 
 

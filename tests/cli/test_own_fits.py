@@ -17,7 +17,6 @@ from countperf.models import library
 from countperf.models.fitting.fit_model import fit
 from countperf.models.library import find_fit, load_weights, store_own_fit
 from countperf.models.shipped import LINEAR
-from countperf.report.weights import available
 from tests.cli.conftest import Run
 from tests.models.builders import make_device, make_weights
 from tests.models.fitting.builders import KERNELS, TEST_KERNEL, measure
@@ -188,5 +187,5 @@ def test_the_table_lists_shipped_and_own_fits(folders: tuple[Path, Path], run: R
     assert list(table.to_frame()["name"]) == list(by_name)
     assert "mine/quiet-night" in repr(table)
 
-    assert run("weights --json").json == available(table).object()["fits"]
+    assert run("weights --json").json == table.lay_out().object()["fits"]
     assert run("weights").out.splitlines()[0].split()[:3] == ["name", "device", "models"]

@@ -18,7 +18,6 @@ from countperf.errors import (
     DataDependentControlFlowError,
     ParameterError,
 )
-from countperf.report.counts import analysis as printed
 from tests.counting import applications
 from tests.counting.structure_kernels import (
     recurrences,
@@ -219,7 +218,7 @@ def test_a_loop_that_runs_with_another_one_is_a_step_of_it() -> None:
 
 
 def test_an_analysis_is_printed_in_rows(matmul: KernelAnalysis) -> None:
-    content = printed(matmul, {"n": 64}).object()
+    content = matmul.lay_out({"n": 64}).object()
     assert json.loads(json.dumps(content)) == content
     rows = {(row["kind"], row["name"]): row for row in content["rows"]}
     assert rows["loop", "k_inner"]["count"] == "n^3"
@@ -230,9 +229,9 @@ def test_an_analysis_is_printed_in_rows(matmul: KernelAnalysis) -> None:
     assert store.endswith(f"; {64 * 64 // 8} transactions of 32 bytes")
     passes = 64**3 // 16 // 32
     assert sum(f"; {passes} passes of {passes} over" in r["detail"] for r in rows.values()) == 2
-    assert "value" not in printed(matmul).object()["rows"][0]
-    assert chain in printed(matmul, {"n": 64}).text()
-    assert "local 0 i_inner: 1" not in printed(matmul).text()
+    assert "value" not in matmul.lay_out().object()["rows"][0]
+    assert chain in matmul.lay_out({"n": 64}).text()
+    assert "local 0 i_inner: 1" not in matmul.lay_out().text()
     assert str(matmul) == "structure of loopy_kernel: 1 device programs, 7 accesses"
 
 

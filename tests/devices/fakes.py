@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from countperf.devices.device import Device, DeviceLimits, EventClock, Timing
+from countperf.devices.device import Device, DeviceLimits, EventClock, RunTime
 from countperf.devices.identity import DeviceIdentity
 from countperf.measuring import KernelCase, Protocol
 from countperf.measuring.runner import CaseRunner, Run
@@ -90,12 +90,12 @@ class FakeClock(EventClock):
     def sleep(self, seconds: float) -> None:
         self._now += seconds
 
-    def time_run(self, launch: object) -> Timing:
+    def time_run(self, launch: object) -> RunTime:
         """Return the next scripted time."""
         del launch
         duration = next(self._durations)
         self.sleep(duration + 1e-5)
-        return Timing(time_s=duration, host_s=duration + 1e-5)
+        return RunTime(time_s=duration, host_s=duration + 1e-5)
 
 
 class FakeRunner(CaseRunner):
@@ -141,9 +141,9 @@ class FakeRunner(CaseRunner):
         self.clock.sleep(self.setup_s)
         runs = iter(range(10**6))
 
-        def run() -> Timing:
+        def run() -> RunTime:
             duration = self._duration(case.name, turn, next(runs))
             self.clock.sleep(duration)
-            return Timing(time_s=duration, host_s=duration + self.overhead_s)
+            return RunTime(time_s=duration, host_s=duration + self.overhead_s)
 
         yield run

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from countperf.devices.device import Device, DriverFile, DriverSearch
-from countperf.devices.discovery import DeviceTrial, Discovery, backend_of, examine, find_tools
+from countperf.devices.discovery import DeviceTrial, Discovery, backend_of, doctor, find_tools
 from countperf.devices.opencl import build_message
 from tests.devices.fakes import make_device
 
@@ -33,7 +33,7 @@ def _found(
 
 
 def test_each_device_is_tried_and_a_failing_one_explained() -> None:
-    report = examine(_found(GOOD, BAD), attempt=_attempt)
+    report = doctor(_found(GOOD, BAD), attempt=_attempt)
 
     assert [device.works for device in report.devices] == [True, False]
     assert report.default == "pocl:0"
@@ -46,13 +46,13 @@ def test_each_device_is_tried_and_a_failing_one_explained() -> None:
 
 
 def test_nothing_found_says_what_to_install_and_a_wrong_setting_comes_first() -> None:
-    report = examine(_found(platforms=()))
+    report = doctor(_found(platforms=()))
 
     assert not report.is_healthy
     assert report.advice[0].startswith("no OpenCL device found: install an OpenCL driver")
     drivers = DriverSearch(files=(), problem="it is not there", advice="unset it")
     wrong = _found(platforms=(), drivers=drivers)
-    assert examine(wrong).advice == ("it is not there: unset it",)
+    assert doctor(wrong).advice == ("it is not there: unset it",)
 
 
 def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
@@ -62,7 +62,7 @@ def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file" / "cache"))
     file = DriverFile(name="x.icd", library=str(tmp_path / "gone.so"), origin="/etc/OpenCL/vendors")
 
-    report = examine(_found(drivers=DriverSearch(files=(file,))))
+    report = doctor(_found(drivers=DriverSearch(files=(file,))))
 
     assert report.drivers[0].problem.endswith("gone.so is not there")
     for said in (

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from countperf.devices.device import EventClock, Timing, check_clocks
+from countperf.devices.device import EventClock, RunTime, check_clocks
 from countperf.measuring import Protocol
 from countperf.measuring.runner import (
     BROAD,
@@ -94,7 +94,7 @@ def test_when_a_case_is_finished(rounds: list[tuple[float, ...]], finished: bool
 
 def _timed(protocol: Protocol, durations: list[float]) -> Round:
     clock = FakeClock(durations)
-    run: Callable[[], Timing] = lambda: clock.time_run(list)  # noqa: E731 - reads as what it is
+    run: Callable[[], RunTime] = lambda: clock.time_run(list)  # noqa: E731 - reads as what it is
     return time_round(run, protocol, clock.now)
 
 

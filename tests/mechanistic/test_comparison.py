@@ -18,7 +18,7 @@ from countperf.api.mechanistic_models import compare, measured_devices
 from countperf.cli import main
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import CountingError, FitError, ParameterError
-from countperf.measuring import Measurement, MeasurementSet, TimedSize, TimingDocument
+from countperf.measuring import Measurement, MeasurementSet, TimedSize, Timing
 from countperf.mechanistic.comparison import (
     Comparison,
     ModelMaker,
@@ -195,7 +195,7 @@ def test_profiles_of_measured_kernels_are_made_from_the_catalogue(
     assert {m["level"] for m in document["geometric_mean"]} == {"published", "scaled"}
 
 
-def _timing(file: Path, slug: str | None = None) -> TimingDocument:
+def _timing(file: Path, slug: str | None = None) -> Timing:
     """Return a test kernel's time as that of a kernel of the user's, on the file's device."""
     measured = read_measurements(file)
     case = next(m for m in measured if m.purpose == "test")
@@ -203,7 +203,7 @@ def _timing(file: Path, slug: str | None = None) -> TimingDocument:
     identity = (
         measured.device if slug is None else measured.device.model_copy(update={"slug": slug})
     )
-    return TimingDocument(
+    return Timing(
         kernel="mine",
         device=identity,
         protocol=measured.header.protocol,

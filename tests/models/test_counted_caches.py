@@ -14,7 +14,7 @@ from countperf.counting.count_properties import content_key, count_kernel
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, load_hierarchy
 from countperf.counting.vector import PropertyVector
 from countperf.errors import FitError, MismatchError
-from countperf.measuring import KernelCase, Measurement, TimingDocument
+from countperf.measuring import KernelCase, Measurement, Timing
 from countperf.measuring.measurement_sets import counts_digest
 from countperf.models.fitting.design import common_caches
 from countperf.models.weights import WeightSet
@@ -184,7 +184,7 @@ def test_a_timing_knows_its_kernel_whatever_the_caches(columns: Any) -> None:
     usual = counted(columns)
     digests = {"structure": counts_digest(usual), "source": counts_digest(usual.emitted())}
     size = SimpleNamespace(counts=digests, measurement="run")
-    timing = TimingDocument.model_construct(kernel="columns", counting_rules=10, sizes=[size])
+    timing = Timing.model_construct(kernel="columns", counting_rules=10, sizes=[size])
 
     assert timing.runs_of(usual) == ["run"]
     assert timing.runs_of(counted(columns, ZEN3)) == ["run"]

@@ -19,6 +19,7 @@ from countperf.errors import (
     TuningError,
     WrongResultError,
 )
+from countperf.figures import draw
 from countperf.measuring import KernelCase
 from countperf.tuning import SearchSpace
 from countperf.tuning.points import PredictionTask, Refused
@@ -358,12 +359,12 @@ def result() -> TuningResult:
 def test_the_figure_shows_what_ran_the_winner_and_the_best_so_far(
     result: TuningResult, tmp_path: Path
 ) -> None:
-    result.plot(tmp_path / "search.svg")
+    draw(result, tmp_path / "search.svg")
 
     drawn = (tmp_path / "search.svg").read_text()
     assert {"ran", "winner", "best-so-far"} <= set(re.findall(r'<g id="([a-z-]+)"', drawn))
     with pytest.raises(ParameterError, match="cannot be written as 'doc'"):
-        result.plot(tmp_path / "search.doc")
+        draw(result, tmp_path / "search.doc")
 
 
 def test_the_script_builds_the_winner(result: TuningResult, tmp_path: Path) -> None:

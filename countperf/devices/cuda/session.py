@@ -20,8 +20,8 @@ import numpy as np
 from countperf.devices.cuda.target import CudaCode, generate_cuda, retarget
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
 from countperf.devices.device import CUDA_PRELUDE
-from countperf.display import cut
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
+from countperf.text import cut
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

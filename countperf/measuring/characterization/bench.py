@@ -17,10 +17,10 @@ from countperf.devices.device import EventClock, Program, Session
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.machine import read_clocks
 from countperf.devices.parameters import DeviceParameters
-from countperf.display import Table
 from countperf.documents import Document, Part
 from countperf.errors import MeasurementError
 from countperf.measuring import Environment
+from countperf.text import Printed, Result, Table, format_percent, plain
 
 
 class Finding(Part):
@@ -35,7 +35,7 @@ class Finding(Part):
     remark: str = ""  # what it was compared with, or why it is not plausible
 
 
-class Characterization(Table, Document):
+class Characterization(Document, Result):
     """Findings of the microbenchmarks."""
 
     format: Literal["countperf-characterization"] = "countperf-characterization"
@@ -50,6 +50,30 @@ class Characterization(Table, Document):
     def find(self, name: str) -> Finding | None:
         """Return the finding of that name, if there is one."""
         return next((finding for finding in self.findings if finding.name == name), None)
+
+    __str__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give numbers with their spread, marks at those not plausible, and what is missing."""
+        cells = tuple(
+            (
+                "" if finding.is_plausible else "!!",
+                finding.name,
+                f"{finding.value:.4g}",
+                finding.unit,
+                f"spread {format_percent(finding.spread)}",
+                "" if finding.is_plausible else finding.remark,
+            )
+            for finding in self.findings
+        )
+        count = f": {len(cells)} numbers" if cells else ""
+        return Printed(
+            head=[f"{self.device.slug}, {self.device.name}{count}"],
+            rows=[plain(finding) for finding in self.findings],
+            shown=Table(header=(), rows=cells),
+            notes=[f"left out: {name}: {reason}" for name, reason in self.left_out.items()],
+            facts=self.to_object(),
+        )
 
 
 MAX_TURNS = 2**26

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from countperf.counting.counts import caches_of, group_shape
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
-from countperf.display import ShortRepr
 from countperf.errors import FitError
 from countperf.measuring import Measurement
 from countperf.models.definition import CODE, ModelDefinition
@@ -39,6 +38,7 @@ from countperf.models.fitting.solve import (
     right_singular_vectors,
 )
 from countperf.models.function import Column, IndistinguishableGroup, ModelFunction, model_inputs
+from countperf.text import ShortRepr
 
 _MOST_INSTRUCTIONS_PER_S = 1e12
 """No processor executes more: what was followed in the code of such a case is not what ran."""

@@ -10,7 +10,6 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from countperf.display import ShortRepr
 from countperf.errors import FitError
 from countperf.models.definition import ModelDefinition
 from countperf.models.fitting.design import (
@@ -31,6 +30,7 @@ from countperf.models.fitting.solve import (
 )
 from countperf.models.function import ModelFunction
 from countperf.models.validity import broken_groups
+from countperf.text import ShortRepr
 
 _SAME_TIME = 1e-8
 _NOT_SHARED = 1e-9

@@ -13,7 +13,6 @@ from countperf.counting.counts import says_group_shape, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, View, property_unit
 from countperf.counting.vector import PropertyVector
-from countperf.display import Table, printed
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.measuring import Header, Measurement, MeasurementSet
 from countperf.models.correction import Correction
@@ -47,10 +46,12 @@ from countperf.models.fitting.leaving_out import (
 from countperf.models.fitting.solve import Vector
 from countperf.models.function import DERIVED, FitQuality, MeasurementSource, Range, Weight
 from countperf.models.metrics import mean_error
-from countperf.models.predictions import Verdict
+from countperf.models.predictions import Verdict, verdict_lines
 from countperf.models.shipped import fitted_model
 from countperf.models.validity import NOTABLE_SHARE, SHORTEST_LAUNCH_S
 from countperf.models.weights import WeightSet
+from countperf.models.weights_text import weights_table
+from countperf.text import Printed, Result, format_percent, picked, short_name
 
 LEAST_GAIN = 0.002
 """Decrease of the logarithm of the factor over left-out families that a correction has to bring."""
@@ -61,7 +62,7 @@ that factor's logarithm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FitResult(Table):
+class FitResult(Result):
     """A fit."""
 
     weights: WeightSet  # the weights with their uncertainty, ready to predict with and to be stored
@@ -91,7 +92,51 @@ class FitResult(Table):
         """The verdicts that did not pass."""
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
-    __repr__ = printed
+    __repr__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give a fit: how well it describes and predicts, its weights, its verdicts."""
+        quality = self.weights.quality
+        errors = [] if quality is None else [f"in-sample {format_percent(quality.in_sample_error)}"]
+        if quality is not None and quality.held_out_error is not None:
+            errors.append(f"families left out {format_percent(quality.held_out_error)}")
+        expression = (
+            [f"time_s = {self.weights.definition.expression}"]
+            if len(self.weights.definition.terms) > 1
+            else []
+        )
+        held_out = {case.name: case.predicted_s for case in self.held_out}
+        return Printed(
+            head=[
+                f"error: {', '.join(errors)} (geometric means of relative errors)",
+                f"{short_name(self.weights.model)} model on {self.weights.device.slug},"
+                f" {len(self.observations)} cases,"
+                f" rank {self.estimate.diagnosis.rank} of {len(self.weights.unknowns)}",
+                *expression,
+            ],
+            rows=[
+                {
+                    **picked(case, "kernel", "family", "stable"),
+                    "case": case.name,
+                    "measured_s": float(self.design.times_s[position]),
+                    "predicted_s": float(self.predicted_s[position]),
+                    "relative_error": float(self.relative_errors[position]),
+                    "noise": float(self.design.noise[position]),
+                    "held_out_s": held_out.get(case.name),
+                }
+                for position, case in enumerate(self.observations)
+            ],
+            shown=weights_table(self.weights),
+            notes=verdict_lines(self.verdicts),
+            facts={
+                "device": self.weights.device.slug,
+                "model": self.weights.model,
+                "cases": len(self.observations),
+                "rank": self.estimate.diagnosis.rank,
+                "verdicts": self.verdicts,
+                "weights": self.weights.to_object(),
+            },
+        )
 
 
 @on_one_thread

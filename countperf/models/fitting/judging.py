@@ -11,7 +11,7 @@ apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from pydantic import Field, NonNegativeInt
@@ -23,7 +23,6 @@ from countperf.counting.structure.memory_hierarchy import (
     CountedCaches,
     MemoryHierarchy,
 )
-from countperf.display import Table
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, FitError
 from countperf.measuring import PURPOSES, Measurement
@@ -36,6 +35,17 @@ from countperf.models.predictions import Verdict
 from countperf.models.validity import checked
 from countperf.models.weights import WeightSet
 from countperf.steps import stepped
+from countperf.text import (
+    Column,
+    Printed,
+    Result,
+    Row,
+    columns_of,
+    format_seconds,
+    picked,
+    short_name,
+    table_of,
+)
 
 
 class RankedVariant(Part):
@@ -86,7 +96,7 @@ class RankedSet(Part):
         return min(variant.measured_s for variant in first) / self.times_s[0]
 
 
-class RankingEvaluation(Table, Document):
+class RankingEvaluation(Document, Result):
     """Ranking quality of a model on the sets of variants measured on a device."""
 
     format: Literal["countperf-ranking-evaluation"] = "countperf-ranking-evaluation"
@@ -105,6 +115,42 @@ class RankingEvaluation(Table, Document):
         """Return the geometric mean over the sets; None if there is none."""
         logs = [np.log(variants.regret(top)) for variants in self.sets]
         return float(np.exp(np.mean(logs))) if logs else None
+
+    __str__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give a line for each set of variants, and one for all; regrets are over the fastest."""
+        sets = [
+            {
+                **picked(ranked, "family", "parameters"),
+                "variants": len(ranked.variants),
+                "refused": sum(variant.predicted_s is None for variant in ranked.variants),
+                "incomplete": sum(not variant.complete for variant in ranked.variants),
+                "fastest_s": ranked.times_s[0],
+                "slowest_s": ranked.times_s[-1],
+                **_figures(ranked),
+            }
+            for ranked in self.sets
+        ]
+        shown = [_named(ranked) for ranked in sets]
+        if len(sets) > 1:
+            totals = {name: sum(row[name] for row in sets) for name in ("variants", "refused")}
+            shown.append({"family": "all", **totals, **_named(_figures(self))})
+        incomplete = sum(row["incomplete"] for row in sets)
+        return Printed(
+            head=[f"ranking of variants: {short_name(self.model)} model on {self.device}"],
+            rows=[_named(ranked) for ranked in sets],
+            shown=table_of(shown, _SET_COLUMNS),
+            notes=[
+                f"  {RANKING_NOTE}",
+                *(
+                    [f"  {incomplete} predictions leave out what has no weight"]
+                    if incomplete
+                    else []
+                ),
+            ],
+            facts={**picked(self, "device", "model"), "sets": sets, "mean": _figures(self)},
+        )
 
 
 def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) -> RankingEvaluation:
@@ -313,3 +359,28 @@ def cases_verdict(
         f"all {len(observations)} cases repeat and are in the fit",
         "measure these again on a quiet machine; see with countperf count why one is not counted",
     )
+
+
+TOP = (1, 3, 5)
+"""Numbers of variants for which the regret is reported."""
+
+_SET_COLUMNS = {
+    **{"family": Column("set"), **columns_of("parameters variants refused")},
+    **columns_of("fastest_s slowest_s", format_seconds),
+    **{"kendall_tau": Column("tau", "{:.2f}".format)},
+    **{f"regret_top_{top}": Column(f"top {top}", "{:.2f}".format) for top in TOP},
+}
+
+RANKING_NOTE = (
+    "tau: Kendall's; top k: time of the best of the k predicted to be fastest over the fastest;"
+    " refused ones rank last; of all sets: means, of times geometric"
+)
+
+
+def _named(figures: Row) -> dict[str, Any]:
+    regrets = {f"regret_top_{top}": value for top, value in figures["regret"].items()}
+    return {**{name: value for name, value in figures.items() if name != "regret"}, **regrets}
+
+
+def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
+    return {"kendall_tau": of.kendall_tau, "regret": {str(top): of.regret(top) for top in TOP}}

@@ -39,7 +39,6 @@ from pydantic import (
 
 from countperf.counting.structure.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.devices.identity import DeviceIdentity, platform_prefix
-from countperf.display import ShortRepr, Table, printed
 from countperf.documents import Document, Part
 from countperf.errors import FitError
 from countperf.measuring import Header
@@ -52,6 +51,7 @@ from countperf.models.fitting.solve import LogPrior, Recipe, Vector
 from countperf.models.function import Calibration, Column, FitQuality, ModelFunction
 from countperf.models.shipped import COMPILED, fitted_model
 from countperf.models.weights import WeightSet
+from countperf.text import Printed, Result, ShortRepr, format_percent, picked
 
 SPREAD = 0.5
 """Standard deviation of a weight's logarithm between devices of one platform, of most features."""
@@ -317,7 +317,7 @@ class CalibratedModel(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CalibrationResult(Table):
+class CalibrationResult(Result):
     """Result of a calibration."""
 
     name: str  # under which its weights are found
@@ -336,7 +336,64 @@ class CalibrationResult(Table):
     without_code: str  # why there is no model that reads compiled code
     is_complete: bool  # whether no kernel of the choice is left
 
-    __repr__ = printed
+    __repr__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give what was reached, what is unsure, and what more time would buy."""
+        known = ", ".join(self.known)
+        head = [
+            f"{self.name}: {self.device.slug} ({self.device.name})",
+            f"  {self.kernels} kernels, {self.cases} cases, {self.spent_s / 60:.1f} minutes"
+            f"{_unsettled(self)}; measurements: {self.store}",
+            f"  prior: {known}"
+            if self.is_kin
+            else f"  prior: {known}: no known device has this platform, so that it says little",
+        ]
+        what = ("model", "held_out_error", "expected_error", "factor")
+        rows = [{**picked(model, *what), "weights": str(model.path)} for model in self.models]
+        notes = [
+            f"{model.model}: errors are {model.factor:.1f} times those of other devices: this one"
+            " is unlike them, or other programs disturbed it"
+            for model in self.models
+            if model.factor > _UNLIKE
+        ]
+        if self.without_code:
+            notes.append(f"no weights that read compiled code: {self.without_code}")
+        if self.is_complete:
+            notes.append(
+                "all kernels of the choice are measured; for more: countperf measure"
+                " --profile broad and countperf fit --model structural"
+            )
+        notes.append(f"to use it: countperf predict KERNEL SIZES --weights {self.name}")
+        columns = {
+            "model": Column("model"),
+            "held_out_error": Column("families left out", format_percent),
+            "expected_error": Column("expected", format_percent),
+        }
+        return Printed(
+            head=head,
+            rows=rows,
+            columns=columns,
+            notes=notes,
+            facts={
+                **picked(
+                    self, "name", "known", "store", "kernels", "cases", "unsettled", "spent_s"
+                ),
+                **picked(self, "without_code"),
+                "device": self.device.slug,
+                "prior_of_platform": self.is_kin,
+                "complete": self.is_complete,
+                "models": [
+                    {
+                        "model": row["model"],
+                        "held_out_error": row["held_out_error"],
+                        "expected_error": row["expected_error"],
+                        "written": row["weights"],
+                    }
+                    for row in rows
+                ],
+            },
+        )
 
 
 @on_one_thread
@@ -452,3 +509,13 @@ def _calibration(
         )
         return own.widened(widening(quality.held_out_error, expected), noise)
     return own.widened(1.0, noise)
+
+
+_UNLIKE = 1.25
+
+
+def _unsettled(of: CalibrationResult) -> str:
+    if not of.unsettled:
+        return ""
+    what = "used: intervals are wider" if of.busy else "left out, to be measured again"
+    return f" ({of.unsettled} times did not settle and were {what})"

@@ -30,9 +30,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.display import ShortRepr
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.models.definition import Loss, Residual
+from countperf.text import ShortRepr
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.devices.device import Device, EventClock, Timing
+from countperf.devices.device import Device, EventClock, RunTime
 from countperf.devices.identity import DeviceType
 from countperf.errors import MeasurementError
 from countperf.measuring.characterization.bench import CHAINS, INSTRUCTION_TESTS, UNROLLED
@@ -83,10 +83,10 @@ class SyntheticClock(EventClock):
     def now(self) -> float:
         return self._session.now
 
-    def time_run(self, launch: Any) -> Timing:
+    def time_run(self, launch: Any) -> RunTime:
         (event,) = launch()
         elapsed = event.profile.end * 1e-9
-        return Timing(time_s=elapsed, host_s=elapsed + self._session.truth.host_overhead_s)
+        return RunTime(time_s=elapsed, host_s=elapsed + self._session.truth.host_overhead_s)
 
 
 class SyntheticSession:

@@ -28,7 +28,6 @@ from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, load_weights, short_name
 from countperf.models.shipped import ORDERS, Order, compiled, structural
 from countperf.models.weights import WeightSet
-from countperf.report.accuracy import evaluation as evaluation_printed
 from tests.models.fitting.builders import MadeUpKernel, measure
 
 ADD = "site.free.flat.256x1.flop.add.f32"
@@ -321,7 +320,7 @@ def test_the_model_that_predicts_is_judged(
     assert short_name(evaluation.model) == judge
     assert remark in " ".join(evaluation.remarks)
     assert bool(remark) is bool(evaluation.remarks)
-    content = evaluation_printed(evaluation)
+    content = evaluation.lay_out()
     assert content.object()["model"] == judge
     assert content.text().startswith(f"{judge} model on")
     assert all(line in content.text() for line in evaluation.remarks)

@@ -12,15 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from countperf.models.correction import CORRECTION
-from countperf.report.rows import format_share
+from countperf.text import format_share
 
-if TYPE_CHECKING:
-    from countperf.models.predictions import Prediction
+CORRECTION = "correction"
+"""Name of the part of a time that a correction adds."""
 
 OTHER = "other"
 
@@ -84,6 +83,20 @@ _WORD = re.compile(
 )
 
 
+class Broken(Protocol):
+    """A time that is broken down into parts, s."""
+
+    @property
+    def time_s(self) -> object:
+        """Time, s."""
+        ...
+
+    @property
+    def breakdown(self) -> Mapping[str, object]:
+        """Its parts, s."""
+        ...
+
+
 class PlainName(NamedTuple):
     """A part of a time for people."""
 
@@ -107,7 +120,7 @@ def uncharged_lines(names: Sequence[str], *, every: bool = False) -> list[str]:
     """Write which properties a model leaves out: few by name, of more how many, or all of them."""
     said = [plain_name(name).text for name in names] if len(names) <= _FEW else names
     if len(names) > _FEW and not every:
-        said = [f"{len(names)} properties (--explain lists them)"]
+        said = [f"{len(names)} properties (countperf predict --explain lists them)"]
     return [f"not charged by this model: {', '.join(said)}"]
 
 
@@ -137,14 +150,14 @@ class BreakdownRow:
         return "" if self.fraction is None else format_share(self.fraction)
 
 
-def correction_factor(prediction: Prediction) -> float:
+def correction_factor(prediction: Broken) -> float:
     """Return what the correction multiplies a time by; 1 without a correction."""
     added = _number(prediction.breakdown.get(CORRECTION, 0.0))
     whole = _number(prediction.time_s)
     return whole / (whole - added) if added and whole != added else 1.0
 
 
-def corrected_parts(prediction: Prediction) -> dict[str, float]:
+def corrected_parts(prediction: Broken) -> dict[str, float]:
     """Return the parts of a time as the correction leaves them, s, without those that are zero."""
     factor = correction_factor(prediction)
     return {
@@ -154,7 +167,7 @@ def corrected_parts(prediction: Prediction) -> dict[str, float]:
     }
 
 
-def breakdown_rows(prediction: Prediction, most: int = MOST_ROWS) -> tuple[BreakdownRow, ...]:
+def breakdown_rows(prediction: Broken, most: int = MOST_ROWS) -> tuple[BreakdownRow, ...]:
     """Return where a time goes, the largest parts first."""
     parts = corrected_parts(prediction)
     costs = sorted(((s, name) for name, s in parts.items() if s > 0), reverse=True)
@@ -169,7 +182,7 @@ def breakdown_rows(prediction: Prediction, most: int = MOST_ROWS) -> tuple[Break
     return (*rows, *([BreakdownRow(OTHER, taken, taken_s)] if taken_s < 0 else []))
 
 
-def bound_text(prediction: Prediction) -> str:
+def bound_text(prediction: Broken) -> str:
     """Say what bounds a time, and which parts take the most of it."""
     shares: dict[str, float] = {}
     rows = [row for row in breakdown_rows(prediction) if row.fraction]

@@ -14,12 +14,18 @@ import pytest
 import countperf
 from countperf.cli import main
 from countperf.errors import MissingExtraError, ParameterError
+from countperf.figures import (
+    check_figure_path,
+    draw,
+    evaluations_figure,
+    roofline_figure,
+    save_figure,
+    svg_text,
+)
 from countperf.measuring import measurements_in
 from countperf.models.metrics import Evaluation
 from countperf.models.predictions import Prediction
-from countperf.report.curves import check_figure_path, save_figure, svg_text
-from countperf.report.figures import evaluations_figure, figure_of, roofline_figure
-from tests.report.test_explanation import DEVICE, VECTOR, make_summed
+from tests.models.test_explanation import DEVICE, VECTOR, make_summed
 from tests.shipped import FITS
 
 pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
@@ -37,11 +43,11 @@ def _figures() -> dict[str, Any]:
     explained = countperf.explain(VECTOR, n=1000, weights=make_summed())
     several = _prediction(n=np.array([100, 1000, 10000]))
     return {
-        "prediction": _prediction(n=1000).plot(),
-        "times": several.plot(),
-        "explanation": explained.plot(),
+        "prediction": draw(_prediction(n=1000)),
+        "times": draw(several),
+        "explanation": draw(explained),
         "roofline": roofline_figure(explained, DEVICE),
-        "evaluation": _shipped().plot(),
+        "evaluation": draw(_shipped()),
     }
 
 
@@ -62,7 +68,7 @@ def test_figures_have_named_axes_plain_ticks_and_one_legend() -> None:
 
 
 def test_bars_sum_to_the_time() -> None:
-    panel = _prediction(n=1000).plot().axes[0]
+    panel = draw(_prediction(n=1000)).axes[0]
     bars: list[Any] = [patch for patch in panel.patches if str(patch.get_gid()).startswith("bar-")]
 
     # 2.5 µs, drawn in µs
@@ -98,7 +104,7 @@ def test_each_case_of_an_evaluation_has_a_mark(tmp_path: Path) -> None:
 def test_a_missing_plotting_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(MissingExtraError, match=r"countperf\[plot\]") as caught:
-        _shipped().plot()
+        draw(_shipped())
     assert caught.value.extra == "plot"
 
 
@@ -106,8 +112,8 @@ def test_a_missing_plotting_library_is_named(monkeypatch: pytest.MonkeyPatch) ->
     ("call", "said"),
     [
         (lambda: evaluations_figure([]), "nothing to draw"),
-        (lambda: _shipped().plot("errors.txt"), "cannot be written"),
-        (lambda: figure_of({}), "no picture of a dict; pictures are of Prediction"),
+        (lambda: draw(_shipped(), "errors.txt"), "cannot be written"),
+        (lambda: draw({}), "no picture of a dict; pictures are of Prediction"),
         (lambda: check_figure_path("errors"), "a file without an ending"),
     ],
 )

@@ -17,8 +17,8 @@ from countperf.models.function import IndistinguishableGroup, unit_of
 from countperf.models.library import load_weights
 from countperf.models.shipped import structural
 from countperf.models.weights import WeightSet
-from countperf.report.rows import format_quantity
-from countperf.report.weights import rate_of, weights_table
+from countperf.models.weights_text import rate_of, weights_table
+from countperf.text import format_quantity
 from tests.models.builders import make_weight, make_weights, sum_model
 from tests.printing import object_of, text_of
 
@@ -109,10 +109,10 @@ def test_no_private_word_is_a_unit_and_print_shows_costs() -> None:
     assert units["load_distinct"] == units["load_bytes"] == "byte"
     assert units["groups_in_l2"] == units["groups"] == "work group"
     assert not set(units.values()) & set(units)
-    shown = str(weights).splitlines()
-    assert shown[0].startswith("compiled weights of pocl-epyc-zen5 (")
-    assert any(line.startswith("  waiting_cycles: ") and "s per cycle" in line for line in shown)
-    assert shown[-1].endswith("more lines")
+    shown, every = str(weights).splitlines(), weights.lay_out().text().splitlines()
+    assert shown[0].startswith("compiled model of pocl-epyc-zen5, error over left-out families")
+    assert any(line.split()[0] == "waiting_cycles" and line.endswith("cycle") for line in every)
+    assert any(line.endswith("more: .to_frame() has all") for line in shown)
 
 
 def test_weights_have_units_rates_and_the_names_they_are_mixed_up_with() -> None:

@@ -14,7 +14,7 @@ from countperf.models.fitting.fit_model import fit
 from countperf.models.fitting.judging import RankedSet, RankedVariant, RankingEvaluation
 from countperf.models.metrics import EvaluatedCase, Evaluation
 from countperf.models.weights import WeightSet
-from countperf.report.rows import plain
+from countperf.text import plain
 from tests.models.builders import make_weights
 from tests.models.fitting.builders import measure
 from tests.printing import object_of, text_of

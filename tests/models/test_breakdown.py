@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from countperf.models.library import load_weights, named_fits
-from countperf.models.predictions import Prediction, Verdict
-from countperf.report.breakdown import (
+from countperf.models.breakdown import (
     OTHER,
     PlainName,
     bound_text,
@@ -17,7 +15,8 @@ from countperf.report.breakdown import (
     plain_name,
     uncharged_lines,
 )
-from countperf.report.weights import verdict_lines
+from countperf.models.library import load_weights, named_fits
+from countperf.models.predictions import Prediction, Verdict, verdict_lines
 from tests.printing import text_of
 
 

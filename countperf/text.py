@@ -1,31 +1,31 @@
-"""One printer: a result gives facts and rows once, of which text, JSON, frame and HTML are made."""
+"""Numbers with units, and results as text, HTML, frames and objects; the only place that rounds.
+
+Everything else holds full values in s, byte, flop and Hz. The class of a result imports this module
+and gives its facts, rows and columns once, by `Result.lay_out`.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from html import escape
+from numbers import Integral, Real
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from pydantic import BaseModel
-
-from countperf.display import cut
+from reprlib import Repr
+from textwrap import fill, wrap
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import pandas as pd
-
 
 # SI Brochure (9th edition, 2019, with the prefixes of 2022), Table 7
 _PREFIXES = dict(zip(range(-30, 31, 3), [*"qryzafpnµm", "", *"kMGTPEZYRQ"], strict=True))
 _LEAST_SHARE = 1e-3
 _WHOLE = 10  # factors from which on decimals are left out
-PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
-"""Plural names of the purposes of kernels that judge fits."""
 
 # enough digits for any two floats side by side
 _WIDE = Context(prec=800, rounding=ROUND_HALF_EVEN)
@@ -141,11 +141,11 @@ class Column:
             return point_text(value)
         if isinstance(value, tuple | list):
             return ", ".join(map(str, value))
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        if isinstance(value, bool) or not _is_real(value):
             return value_text(value)
         if self.format is not None:
             return self.format(float(value))
-        return str(value) if isinstance(value, int | np.integer) else f"{float(value):.4g}"
+        return str(value) if isinstance(value, Integral) else f"{float(value):.4g}"
 
     def stands_right(self, values: Iterable[object]) -> bool:
         """Return whether cells are aligned at their right ends."""
@@ -224,6 +224,10 @@ def table_of(rows: Sequence[Row], columns: Mapping[str, Column] | None = None) -
         rows=tuple(zip(*(cells[name] for name in names), strict=True)),
         right=tuple(i for i, name in enumerate(names) if shown[name].stands_right(values[name])),
     )
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, Fraction)
 
 
 def _is_number(value: object) -> bool:
@@ -318,13 +322,13 @@ class Printed:
 
 def plain(value: Any) -> Any:
     """Return a value as JSON has it: objects for records, lists for arrays, None for their NaN."""
-    if isinstance(value, np.ndarray):
-        return [plain(entry) for entry in value] if value.ndim else plain(value.item())
-    if isinstance(value, np.generic):
+    if hasattr(value, "dtype"):  # of NumPy, which is not imported for that
+        if value.ndim:
+            return [plain(entry) for entry in value]
         return None if value != value else value.item()
     if isinstance(value, Fraction):
         return float(value)
-    if isinstance(value, BaseModel):
+    if hasattr(value, "model_dump"):  # a document
         return value.model_dump(mode="json")
     if is_dataclass(value):
         return picked(value, *(field.name for field in fields(value)))
@@ -338,3 +342,161 @@ def plain(value: Any) -> Any:
 def picked(record: Any, *names: str) -> dict[str, Any]:
     """Return some of a record's attributes as plain values, by name."""
     return {name: plain(getattr(record, name)) for name in names}
+
+
+def check_lines(checks: Iterable[tuple[bool, str, str]]) -> list[str]:
+    """Write checks: whether each passed, what was found, and how to mend it."""
+    lines: list[str] = []
+    for passed, text, mend in checks:
+        lines.append(f"{'ok' if passed else '!!'}  {text}")
+        lines += [f"      mend: {mend}"] if mend else []
+    return lines
+
+
+def interval_columns(level: str) -> dict[str, Column]:
+    """Return columns of both ends of an interval."""
+    return {"low_s": Column("from", format_seconds), "high_s": Column(level, format_seconds)}
+
+
+def wrap_note(text: object) -> str:
+    """Write a text as an item of a list, in lines of 100 characters."""
+    return fill(
+        f"- {' '.join(str(text).split())}",
+        100,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def short_name(model: str) -> str:
+    """Return the name by which weights of a model are asked for."""
+    kind = model.partition("-")[0]
+    return kind if kind in ("structural", "compiled") else model
+
+
+# --- what ``repr`` shows of large objects
+
+MOST_LINES = 25
+"""Lines of a ``repr``, at most."""
+
+_WIDTH = 160
+
+
+def shortened(text: str, most: int = MOST_LINES) -> str:
+    r"""Break the long lines of a text, cut it to a number of lines, and say how many are out."""
+    lines = [part for line in text.splitlines() for part in _broken(line)]
+    if len(lines) <= most:
+        return "\n".join(lines)
+    kept = most - 1
+    return "\n".join([*lines[:kept], f"... {len(lines) - kept} more lines"])
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text, cut after so many characters."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def some_of(names: Sequence[str], *, most: int = 12) -> str:
+    """List names for a message, the first ones of many."""
+    more = len(names) - most
+    listed = ", ".join(names[:most]) or "none"
+    return listed if more <= 0 else f"{listed} and {more} more"
+
+
+def _broken(line: str) -> list[str]:
+    """Break a line that is too long; what follows is indented by four more."""
+    if len(line) <= _WIDTH:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    return wrap(line.strip(), _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ")
+
+
+class _Values(Repr):
+    """Writes the values of fields: of collections the first entries, long texts cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 2
+        self.maxtuple = self.maxlist = self.maxset = self.maxfrozenset = self.maxdict = 3
+        self.maxstring = self.maxother = self.maxlong = 150
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        return " ".join(super().repr_instance(x, level).split())
+
+
+_VALUES = _Values()
+
+
+def short_repr(value: object) -> str:
+    """Return a ``repr`` of at most 25 lines: a field on each, long values cut."""
+    lines = [f"  {name}={_VALUES.repr(part)[:_WIDTH]}," for name, part in _fields(value)]
+    kept = MOST_LINES - 2
+    if len(lines) > kept:
+        lines = [*lines[: kept - 1], f"  ... {len(lines) - kept + 1} more fields"]
+    return "\n".join([f"{type(value).__name__}(", *lines, ")"])
+
+
+class FieldsAlone:
+    """A dataclass that is pickled without what it has cached."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = [field.name for field in dataclasses.fields(cast("Any", self))]
+        return {name: self.__dict__[name] for name in names}
+
+
+class ShortRepr:
+    """A class whose objects are shown field by field: in at most 25 lines, long values cut.
+
+    Dataclasses keep the ``repr`` that their class has when they are decorated.
+    """
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in cls.__dict__:
+            cls.__repr__ = lambda self: short_repr(self)
+
+
+class Formula:
+    """A class whose objects are shown as they print, in 25 lines at most."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return shortened(str(self))
+
+
+def _fields(value: object) -> Iterator[tuple[str, Any]]:
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            if field.repr:
+                yield field.name, getattr(value, field.name)
+        return
+    for name in getattr(type(value), "model_fields", {}):
+        yield name, getattr(value, name)
+
+
+class Result:
+    """A result that people and programs read: text, HTML, frame and object of the same columns."""
+
+    __slots__ = ()
+
+    def lay_out(self) -> Printed:
+        """Return sentences, rows and facts, of which all forms of the result are made."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return shortened(self.lay_out().text(12, widest=2 * _WIDTH))
+
+    def _repr_html_(self) -> str:
+        return self.lay_out().html()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the result as a pandas data frame, with full values in s."""
+        return self.lay_out().frame()
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the result as JSON has it; nothing is rounded."""
+        return self.lay_out().object()

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from countperf.report.tuning import state_text
 from countperf.tuning.points import Predicted, Refused
 from countperf.tuning.ranker import Ranking, by_stage
 from countperf.tuning.result import Plan, Trial, TuningResult
-from countperf.tuning.trials import Candidates, SearchState
+from countperf.tuning.trials import Candidates, SearchState, state_text
 from tests.printing import object_of, text_of
 from tests.tuning.test_search import (
     BEST,
@@ -70,7 +69,7 @@ def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
     ]
     ranking = ranking_of((), by_stage(refused))
 
-    assert text_of(ranking, written_to="all.jsonl").splitlines()[-4:] == [
+    assert text_of(ranking, kept="all.jsonl has").splitlines()[-4:] == [
         "refused (build): 5 of 11, such as tile=0: KeyError: x",
         "refused (build): 3 of 11, such as tile=0: ValueError: y",
         "refused (build): 2 of 11, such as tile=0: TypeError: z",
