@@ -115,9 +115,11 @@ class LaunchLog(Result):
         if device is None and self._weights is None:
             message = "it ran on no OpenCL device: name what predicts, recording(weights=...)"
             raise ParameterError(message, parameter="weights")
+        is_free = self._weights is None and device is not None
+        identity = describe(device, "recorded").identity if is_free else None
         chosen = choose_weights(
             self._weights,
-            device=None if self._weights is not None else describe(device, "recorded").identity,
+            device=identity,
             without_code="launches are predicted by counts",
         )
         unit = launched_unit(unit, name, dict(types))

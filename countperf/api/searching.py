@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from countperf.tuning.points import Point
     from countperf.tuning.ranker import Ranking
     from countperf.tuning.result import TuningResult
-    from countperf.tuning.space import SearchSpace, Statistics
+    from countperf.tuning.space import Statistics
     from countperf.tuning.trials import Watch
 
 
@@ -118,16 +118,8 @@ def rank(
     space = named_in_processes(space)
     checked_space(space, sizes)
     target = None if device is None else find_device(device)
-    question = _task(
-        space,
-        sizes,
-        weights,
-        model,
-        target,
-        force,
-        incomplete_ok=incomplete_ok,
-        statistics=statistics,
-    )
+    asked = {"incomplete_ok": incomplete_ok, "statistics": statistics}
+    question = _task(space, sizes, weights, model, target, force, **asked)
     with pool_or(executor, workers) as pool:
         return rank_points(
             question,
@@ -211,16 +203,8 @@ def tune(
     report("preparing the search", 0)
     checked_space(space, sizes)
     target = find_device(device)
-    question = _task(
-        space,
-        sizes,
-        weights,
-        model,
-        target,
-        force,
-        incomplete_ok=incomplete_ok,
-        statistics=statistics,
-    )
+    asked = {"incomplete_ok": incomplete_ok, "statistics": statistics}
+    question = _task(space, sizes, weights, model, target, force, **asked)
     more_than_one = target.identity.device_type == "cpu"
     number = min(_BUILDERS, workers or available_cores()) if more_than_one else 1
     with pool_or(executor, workers) as pool, ExitStack() as stack:

@@ -190,7 +190,8 @@ def time_kernel(
     cases = _cases(asked, make_arguments, reference, tolerance)
     protocol = protocol or TIMING
     with running(runner, device, None, longest_s=longest_s) as opened:
-        used = predicted = None
+        used: ChosenWeights | None = None
+        predicted: list[dict[str, Any]]
         try:
             chosen = choose_weights(weights, model=model, device=opened.identity, force=force)
         except DeviceMismatchError as error:

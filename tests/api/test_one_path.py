@@ -190,10 +190,11 @@ OTHERS = {("fit", "model")}
 @cache
 def _options(command: str) -> dict[str, argparse.Action]:
     """Return the options of a command by the parameters of its function."""
-    actions: Any = parser()._actions  # pyright: ignore[reportPrivateUsage] - argparse has no other way
+    actions: Any = parser()._actions
     (commands,) = (a.choices for a in actions if isinstance(a.choices, dict))
     known = inspect.signature(FUNCTIONS[command]).parameters
-    named = {CALLED.get(a.dest, a.dest): a for a in commands[command]._actions}
+    taken: Any = commands[command]._actions
+    named: dict[str, Any] = {CALLED.get(a.dest, a.dest): a for a in taken}
     return {name: a for name, a in named.items() if name in known}
 
 
