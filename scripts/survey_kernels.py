@@ -33,8 +33,8 @@ from loopy.kernel.data import VectorizeTag
 
 import countperf
 from countperf.counting.frontend import schedule
+from countperf.counting.frontend.loopy_patches import unattended
 from countperf.counting.frontend.producers import known_unit
-from countperf.counting.frontend.unattended import unattended
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountperfError
 from countperf.models.weights import WeightSet

@@ -84,6 +84,49 @@ def test_a_class_has_a_name_of_its_own_but_for_those_of_printers() -> None:
     assert {name for name, number in names.items() if number > 1} == set()
 
 
+def _patched(tree: ast.Module) -> Iterator[str]:
+    """Yield attributes of imported modules and classes of other packages that are assigned to."""
+    foreign = {
+        (name.asname or name.name).partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and not (getattr(node, "module", "") or "").startswith("countperf")
+        for name in node.names
+    }
+    for node in ast.walk(tree):  # other names of what is imported
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if _root(node.value) in foreign and isinstance(node.value, ast.Attribute):
+                foreign |= {target.id for target in targets if isinstance(target, ast.Name)}
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
+        for target in targets:
+            if isinstance(target, ast.Attribute) and _root(target) in foreign:
+                yield ast.unparse(target)
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+PATCHES = {
+    "countperf.counting.frontend.loopy_patches": [
+        *("checks.print", "initialize.__defaults__", "inlining.substitute_into_domain"),
+    ],
+    # hooks of Python, which are made to be set
+    "countperf.cli.__init__": ["warnings.showwarning"],
+    "countperf.steps": ["sys.unraisablehook"],
+}
+
+
+def test_patches_of_other_packages_stand_in_one_file() -> None:
+    found = {module: sorted({*_patched(tree)}) for module, tree in MODULES.items()}
+
+    assert {module: patched for module, patched in found.items() if patched} == PATCHES
+
+
 def test_a_prediction_is_traced() -> None:
     script = PACKAGE.parent / "scripts" / "trace_prediction.py"
     arguments = ["finite-differences/16x16/f32", "n=512", "--weights", "pocl-epyc-zen5"]

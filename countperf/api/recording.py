@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from loopy.target.c.c_execution import CExecutor
-from loopy.target.pyopencl_execution import PyOpenCLExecutor
-
 from countperf.api.kernels import Kernel
 from countperf.api.timing import predicted_fields
 from countperf.api.weights_choice import choose_weights
+from countperf.counting.frontend.loopy_patches import record_launches
 from countperf.counting.frontend.producers import launched_sizes, launched_unit
 from countperf.devices.opencl import describe
 from countperf.errors import ParameterError
@@ -71,9 +69,7 @@ class LaunchLog(Result):
 
     def __enter__(self) -> Self:
         _active.append(self)
-        for executor in (CExecutor, PyOpenCLExecutor):
-            if not hasattr(executor.__call__, "is_recorded"):
-                executor.__call__ = _recorded(executor.__call__)
+        record_launches(_recorded)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -9,19 +9,16 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import sqlite3
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
-import loopy.symbolic
-import loopy.tools
 from loopy.tools import LoopyKeyBuilder
 
 from countperf.counting.counts import Count, granularity_of
 from countperf.counting.execution.sites import ExecutionCounts, count_execution
+from countperf.counting.frontend.loopy_patches import forget_kernels
 from countperf.counting.frontend.producers import translation_unit
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.keys import Granularity
@@ -69,18 +66,8 @@ def counted_anew(count: Callable[[], PropertyVector]) -> PropertyVector:
     """Count, and have Loopy forget from time to time what it keeps of other kernels."""
     vector = count()
     if next(_counted) % _COUNTED_BETWEEN == 0:
-        _forget_kernels_of_loopy()
+        forget_kernels()
     return vector
-
-
-def _forget_kernels_of_loopy() -> None:
-    """Clear Loopy's caches in memory, of 256 kernels and 64 MB of pages each or without a bound."""
-    loopy.tools.clear_in_mem_caches()
-    for cache in loopy.tools.caches:
-        with suppress(AttributeError, sqlite3.Error):  # closed, or in use
-            cast("Any", cache).conn.execute("PRAGMA shrink_memory")
-    memoized = getattr(loopy.symbolic, "_get_dependencies_and_reduction_inames", None)
-    getattr(getattr(memoized, "__wrapped__", None), "_memoize_dic", {}).clear()
 
 
 def forget() -> None:

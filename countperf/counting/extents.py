@@ -20,7 +20,7 @@ from pymbolic.mapper.substitutor import make_subst_func
 
 from countperf.counting.frontend.callees import inline_callees
 from countperf.counting.frontend.copies import preprocessed
-from countperf.counting.frontend.unattended import unattended
+from countperf.counting.frontend.loopy_patches import unattended
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, NotAffineError, ToCondition, ToQuasiPolynomial

@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from countperf.counting.frontend.unattended import shared_by_threads
+from countperf.counting.frontend.loopy_patches import shared_by_threads
 from countperf.errors import MeasurementError
 from countperf.measuring import KernelCase
 from countperf.measuring.apart import ApartRunner

@@ -48,7 +48,7 @@ from loopy.type_inference import TypeReader
 from pymbolic import evaluate
 
 from countperf.counting.frontend.copies import linearized, preprocessed
-from countperf.counting.frontend.unattended import unattended
+from countperf.counting.frontend.loopy_patches import unattended
 
 DType = np.dtype[Any]
 Point = Mapping[str, int]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import loopy as lp
@@ -12,7 +12,7 @@ from loopy.kernel.function_interface import CallableKernel
 from loopy.symbolic import WalkMapper
 from pytools import UniqueNameGenerator
 
-from countperf.counting.frontend.unattended import shared_by_threads
+from countperf.counting.frontend.loopy_patches import replace_domain_substitution, shared_by_threads
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import replace_parameter, with_assumptions_on_arguments
 
@@ -70,20 +70,8 @@ def _with_own_names(kernel: Any, taken: set[str]) -> Any:
 
 
 @shared_by_threads
-@contextmanager
-def _replacing_parameters() -> Generator[None]:
-    """Have Loopy put arguments into domains by a function that does so for all arguments.
-
-    Its own fails where two arguments contain one name (2025.2), or where any contains a name (the
-    development version).
-    """
-    inlining: Any = loopy.transform.callable
-    replaced = inlining.substitute_into_domain
-    inlining.substitute_into_domain = replace_parameter
-    try:
-        yield
-    finally:
-        inlining.substitute_into_domain = replaced
+def _replacing_parameters() -> AbstractContextManager[None]:
+    return replace_domain_substitution(replace_parameter)
 
 
 # --- Calls that Loopy does not inline

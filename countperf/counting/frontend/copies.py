@@ -26,7 +26,7 @@ from loopy.kernel.function_interface import CallableKernel
 from loopy.types import NumpyType
 
 from countperf.counting.expression_types import text_of
-from countperf.counting.frontend.unattended import (
+from countperf.counting.frontend.loopy_patches import (
     shared_by_threads,
     unattended,
     without_disk_caches,

@@ -27,8 +27,8 @@ from countperf.counting.frontend.copies import (
     preprocessed,
     without_empty_code,
 )
+from countperf.counting.frontend.loopy_patches import unattended
 from countperf.counting.frontend.producers import translation_unit
-from countperf.counting.frontend.unattended import unattended
 from countperf.counting.frontend.unsigned import has_unsigned
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import bounds_of, with_sets_in_fixed_order

@@ -21,7 +21,7 @@ from pymbolic.primitives import is_zero
 
 from countperf.counting.expression_types import text_of
 from countperf.counting.frontend.c_arithmetic import INT, common, promoted, type_of
-from countperf.counting.frontend.unattended import without_disk_caches
+from countperf.counting.frontend.loopy_patches import without_disk_caches
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import never_negative
 
