@@ -39,3 +39,4 @@ from countperf.models.weights import WeightSet as WeightSet
 from countperf.tuning.space import SearchSpace as SearchSpace
 
 __version__: str
+__all__: list[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import subprocess
 import sys
@@ -19,6 +20,16 @@ MODULES = {module.name for module in pkgutil.iter_modules(countperf.__path__)}
 def test_no_public_name_is_the_name_of_a_module() -> None:
     assert "measuring" in MODULES  # the modules are found at all
     assert not MODULES & set(countperf.__all__)
+
+
+def test_each_line_of_the_stub_states_a_public_name() -> None:
+    stub = ast.parse(Path(countperf.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    stated = {"__version__", *(name.asname for node in imports for name in node.names)}
+
+    assert len(stated) > 30
+    assert stated == {*countperf.__all__}
+    assert all(hasattr(countperf, name) for name in countperf.__all__)
 
 
 # in processes of their own: other tests have imported every module already
