@@ -49,7 +49,7 @@ _HOMES = {
 }
 """Module of each public name, and its name there, as the stub file states them for checkers too."""
 
-__all__ = ["__version__", *_HOMES]
+__all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll] - of the stub
 
 give_a_cache(LOOPYS)
 

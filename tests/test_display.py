@@ -159,7 +159,9 @@ def test_words_of_figures_have_nine_points_at_least(name: str) -> None:
     from matplotlib.text import Text
 
     result: Any = RESULTS[name]()
-    words = [text for text in draw(result).findobj(Text) if text.get_text() and text.get_visible()]
+    words: list[Any] = [
+        text for text in draw(result).findobj(Text) if text.get_text() and text.get_visible()
+    ]
 
     assert len(words) >= 4
     assert min(text.get_size() for text in words) >= 9

@@ -111,8 +111,8 @@ class LaunchLog(Result):
         if device is None and self._weights is None:
             message = "it ran on no OpenCL device: name what predicts, recording(weights=...)"
             raise ParameterError(message, parameter="weights")
-        is_free = self._weights is None and device is not None
-        identity = describe(device, "recorded").identity if is_free else None
+        is_free = self._weights is None
+        identity = describe(device, "recorded").identity if is_free and device else None
         chosen = choose_weights(
             self._weights,
             device=identity,

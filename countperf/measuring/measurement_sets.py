@@ -382,7 +382,10 @@ class Timing(Document, Result):
                 raise ValueError(f"case {size.measurement.case!r}: {error}") from error
         return self
 
-    __repr__ = __str__ = Result.__str__
+    def __str__(self) -> str:
+        return Result.__str__(self)
+
+    __repr__ = __str__
 
     @property
     def runs(self) -> tuple[tuple[dict[str, int], float], ...]:

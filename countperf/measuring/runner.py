@@ -21,6 +21,7 @@ from countperf.devices.device import (
     Device,
     DeviceLimits,
     EventClock,
+    RunTime,
     Session,
     check_process,
 )
@@ -29,7 +30,6 @@ from countperf.devices.identity import DeviceIdentity
 from countperf.devices.machine import Neighbors, time_of_others_s
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, WrongResultError
 from countperf.measuring import KernelCase, Protocol, Summary, summarize
-from countperf.measuring.measurement_sets import Timing
 from countperf.user_code import describe_failure
 
 if TYPE_CHECKING:
@@ -88,13 +88,13 @@ class Round:
     disturbed: bool  # whether other programs kept the processor busy meanwhile
 
 
-def time_round(run: Callable[[], Timing], protocol: Protocol, now: Callable[[], float]) -> Round:
+def time_round(run: Callable[[], RunTime], protocol: Protocol, now: Callable[[], float]) -> Round:
     """Run a case as often as the protocol says, once it has warmed up."""
     warm = now() + protocol.warm_up_s
     while now() < warm:
         run()
     ends = float("inf") if protocol.max_seconds is None else now() + protocol.max_seconds
-    timings: list[Timing] = []
+    timings: list[RunTime] = []
     fewest = min(protocol.runs, protocol.drops + 2)
     while len(timings) < fewest or (len(timings) < protocol.runs and now() < ends):
         timings.append(run())
@@ -200,7 +200,7 @@ def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
     return sorted(cases, key=lambda case: hashlib.blake2b(case.kernel.encode()).digest())
 
 
-Run = Callable[[], Timing]
+Run = Callable[[], RunTime]
 
 _STEP_BYTES = 192
 """No power of two, so that arrays shift against cache lines' sets and pages alike."""

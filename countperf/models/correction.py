@@ -42,7 +42,7 @@ from pydantic_core import from_json
 
 from countperf.documents import Part
 from countperf.models.definition import Unread
-from countperf.models.function import Column
+from countperf.models.function import ColumnKey
 from countperf.models.predictions import Quantity, Verdict
 
 CORRECTION = "correction"
@@ -157,7 +157,7 @@ class Correction(Part):
 
 
 def profile(
-    columns: Sequence[Column], values: Array, scaled: Array, unknowns: Sequence[float] | Array
+    columns: Sequence[ColumnKey], values: Array, scaled: Array, unknowns: Sequence[float] | Array
 ) -> tuple[Array, Array]:
     """Return a measure of likeness: roots of shares of time, and logarithms of counts."""
     sizes = np.abs((np.asarray(unknowns, np.float64) * scaled.T).T)

@@ -20,7 +20,7 @@ from countperf.models.correction import Correction, profile
 from countperf.models.definition import ModelDefinition
 from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
 from countperf.models.features import covers
-from countperf.models.function import Column, ModelFunction
+from countperf.models.function import ColumnKey, ModelFunction
 from countperf.models.predictions import ParameterValue, Quantity
 from countperf.models.validity import raise_to_launch, refuse_negative, unmeasured_error
 from countperf.symbolic.compiled import BLOCK, CountSource
@@ -74,7 +74,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         }
         return {position: names for position, names in columns.items() if names}
 
-    def _column(self, term: str, name: str) -> Column | None:
+    def _column(self, term: str, name: str) -> ColumnKey | None:
         feature = self.function.model.term_features[term].feature_of(name)
         return None if feature is None else self.function.find_column((term, feature))
 
@@ -161,7 +161,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         return time_s * np.exp(corrected(*profile(columns, parts[0], parts[1], self._costs)))
 
     @cached_property
-    def _similar(self) -> tuple[list[Column], Callable[..., Quantity]]:
+    def _similar(self) -> tuple[list[ColumnKey], Callable[..., Quantity]]:
         assert self.correction is not None
         columns = [self.function.columns[position] for position in self._columns]
         return columns, self.correction.of_columns(list(self._columns))
@@ -175,7 +175,7 @@ class CostFunction(ShortRepr, FieldsAlone):
             raise unmeasured_error(self.kernel, self.device, some)
 
 
-def _columns_of(model: ModelDefinition, name: str) -> set[Column]:
+def _columns_of(model: ModelDefinition, name: str) -> set[ColumnKey]:
     specs = model.term_features.items()
     return {(term, feature) for term, spec in specs if (feature := spec.feature_of(name))}
 

@@ -31,7 +31,7 @@ _WITHIN = 1 / 3
 the 90 % intervals of 1,200 anchored cases held on a Zen 3 (PoCL) that had changed since the fit;
 without it, 76 to 84 %."""
 
-Column = tuple[str, str]
+ColumnKey = tuple[str, str]
 """A term and a feature of it, for which there is one weight."""
 
 
@@ -39,7 +39,7 @@ Column = tuple[str, str]
 class ModelInputs(ShortRepr):
     """Feature values of a kernel at given parameters."""
 
-    values: dict[Column, Quantity]  # features that are not zero, in the order of the model
+    values: dict[ColumnKey, Quantity]  # features that are not zero, in the order of the model
     variables: dict[str, Quantity]  # scales of terms
     ignored: tuple[str, ...]  # properties that are not zero and that the model ignores
     unknown: tuple[str, ...]  # those that it has no rule for
@@ -51,7 +51,7 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
     model.check_code(counts)
     seen = model.made_of(counts)
     present = {name: count for name, count in seen.items() if _is_not_zero(count)}
-    values: dict[Column, Quantity] = {}
+    values: dict[ColumnKey, Quantity] = {}
     covered: set[str] = set()
     for term, spec in model.term_features.items():
         applied = spec.apply(present)
@@ -91,14 +91,14 @@ class ModelFunction(ShortRepr):
     """A model over fixed columns, for each of which there is one weight."""
 
     model: ModelDefinition
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnKey, ...]
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """A name for each column: the feature, if one term has it."""
         return column_keys(self.columns)
 
-    def find_column(self, column: Column) -> Column:
+    def find_column(self, column: ColumnKey) -> ColumnKey:
         """Return the column by whose weight a feature is charged: its own, or that of another."""
         match = _MASKED_LOCAL.fullmatch(column[1])
         if match is None or column in self.columns:
@@ -147,7 +147,7 @@ class ModelFunction(ShortRepr):
         }
 
 
-def column_keys(columns: Sequence[Column]) -> tuple[str, ...]:
+def column_keys(columns: Sequence[ColumnKey]) -> tuple[str, ...]:
     """Name columns by their feature, preceded by the term where several terms have it."""
     features = [feature for _, feature in columns]
     return tuple(

@@ -30,7 +30,7 @@ from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread
 from countperf.models.features import vector_of
 from countperf.models.function import (
-    Column,
+    ColumnKey,
     FitQuality,
     IndistinguishableGroup,
     MeasurementSource,
@@ -460,7 +460,7 @@ class WeightSet(Document, Result):
 
     def charge(self, inputs: ModelInputs) -> Charge:
         """Charge what the model sees of a kernel; what has no weight is left out."""
-        amounts: dict[Column, Quantity] = {}
+        amounts: dict[ColumnKey, Quantity] = {}
         for own, amount in inputs.values.items():
             column = self.function.find_column(own)
             amounts[column] = amounts[column] + amount if column in amounts else amount

@@ -83,7 +83,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "needs a kernel that is counted for minutes": ("state more assumptions on the parameters",),
     "is no advice": (
         "Build on <pyopencl",
-        "Count PropertyVector",
         "Fit of …",
         "Predict the run time of Loopy kernels from exact symbolic counts and weights fitted to a"
         " device.",

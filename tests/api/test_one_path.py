@@ -194,7 +194,7 @@ def _options(command: str) -> dict[str, argparse.Action]:
     (commands,) = (a.choices for a in actions if isinstance(a.choices, dict))
     known = inspect.signature(FUNCTIONS[command]).parameters
     taken: Any = commands[command]._actions
-    named: dict[str, Any] = {CALLED.get(a.dest, a.dest): a for a in taken}
+    named = {str(CALLED.get(a.dest, a.dest)): a for a in taken}
     return {name: a for name, a in named.items() if name in known}
 
 

@@ -408,7 +408,6 @@ _DIGEST = """
 import json
 from countperf import load_weights, predict
 from countperf.api.kernels import Kernel
-from countperf.api.kernels import counted
 from countperf.measuring import counts_digest
 views = ("source", "structure")
 kernel = Kernel.of("matmul-tiled/square/16x16/f32")

@@ -63,7 +63,7 @@ def test_no_time_is_below_that_of_the_shortest_launch(
     scattered = weights.model_copy(update={"quality": calibrated(between=0.5, within=0.1)})
     faster = scattered.anchored(KERNEL, ({"n": 1000}, 6e-6 / 3))
     for some, factor in ((weights, 1.0), (faster, faster.factor)):
-        vector = KERNEL if some is weights else None
+        vector: Any = KERNEL if some is weights else None
         for n in (1, 5, 10, 33, 60, 1000):
             model_s = max(3 * n * 2e-9 + 1.6e-8, shortest_s)
             expected = max(factor * model_s, shortest_s)

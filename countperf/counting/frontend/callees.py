@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import loopy as lp
-import loopy.transform.callable
 from loopy.kernel.function_interface import CallableKernel
 from loopy.symbolic import WalkMapper
 from pytools import UniqueNameGenerator

@@ -37,7 +37,7 @@ from countperf.models.fitting.solve import (
     column_norms,
     right_singular_vectors,
 )
-from countperf.models.function import Column, IndistinguishableGroup, ModelFunction, model_inputs
+from countperf.models.function import ColumnKey, IndistinguishableGroup, ModelFunction, model_inputs
 from countperf.text import ShortRepr
 
 _MOST_INSTRUCTIONS_PER_S = 1e12
@@ -185,7 +185,7 @@ def _counts_table(cases: Sequence[Observation], model: ModelDefinition) -> dict[
     return table
 
 
-def _present(model: ModelDefinition, names: set[str]) -> set[Column]:
+def _present(model: ModelDefinition, names: set[str]) -> set[ColumnKey]:
     """Return the columns for which a kernel has a property, be it zero."""
     return {
         (term, feature)
@@ -195,7 +195,7 @@ def _present(model: ModelDefinition, names: set[str]) -> set[Column]:
     }
 
 
-def _position(model: ModelDefinition, column: Column) -> tuple[int, int, str]:
+def _position(model: ModelDefinition, column: ColumnKey) -> tuple[int, int, str]:
     term, feature = column
     charged = model.terms[term].charged
     rank, _ = model.term_features[term].position(feature)

@@ -48,10 +48,10 @@ from countperf.models.fitting.estimate import estimate_design, on_one_thread
 from countperf.models.fitting.fit_model import FitResult, fit_quality, weight_set
 from countperf.models.fitting.leaving_out import leave_families_out
 from countperf.models.fitting.solve import LogPrior, Recipe, Vector
-from countperf.models.function import Calibration, Column, FitQuality, ModelFunction
+from countperf.models.function import Calibration, ColumnKey, FitQuality, ModelFunction
 from countperf.models.shipped import COMPILED, fitted_model
 from countperf.models.weights import WeightSet
-from countperf.text import Printed, Result, ShortRepr, format_percent, picked
+from countperf.text import Column, Printed, Result, ShortRepr, format_percent, picked
 
 SPREAD = 0.5
 """Standard deviation of a weight's logarithm between devices of one platform, of most features."""
@@ -220,8 +220,8 @@ def is_alike(one: DeviceIdentity, other: DeviceIdentity) -> bool:
 def prior_for(
     model: KnownModel,
     device: DeviceIdentity,
-    columns: Sequence[Column],
-    guess: Callable[[Column], float | None],
+    columns: Sequence[ColumnKey],
+    guess: Callable[[ColumnKey], float | None],
 ) -> LogPrior:
     """Return the prior of a new device's weights."""
     known = model.devices
@@ -256,7 +256,7 @@ def _values(
     return values
 
 
-def _shared(columns: Sequence[Column]) -> tuple[Vector, ...]:
+def _shared(columns: Sequence[ColumnKey]) -> tuple[Vector, ...]:
     """Return which weights a device's speed changes, and which that of its memory."""
     works = np.array([term != _LAUNCH for term, _ in columns], np.float64)
     memory = np.array([term in _MEMORY_TERMS for term, _ in columns], np.float64)
@@ -462,7 +462,7 @@ def prior_recipe(error: float) -> Recipe:
     return Recipe(residual="log", loss="soft_l1", loss_scale=0.3, model_error=error, tolerance=1e-7)
 
 
-def with_columns(design: Design, columns: Sequence[Column]) -> Design:
+def with_columns(design: Design, columns: Sequence[ColumnKey]) -> Design:
     """Return a design over given columns; those that it lacks are zero, others are dropped."""
     positions = {column: position for position, column in enumerate(design.function.columns)}
     counts = np.zeros((len(design.times_s), len(columns)))
@@ -473,12 +473,12 @@ def with_columns(design: Design, columns: Sequence[Column]) -> Design:
     return replace(design, function=function, names=function.keys, counts=counts)
 
 
-def guesses(design: Design) -> Callable[[Column], float | None]:
+def guesses(design: Design) -> Callable[[ColumnKey], float | None]:
     """Return what guesses the logarithm of a weight: that of a small share of the time."""
     positions = {column: position for position, column in enumerate(design.function.columns)}
     slopes = design.scaled
 
-    def guess(column: Column) -> float | None:
+    def guess(column: ColumnKey) -> float | None:
         position = positions.get(column)
         if position is None or not np.any(has := slopes[:, position] > 0):
             return None

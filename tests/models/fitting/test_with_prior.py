@@ -30,7 +30,7 @@ from countperf.models.fitting.prior import (
     shipped_devices,
 )
 from countperf.models.fitting.solve import LogPrior
-from countperf.models.function import NORMAL_QUANTILES, Column
+from countperf.models.function import NORMAL_QUANTILES, ColumnKey
 from known_devices import MeasuredDevice, fit_devices
 from measurement_kernels.catalog import entry
 from tests.models.fitting.builders import HEADER, made_case, make_device
@@ -233,7 +233,9 @@ def test_two_devices_of_the_platform_are_the_prior_without_others() -> None:
 def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fit the made-up model, with a wide prior about its true weights."""
 
-    def prior(known: object, device: object, columns: Sequence[Column], guess: object) -> LogPrior:
+    def prior(
+        known: object, device: object, columns: Sequence[ColumnKey], guess: object
+    ) -> LogPrior:
         del known, device, guess
         mean = np.log([WEIGHTS[feature] for _, feature in columns])
         return LogPrior(mean=mean, covariance=np.eye(len(columns)))
