@@ -411,13 +411,37 @@ def _across(over: str, point: SweepPoint) -> float:
     return point.value if known is None else known
 
 
-def draw(result: object, path: Path | str | None = None, **options: Any) -> Figure:
-    """Draw a result, and write the picture if a path is given."""
+def draw(result: object, path: Path | str | None = None) -> Figure:
+    """Draw a result, and write the picture if a path is given.
+
+    Parameters
+    ----------
+    result : Prediction, Explanation, Evaluation, TuningResult, ModelAnswers, Sweep or Timing
+        A prediction at several sizes is drawn over the size, an explanation as a roofline.
+    path : Path or str, optional
+        A file to write; its ending names the format, such as ``.png`` or ``.svg``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ParameterError, OutputError, MissingExtraError
+        Of this result there is no picture; the file cannot be written; Matplotlib is missing.
+
+    Examples
+    --------
+    Draw a kernel below the ceilings of its device::
+
+        explanation = countperf.explain("matmul-naive/16x16/f32", n=1024, m=1024, l=1024)
+        countperf.draw(explanation, "roofline.svg")
+    """
     if path is not None:
         check_figure_path(path)
     for kind, draw in _DRAWERS.items():
         if isinstance(result, kind):
-            figure = draw(result, **options)
+            figure = draw(result)
             break
     else:
         named = ", ".join(kind.__name__ for kind in _DRAWERS)

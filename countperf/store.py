@@ -39,7 +39,7 @@ def _locate(message: str, path: Path | str | None) -> str:
 
 
 def make_file_error(message: str, path: Path | str | None, **details: Any) -> DocumentError:
-    """Make the error of a document, with the path of its file if there is one."""
+    """Make the error of what is wrong with a file, with its path if there is one."""
     return DocumentError(
         _locate(message, path), path=None if path is None else str(path), **details
     )
@@ -136,7 +136,7 @@ def _replacing(target: Path) -> Generator[Path]:
             scratch.unlink(missing_ok=True)
 
 
-def _append_synced(file: IO[bytes], path: Path | str, data: bytes) -> None:
+def _append(file: IO[bytes], path: Path | str, data: bytes) -> None:
     """Append to an unbuffered file; the data are on the disk when this returns."""
     before = os.fstat(file.fileno()).st_size
     try:
@@ -324,7 +324,7 @@ class AppendedLines:
 
     def write(self, line: str) -> None:
         """Write a line, with its line feed; it is on the disk when this returns."""
-        _append_synced(self._file, self.path, line.encode(errors="backslashreplace"))
+        _append(self._file, self.path, line.encode(errors="backslashreplace"))
 
     def __enter__(self) -> Self:
         return self

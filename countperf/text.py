@@ -353,7 +353,7 @@ def check_lines(checks: Iterable[tuple[bool, str, str]]) -> list[str]:
     return lines
 
 
-def interval_columns(level: str) -> dict[str, Column]:
+def make_interval_columns(level: str) -> dict[str, Column]:
     """Return columns of both ends of an interval."""
     return {"low_s": Column("from", format_seconds), "high_s": Column(level, format_seconds)}
 

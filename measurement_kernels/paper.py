@@ -12,12 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from measurement_kernels.arguments import (
-    ELEMENT_TYPES,
-    ScalarArgument,
-    Sizes,
-    arrays,
-)
+from measurement_kernels.arguments import ELEMENT_TYPES, ScalarArgument, Sizes, arrays
 from measurement_kernels.groups import LINEAR_GROUPS, PLANAR_GROUPS
 from measurement_kernels.loopy_kernels import (
     ONE_PER_ITEM,

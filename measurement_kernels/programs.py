@@ -31,13 +31,7 @@ from measurement_kernels.arguments import (
 )
 from measurement_kernels.entry import INDEX_LIMIT, CatalogEntry, Collection, StatisticBySize
 from measurement_kernels.groups import GroupShape, round_up
-from measurement_kernels.units import (
-    in_order,
-    make_unit,
-    prefetch_tile,
-    split_to_items,
-    tag_blocks,
-)
+from measurement_kernels.units import in_order, make_unit, prefetch_tile, split_to_items, tag_blocks
 
 _MOST_EXPONENTS = 8
 

@@ -31,12 +31,7 @@ from countperf.models.fitting.fit_model import observations_of
 from countperf.models.metrics import Evaluation
 from countperf.models.weights import WeightSet
 from measurement_kernels.catalog import entry
-from published_left_out import (
-    LARGER,
-    FitsWithout,
-    geometric_mean,
-    with_calibrated_intervals,
-)
+from published_left_out import LARGER, FitsWithout, geometric_mean, with_calibrated_intervals
 
 COMPUTE_UNITS = {
     "nvidia-gtx-680": 8,

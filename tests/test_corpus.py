@@ -15,11 +15,7 @@ import pytest
 import countperf
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.schedule import prepared
-from countperf.errors import (
-    DataDependentControlFlowError,
-    ParameterError,
-    UnmeasuredPropertyError,
-)
+from countperf.errors import DataDependentControlFlowError, ParameterError, UnmeasuredPropertyError
 from countperf.models.library import load_weights
 from survey_kernels import Try
 from tests.corpus import all_units

@@ -116,7 +116,7 @@ def test_modules_are_imported_by_name_where_it_is_known(modules: dict[str, ast.M
     assert users == set(BY_NAME)
 
 
-def test_only_the_workflow_imports_the_catalogue_of_kernels(
+def test_only_the_verbs_import_the_catalogue_of_kernels(
     modules: dict[str, ast.Module],
 ) -> None:
     users = {

@@ -175,7 +175,7 @@ def predict_application(
     Returns
     -------
     Schedule
-        ``time_s`` is the application's time, ``plot()`` draws the schedule.
+        ``time_s`` is the application's time; it prints when each step runs.
 
     Raises
     ------

@@ -27,15 +27,7 @@ from countperf.models.library import (
 )
 from countperf.models.shipped import COMPILED
 from countperf.store import read_file_text
-from countperf.text import (
-    Column,
-    Printed,
-    Result,
-    columns_of,
-    format_percent,
-    picked,
-    table_of,
-)
+from countperf.text import Column, Printed, Result, columns_of, format_percent, picked, table_of
 
 if TYPE_CHECKING:
     from countperf.devices.device import Device

@@ -19,11 +19,7 @@ from countperf.measuring import Timing, measurements_in
 from countperf.mechanistic.comparison import compare_models, linear_result
 from countperf.mechanistic.compiled_profile import capability_of, profile_kernel, with_machine_code
 from countperf.mechanistic.from_kernel import KernelProfiler
-from countperf.mechanistic.occupancy import (
-    KernelOccupancy,
-    program_occupancy,
-    unused_local_bytes,
-)
+from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy, unused_local_bytes
 from countperf.mechanistic.predict_all import (
     ALL,
     ModelAnswers,
@@ -174,7 +170,7 @@ def sweep(
     Returns
     -------
     Sweep
-        ``to_frame()`` has a row per value and model, ``plot()`` draws the throughput.
+        ``to_frame()`` has a row per value and model, `countperf.draw` draws the throughput.
 
     Raises
     ------

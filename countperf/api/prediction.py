@@ -13,9 +13,7 @@ from countperf.api.weights_choice import choose_weights
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
-from countperf.errors import (
-    ParameterError,
-)
+from countperf.errors import ParameterError
 from countperf.models.function import model_inputs
 from countperf.models.validity import ExplainedPart, Explanation, Level
 from countperf.models.weights import WeightSet

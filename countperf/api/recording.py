@@ -23,7 +23,7 @@ from countperf.text import (
     columns_of,
     format_quantity,
     format_seconds,
-    interval_columns,
+    make_interval_columns,
     point_text,
 )
 
@@ -69,7 +69,7 @@ class LaunchLog(Result):
 
     def __enter__(self) -> Self:
         _active.append(self)
-        record_launches(_recorded)
+        record_launches(_wrap_launch)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,7 +144,9 @@ class LaunchLog(Result):
 _active: list[LaunchLog] = []
 
 
-def _recorded(launch: Any) -> Any:
+def _wrap_launch(launch: Any) -> Any:
+    """Return a function that launches, and has the active logs note it."""
+
     @functools.wraps(launch)
     def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = launch(self, *args, **kwargs)
@@ -159,6 +161,6 @@ def _recorded(launch: Any) -> Any:
 _LAUNCH_COLUMNS = {
     **{"kernel": Column("kernel"), "parameters": Column("sizes")},
     **columns_of("device launches"),
-    **{"predicted_s": Column("one launch", format_seconds), **interval_columns("to")},
+    **{"predicted_s": Column("one launch", format_seconds), **make_interval_columns("to")},
     **{"total_s": Column("all", format_seconds), "reason": Column()},
 }

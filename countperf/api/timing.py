@@ -174,8 +174,8 @@ def time_kernel(
     -------
     Timing
         A row for each size: measured time, noise, predicted time, and what that says. It prints;
-        ``to_frame()`` has all rows, ``plot()`` draws time over size, ``write_file`` keeps it as a
-        document, which ``Timing.read_file`` reads, and predictions take as an anchor.
+        ``to_frame()`` has all rows, `countperf.draw` draws time over size, ``write_file`` keeps it
+        as a document, which ``Timing.read_file`` reads, and predictions take as an anchor.
 
     Raises
     ------

@@ -97,7 +97,7 @@ class ChosenWeights(ShortRepr):
         except CountperfError as error:
             if isinstance(error, KernelBuildError) and error.stage == "build":
                 raise
-            reason = _failing(error)
+            reason = _explain_failure(error)
         return use(self.choose_by_counts(reason), False)
 
 
@@ -149,7 +149,7 @@ def choose_weights(
     try:
         _check(reading, wanted, force=force)
     except CountperfError as error:
-        return choose(_failing(error))
+        return choose(_explain_failure(error))
     return ChosenWeights(
         weights=reading,
         why=KNOWN_CODE_CHOICE if has_code else COMPILED_CHOICE,
@@ -164,7 +164,7 @@ def _check(weights: WeightSet, device: DeviceIdentity | None, *, force: bool) ->
     weights.check_device(device, force=force)
 
 
-def _failing(error: CountperfError) -> str:
+def _explain_failure(error: CountperfError) -> str:
     return f"the one that reads compiled code fails: {error}"
 
 

@@ -1,4 +1,4 @@
-"""The command line: each command parses, calls the workflow, and prints a report.
+"""The command line: each command parses, calls a function of `countperf.api`, and prints.
 
 `countperf.cli.commands` has the arguments of all commands, and is cheap to import; the module of a
 command, with all that it works with, is imported when the command runs.

@@ -184,7 +184,7 @@ _CLOCK_RATE_TOLERANCE = 0.01
 
 
 class Event(Protocol):
-    """Protocol of an event: the part of ``pyopencl.Event`` that the harness uses."""
+    """Protocol of an event: the part of ``pyopencl.Event`` that is used here."""
 
     def wait(self) -> object:
         """Wait until the command is done."""

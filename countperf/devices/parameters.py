@@ -21,14 +21,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError
 
-from countperf.documents import (
-    Document,
-    Part,
-    check_format,
-    field_path,
-    parse_toml,
-    validate,
-)
+from countperf.documents import Document, Part, check_format, field_path, parse_toml, validate
 from countperf.errors import DeviceError, DeviceParameterError, nearest
 from countperf.store import make_file_error, read_file_text
 from countperf.text import some_of

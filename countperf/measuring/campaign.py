@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
 from countperf.devices.device import check_clocks
-from countperf.errors import (
-    CountingError,
-    DeviceLostError,
-    MeasurementError,
-)
+from countperf.errors import CountingError, DeviceLostError, MeasurementError
 from countperf.measuring import (
     FailedCase,
     Header,

@@ -49,7 +49,7 @@ from countperf.text import (
     columns_of,
     format_percent,
     format_seconds,
-    interval_columns,
+    make_interval_columns,
     picked,
     point_text,
     short_name,
@@ -427,7 +427,7 @@ class Timing(Document, Result):
             **{"parameters": EACH, "measured_s": Column("measured", format_seconds)},
             **{"noise": Column("noise", format_percent)},
             **{"predicted_s": Column("predicted", format_seconds)},
-            **interval_columns(f"to ({100 * self.interval_level:.0f} %)"),
+            **make_interval_columns(f"to ({100 * self.interval_level:.0f} %)"),
             "verdict": Column(),
         }
         sizes: list[dict[str, Any]] = [

@@ -16,12 +16,7 @@ from pydantic import Field, NonNegativeInt
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.documents import Document, Part
-from countperf.errors import (
-    CountperfError,
-    DeviceParameterError,
-    FitError,
-    ParameterError,
-)
+from countperf.errors import CountperfError, DeviceParameterError, FitError, ParameterError
 from countperf.measuring import Measurement, MeasurementSet
 from countperf.mechanistic.profile import MechanisticModel, ProfiledKernel
 from countperf.models.definition import Unread

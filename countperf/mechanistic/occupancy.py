@@ -271,7 +271,7 @@ class KernelOccupancy(Result):
             for program in self.programs
         ]
         return Printed(
-            head=[heading(self)],
+            head=[write_heading(self)],
             rows=rows,
             columns=columns_of(" ".join(name for name in rows[0] if not name.startswith("groups[")))
             | columns_of("occupancy", format_percent),
@@ -331,7 +331,7 @@ def _nothing_fits(
     return ParameterError(message, parameter=parameter)
 
 
-def heading(of: Any) -> str:
+def write_heading(of: Any) -> str:
     """Name kernel, device and sizes of answers or of an occupancy."""
     sizes = ", ".join(["", point_text(of.parameters)]) if of.parameters else ""
     return f"{of.kernel} on {of.device}{sizes}"

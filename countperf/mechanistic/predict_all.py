@@ -15,7 +15,7 @@ from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
-from countperf.mechanistic.occupancy import heading, launch_geometry
+from countperf.mechanistic.occupancy import launch_geometry, write_heading
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.profile import MechanisticModel, MechanisticPrediction, ProfiledKernel
 from countperf.mechanistic.published_errors import ROOF_IN_BYTES, published_error
@@ -173,7 +173,7 @@ class ModelAnswers(Mapping[str, Answer], Result):
         is_ranked = len(self) == len(model_names())
         errors = [answer for answer in self.values() if isinstance(answer, Exception)]
         return Printed(
-            head=[heading(self)],
+            head=[write_heading(self)],
             rows=[
                 {
                     "model": name,

@@ -83,7 +83,7 @@ _WORD = re.compile(
 )
 
 
-class Broken(Protocol):
+class PartedTime(Protocol):
     """A time that is broken down into parts, s."""
 
     @property
@@ -150,14 +150,14 @@ class BreakdownRow:
         return "" if self.fraction is None else format_share(self.fraction)
 
 
-def correction_factor(prediction: Broken) -> float:
+def correction_factor(prediction: PartedTime) -> float:
     """Return what the correction multiplies a time by; 1 without a correction."""
     added = _number(prediction.breakdown.get(CORRECTION, 0.0))
     whole = _number(prediction.time_s)
     return whole / (whole - added) if added and whole != added else 1.0
 
 
-def corrected_parts(prediction: Broken) -> dict[str, float]:
+def corrected_parts(prediction: PartedTime) -> dict[str, float]:
     """Return the parts of a time as the correction leaves them, s, without those that are zero."""
     factor = correction_factor(prediction)
     return {
@@ -167,7 +167,7 @@ def corrected_parts(prediction: Broken) -> dict[str, float]:
     }
 
 
-def breakdown_rows(prediction: Broken, most: int = MOST_ROWS) -> tuple[BreakdownRow, ...]:
+def breakdown_rows(prediction: PartedTime, most: int = MOST_ROWS) -> tuple[BreakdownRow, ...]:
     """Return where a time goes, the largest parts first."""
     parts = corrected_parts(prediction)
     costs = sorted(((s, name) for name, s in parts.items() if s > 0), reverse=True)
@@ -182,7 +182,7 @@ def breakdown_rows(prediction: Broken, most: int = MOST_ROWS) -> tuple[Breakdown
     return (*rows, *([BreakdownRow(OTHER, taken, taken_s)] if taken_s < 0 else []))
 
 
-def bound_text(prediction: Broken) -> str:
+def bound_text(prediction: PartedTime) -> str:
     """Say what bounds a time, and which parts take the most of it."""
     shares: dict[str, float] = {}
     rows = [row for row in breakdown_rows(prediction) if row.fraction]

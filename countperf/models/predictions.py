@@ -186,7 +186,7 @@ class Prediction(Result):
             "caveats": [f"{verdict.name}: {verdict.message}" for verdict in self.caveats],
         }
         notes = uncharged_lines(self.ignored) if self.ignored else []
-        notes += caveat_lines(self)
+        notes += write_caveats(self)
         if not isinstance(self.time_s, np.ndarray):
             head = prediction_head(self)
             rows = [
@@ -416,7 +416,7 @@ def _times(of: Prediction) -> list[dict[str, Any]]:
     ]
 
 
-def caveat_lines(of: Prediction) -> list[str]:
+def write_caveats(of: Prediction) -> list[str]:
     """Write after which measured kernels a time was corrected, if it was; and what is doubtful."""
     said = [f"{v.name}: {v.message}" for v in of.verdicts if v.name == CORRECTION]
     return [*said, *verdict_lines(of.caveats)]

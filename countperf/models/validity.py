@@ -24,9 +24,9 @@ from countperf.models.predictions import (
     Prediction,
     Quantity,
     Verdict,
-    caveat_lines,
     name_part,
     prediction_head,
+    write_caveats,
 )
 from countperf.models.weights_text import weight_rows, weight_texts
 from countperf.text import (
@@ -420,7 +420,7 @@ class Explanation(Result, ShortRepr):
             head=[*prediction_head(made), f"time_s = {self.expression}"],
             rows=rows,
             shown=table_of([_shown_part(row) for row in rows], _EXPLAINED),
-            notes=[*notes, *caveat_lines(made)],
+            notes=[*notes, *write_caveats(made)],
             facts={
                 **made.lay_out().facts,
                 "explanation": {

@@ -26,7 +26,7 @@ from countperf.text import (
     format_percent,
     format_quantity,
     format_seconds,
-    interval_columns,
+    make_interval_columns,
     picked,
     point_text,
     short_name,
@@ -154,7 +154,7 @@ class Ranking(Result):
         shown = [{**row, "mark": "*" if row.get("missing") else None} for row in best]
         columns = {
             **{"predicted_s": Column("predicted", format_seconds), "mark": Column()},
-            **interval_columns(level),
+            **make_interval_columns(level),
             "choice": EACH,
         }
         some = "" if self.complete else ", not all of the space"
@@ -168,7 +168,7 @@ class Ranking(Result):
             notes.append(
                 f"* without the cost of {', '.join(missing)}, for which there is no weight"
             )
-        notes += refusal_lines(self.refusals)
+        notes += write_refusals(self.refusals)
         if self.refused:
             notes.append(f"{kept} every refused one with its reason")
         rows = [
@@ -185,7 +185,7 @@ class Ranking(Result):
                     self, "space", "device", "weights", "model", "predicted", "complete", "seconds"
                 ),
                 "parameters": dict(self.sizes),
-                "refused": refusal_objects(self.refusals),
+                "refused": list_refusals(self.refusals),
                 "best": best,
             },
         )
@@ -459,7 +459,7 @@ def lay_out_point(of: Point) -> dict[str, Any]:
     }
 
 
-def refusal_objects(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
+def list_refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
     """Return refusals by stage as JSON has them."""
     return {
         stage: {
@@ -474,7 +474,7 @@ def refusal_objects(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
     }
 
 
-def refusal_lines(refusals: Mapping[str, RefusalCount]) -> list[str]:
+def write_refusals(refusals: Mapping[str, RefusalCount]) -> list[str]:
     """Write the most frequent reasons of refusals."""
     return [
         f"refused ({stage}): {reason.count} of {refusal.count}, such as"

@@ -45,7 +45,7 @@ from countperf.text import (
     weights_text,
 )
 from countperf.tuning.points import PredictionTask, Refused
-from countperf.tuning.ranker import RefusalCount, refusal_lines, refusal_objects
+from countperf.tuning.ranker import RefusalCount, list_refusals, write_refusals
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
@@ -268,7 +268,7 @@ class TuningResult(Outlook, Result):
                 **columns_of("at_s best_s", format_seconds),
                 **columns_of("is_winner"),
             },
-            parts=[Printed(notes=refusal_lines(self.refusals))],
+            parts=[Printed(notes=write_refusals(self.refusals))],
             facts={
                 **picked(self, *what, "confidence", "stopped", "spent_s", "ranking_s"),
                 **picked(self, "numbers_checked", "predicted"),
@@ -277,7 +277,7 @@ class TuningResult(Outlook, Result):
                 "within_noise": [_tried(trial) for trial in self.within_noise],
                 "complete": self.ranking_complete,
                 "tried": [_tried(trial) for trial in self.tried],
-                "refused": refusal_objects(self.refusals),
+                "refused": list_refusals(self.refusals),
             },
         )
 

@@ -18,13 +18,7 @@ from loopy.version import LOOPY_USE_LANGUAGE_VERSION_2018_2
 from measurement_kernels.arguments import SizeParameter, arrays
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.groups import GroupShape
-from measurement_kernels.loopy_kernels import (
-    LoopyKernel,
-    Tile,
-    computed_from,
-    mapped,
-    sizes_along,
-)
+from measurement_kernels.loopy_kernels import LoopyKernel, Tile, computed_from, mapped, sizes_along
 
 _SQUARES: tuple[GroupShape, ...] = tuple((b, b) for b in (4, 8, 12, 16, 20, 24, 28, 32))
 _FEW_SQUARES: tuple[GroupShape, ...] = tuple((b, b) for b in (4, 8, 16, 32))

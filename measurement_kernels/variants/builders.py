@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels import paper, paper_tests
-from measurement_kernels.arguments import (
-    ELEMENT_TYPES,
-    ArrayArgument,
-    SizeParameter,
-    Sizes,
-    arrays,
-)
+from measurement_kernels.arguments import ELEMENT_TYPES, ArrayArgument, SizeParameter, Sizes, arrays
 from measurement_kernels.loopy_kernels import in_f64
 from measurement_kernels.units import (
     in_order,

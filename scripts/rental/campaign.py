@@ -20,13 +20,7 @@ from threading import Thread
 
 from countperf.errors import CountperfError, DeviceLostError, OutputError
 from countperf.store import check_writable
-from rental.stages import (
-    LOST,
-    QUICK,
-    Options,
-    Stage,
-    plan,
-)
+from rental.stages import LOST, QUICK, Options, Stage, plan
 from rental.summary import Progress, summary
 
 TRIES = 6

@@ -43,14 +43,14 @@ SPACE = SearchSpace(name="skinny", parameters={"width": [16]}, build=_build)
 
 
 @cache
-def _case() -> Any:
+def _find_case() -> Any:
     """Return a measured size of the kernel, of which fits have seen none."""
     return next(m for m in shipped_measurements(SLUG) if m.kernel == KERNEL)
 
 
 @cache
 def _sizes() -> dict[str, int]:
-    return dict(_case().parameters)
+    return dict(_find_case().parameters)
 
 
 @cache
@@ -58,13 +58,13 @@ def _weights() -> WeightSet:
     return countperf.load_weights(SLUG, model="structural")
 
 
-def _of_command(*arguments: str, capsys: pytest.CaptureFixture[str]) -> Any:
+def _run_command(*arguments: str, capsys: pytest.CaptureFixture[str]) -> Any:
     sizes = [f"{name}={value}" for name, value in _sizes().items()]
     assert main([*arguments, *sizes, "--model", "structural", "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def _recorded() -> float:
+def _record_launch() -> float:
     """Note a launch as Loopy's executor hands it over, and read its predicted time."""
     known = entry(KERNEL)
     unit = known.build()
@@ -76,37 +76,37 @@ def _recorded() -> float:
     return row["predicted_s"]
 
 
-def _evaluated() -> float:
-    measured = shipped_measurements(SLUG).select(lambda m: m.case == _case().case)
+def _evaluate_case() -> float:
+    measured = shipped_measurements(SLUG).select(lambda m: m.case == _find_case().case)
     (case,) = countperf.evaluate(measured, weights=SLUG, model="structural").cases
     return case.predicted_s
 
 
-def _by(kernel: Any = KERNEL, **options: Any) -> float:
+def _predict(kernel: Any = KERNEL, **options: Any) -> float:
     return float(countperf.predict(kernel, _sizes(), **options).time_s)
 
 
-def _ranked(**options: Any) -> float:
+def _rank_variant(**options: Any) -> float:
     (best,) = countperf.rank(SPACE, _sizes(), workers=1, **options).best
     return best.time_s
 
 
-def _vector() -> countperf.PropertyVector:
+def _count_kernel() -> countperf.PropertyVector:
     return Kernel.of(KERNEL, _sizes()).count_for(_weights())
 
 
-def _on_devices() -> float:
+def _predict_on_devices() -> float:
     answers = countperf.predict_on(KERNEL, [SLUG], _sizes(), models="structural").answers
     assert answers[0].prediction is not None
     return float(answers[0].prediction.time_s)
 
 
 ROUTES: dict[str, Callable[[], float]] = {
-    "name": lambda: _by(weights=SLUG, model="structural"),
-    "path": lambda: _by(weights=PATH, model="structural"),
-    "weights": lambda: _by(weights=_weights()),
-    "translation unit": lambda: _by(entry(KERNEL).build(), weights=_weights()),
-    "counts": lambda: _by(_vector(), weights=_weights()),
+    "name": lambda: _predict(weights=SLUG, model="structural"),
+    "path": lambda: _predict(weights=PATH, model="structural"),
+    "weights": lambda: _predict(weights=_weights()),
+    "translation unit": lambda: _predict(entry(KERNEL).build(), weights=_weights()),
+    "counts": lambda: _predict(_count_kernel(), weights=_weights()),
     "several sizes": lambda: float(
         np.asarray(
             countperf.predict(
@@ -122,12 +122,12 @@ ROUTES: dict[str, Callable[[], float]] = {
     "choose_weights": lambda: float(
         choose_weights(SLUG, model="structural").predict(Kernel.of(KERNEL, _sizes())).time_s
     ),
-    "WeightSet.predict": lambda: float(_weights().predict(_vector(), _sizes()).time_s),
-    "rank": lambda: _ranked(weights=SLUG, model="structural"),
-    "rank by default": lambda: _ranked(weights=SLUG),
-    "predict_on": _on_devices,
-    "recording": _recorded,
-    "evaluate": _evaluated,
+    "WeightSet.predict": lambda: float(_weights().predict(_count_kernel(), _sizes()).time_s),
+    "rank": lambda: _rank_variant(weights=SLUG, model="structural"),
+    "rank by default": lambda: _rank_variant(weights=SLUG),
+    "predict_on": _predict_on_devices,
+    "recording": _record_launch,
+    "evaluate": _evaluate_case,
 }
 
 
@@ -137,23 +137,23 @@ def test_every_way_gives_the_same_bits(route: str) -> None:
 
 
 def test_the_command_gives_the_same_bits(capsys: pytest.CaptureFixture[str]) -> None:
-    made = _of_command("predict", KERNEL, "--weights", SLUG, capsys=capsys)
+    made = _run_command("predict", KERNEL, "--weights", SLUG, capsys=capsys)
     assert made["time_s"] == ROUTES["name"]()
-    table = _of_command("predict", KERNEL, "--on", f"{SLUG},pocl-epyc-zen4", capsys=capsys)
-    assert ROUTES["name"]() in _numbers(table)
+    table = _run_command("predict", KERNEL, "--on", f"{SLUG},pocl-epyc-zen4", capsys=capsys)
+    assert ROUTES["name"]() in _list_numbers(table)
 
 
-def _numbers(content: Any) -> set[float]:
+def _list_numbers(content: Any) -> set[float]:
     """Return all numbers in a document."""
     if isinstance(content, dict):
         content = [*content.values()]
     if isinstance(content, list):
-        return {number for part in content for number in _numbers(part)}
+        return {number for part in content for number in _list_numbers(part)}
     return {content} if isinstance(content, float) else set()
 
 
 def test_a_cost_function_adds_the_same_products_in_another_order() -> None:
-    time_s = _weights().compile(_vector())(**_sizes())
+    time_s = _weights().compile(_count_kernel())(**_sizes())
     assert time_s == pytest.approx(ROUTES["name"](), rel=1e-13)
 
 
@@ -188,7 +188,7 @@ OTHERS = {("fit", "model")}
 
 
 @cache
-def _options(command: str) -> dict[str, argparse.Action]:
+def _list_options(command: str) -> dict[str, argparse.Action]:
     """Return the options of a command by the parameters of its function."""
     actions: Any = parser()._actions
     (commands,) = (a.choices for a in actions if isinstance(a.choices, dict))
@@ -198,23 +198,23 @@ def _options(command: str) -> dict[str, argparse.Action]:
     return {name: a for name, a in named.items() if name in known}
 
 
-ROWS = [(c, name) for c in FUNCTIONS for name in _options(c) if (c, name) not in OTHERS]
+ROWS = [(c, name) for c in FUNCTIONS for name in _list_options(c) if (c, name) not in OTHERS]
 
 
 @pytest.mark.parametrize(("command", "name"), ROWS)
 def test_help_documentation_and_code_state_the_same_default(command: str, name: str) -> None:
-    option, function = _options(command)[name], FUNCTIONS[command]
+    option, function = _list_options(command)[name], FUNCTIONS[command]
     default = inspect.signature(function).parameters[name].default
     if default is not inspect.Parameter.empty:
         assert option.default == default
     if isinstance(default, float | str):
         for said in re.findall(r"default: ([\w.]+)", option.help or ""):
             assert type(default)(said) == default
-        for said in re.findall(r"by default (\d+)", _documentation(function, name)):
+        for said in re.findall(r"by default (\d+)", _find_documentation(function, name)):
             assert float(said) == default
 
 
-def _documentation(function: Callable[..., Any], name: str) -> str:
+def _find_documentation(function: Callable[..., Any], name: str) -> str:
     """Return what the docstring of a function says of a parameter, on one line."""
     entries = re.split(r"\n(?=\w)", inspect.getdoc(function) or "")
     (said,) = [e for e in entries if re.match(rf"([\w*]+, )*{name}\b.*(:|\n    )", e)]
@@ -232,7 +232,10 @@ def test_the_pages_of_the_reference_are_made_of_these_texts() -> None:
 def test_the_model_that_reads_code_is_the_default_where_it_can_be_read(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for said in (_options(command)["model"].help, _documentation(countperf.predict, "model")):
+    for said in (
+        _list_options(command)["model"].help,
+        _find_documentation(countperf.predict, "model"),
+    ):
         assert re.search(
             "by default the one that reads compiled code .*structural", said or "", re.I
         )
@@ -247,7 +250,7 @@ def test_the_model_that_reads_code_is_the_default_where_it_can_be_read(
 
 @pytest.mark.parametrize("command", ["rank", "tune"])
 def test_variants_are_ranked_by_counts(command: str) -> None:
-    told = (_options(command)["model"].help, _documentation(countperf.rank, "model"))
+    told = (_list_options(command)["model"].help, _find_documentation(countperf.rank, "model"))
     assert all("by counts" in (said or "") and "structural one" in (said or "") for said in told)
     chosen = choose_weights(SLUG, without_code="variants are ranked by counts")
     assert chosen.weights.model == _weights().model
@@ -259,4 +262,6 @@ def test_the_first_of_the_levels_is_the_default() -> None:
     (levels,) = re.findall(r"level : \{(.*)\}", inspect.getdoc(countperf.predict) or "")
     default = inspect.signature(countperf.predict).parameters["level"].default
     assert float(levels.split(",")[0]) == default
-    assert countperf.predict(_vector(), _sizes(), weights=_weights()).interval_level == default
+    assert (
+        countperf.predict(_count_kernel(), _sizes(), weights=_weights()).interval_level == default
+    )

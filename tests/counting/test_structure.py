@@ -13,17 +13,9 @@ from countperf.counting.access_analysis import AccessAnalysis, bank_conflicts, t
 from countperf.counting.analysis import KernelAnalysis, analyze_kernel, footprints_of
 from countperf.counting.program_analysis import ChainAnalysis
 from countperf.counting.scopes import slots_of
-from countperf.errors import (
-    CountingError,
-    DataDependentControlFlowError,
-    ParameterError,
-)
+from countperf.errors import CountingError, DataDependentControlFlowError, ParameterError
 from tests.counting import applications
-from tests.counting.structure_kernels import (
-    recurrences,
-    register_blocked_matmul,
-    tiled_matmul,
-)
+from tests.counting.structure_kernels import recurrences, register_blocked_matmul, tiled_matmul
 from tests.kernels import made
 
 

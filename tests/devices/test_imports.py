@@ -1,4 +1,4 @@
-"""The harness imports what is heavy, or may be missing, when first needed."""
+"""Packages of devices and measuring import what is heavy, or may be missing, when first needed."""
 
 from __future__ import annotations
 

@@ -13,12 +13,7 @@ from countperf.machine_code.tools import find_objdump
 from measurement_kernels import catalog
 from tests.devices.loopy_cases import GROUP, two_launches
 from tests.kernels import made
-from tests.oracles.native_stepping import (
-    Steppable,
-    SteppingError,
-    compiled_for_stepping,
-    stepper,
-)
+from tests.oracles.native_stepping import Steppable, SteppingError, compiled_for_stepping, stepper
 
 pytestmark = [
     pytest.mark.device,

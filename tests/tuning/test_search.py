@@ -13,12 +13,7 @@ from typing import Any
 import pytest
 
 from countperf.cli.tune import builder_script
-from countperf.errors import (
-    KernelBuildError,
-    ParameterError,
-    TuningError,
-    WrongResultError,
-)
+from countperf.errors import KernelBuildError, ParameterError, TuningError, WrongResultError
 from countperf.figures import draw
 from countperf.measuring import KernelCase
 from countperf.tuning import SearchSpace

@@ -1,1 +1,1 @@
-"""What each expression computes and accesses: rules for each class of nodes, in both views."""
+"""Rules for each class of nodes: what an expression computes and accesses, in both views."""

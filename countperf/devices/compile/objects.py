@@ -24,13 +24,7 @@ import pyopencl as cl
 from numpy.typing import NDArray
 from pytools.persistent_dict import WriteOncePersistentDict
 
-from countperf.caches import (
-    OBJECT_FILES,
-    OBJECTS,
-    cache_folder,
-    give_a_cache,
-    tell_not_kept,
-)
+from countperf.caches import OBJECT_FILES, OBJECTS, cache_folder, give_a_cache, tell_not_kept
 from countperf.counting.automatic import offset_parameters
 from countperf.devices.arrays import evaluate_integer
 from countperf.devices.binding import bind_arguments

@@ -189,7 +189,7 @@ class _Profile:
 
 
 class CudaSpan:
-    """All that was enqueued between two events; stands for one event of the harness."""
+    """All that was enqueued between two events; stands for one event of a run."""
 
     def __init__(self, driver: CudaDriver, begin: Any, end: Any) -> None:
         self._driver = driver

@@ -20,14 +20,7 @@ from countperf.models.fitting.design import (
     diagnose,
     row_weights,
 )
-from countperf.models.fitting.solve import (
-    LogPrior,
-    Problem,
-    Recipe,
-    Solution,
-    Vector,
-    solve,
-)
+from countperf.models.fitting.solve import LogPrior, Problem, Recipe, Solution, Vector, solve
 from countperf.models.function import ModelFunction
 from countperf.models.validity import broken_groups
 from countperf.text import ShortRepr

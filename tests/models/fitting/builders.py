@@ -10,13 +10,7 @@ import numpy as np
 
 from countperf.counting.taxonomy import View
 from countperf.counting.vector import PropertyVector
-from countperf.measuring import (
-    Environment,
-    Header,
-    Measurement,
-    MeasurementSet,
-    Protocol,
-)
+from countperf.measuring import Environment, Header, Measurement, MeasurementSet, Protocol
 from countperf.models.features import FeatureSpec
 from countperf.models.fitting.design import Observation
 from countperf.models.shipped import LINEAR
