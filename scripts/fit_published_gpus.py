@@ -65,6 +65,15 @@ CHARGED = (
 )
 """Features that the model charges beside the launch; the last three are of the occupancy."""
 
+RESOURCES = {
+    "subgroups.32.arithmetic": "compute",
+    **dict.fromkeys(("subgroups.32.load", "transactions", "distinct"), "memory: global"),
+    "subgroups.32.passes": "memory: local",
+    **dict.fromkeys(("arithmetic_in_a_row", "barriers_in_a_row"), "latency chains"),
+    "*": "overhead",
+}
+"""Resources of these features, by pattern."""
+
 
 @cache
 def model_of(slug: str) -> ModelDefinition:
@@ -100,7 +109,10 @@ def model_of(slug: str) -> ModelDefinition:
                 "barriers_in_a_row": f"waves*subgroups_32_barrier/{launched}",
                 "barriers_by_group": "subgroups_32_barrier/resident",
             },
-            "terms": {"launch": ["launches"], "work": list(CHARGED)},
+            "terms": {
+                "launch": {"charged": ["launches"], "resource": "launch"},
+                "work": {"charged": list(CHARGED), "resource": RESOURCES},
+            },
         }
     )
 

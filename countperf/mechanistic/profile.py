@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 
 from countperf.devices.parameters import DeviceParameters, InstructionKind
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.models.definition import Resource
 from countperf.models.predictions import ParameterValue, Prediction, largest_first
 from countperf.text import ShortRepr
 
@@ -302,6 +303,14 @@ class ProfiledKernel(ShortRepr):
 Bound = Literal["compute", "memory", "barrier", "latency", "issue", "launch", "transfer"]
 
 
+_RESOURCES: Mapping[str, Resource] = {
+    **{"compute": "compute", "issue": "compute", "memory": "memory: global"},
+    **{"latency": "latency chains", "barrier": "overhead"},
+    **{"launch": "launch", "transfer": "launch"},
+}
+"""Resources of the parts of a breakdown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeEstimate:
     """Estimate of a kernel's time before the cost of the launch."""
@@ -371,6 +380,7 @@ class MechanisticModel(ABC):
             time_s=estimate.time_s + overhead,
             interval_s=None,
             breakdown=largest_first(breakdown),
+            resources=_RESOURCES,
             ignored=tuple(
                 name
                 for name in sorted(self._ignored(kernel.profile))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -22,21 +22,7 @@ CORRECTION = "correction"
 """Name of the part of a time that a correction adds."""
 
 OTHER = "other"
-
-_PATTERNS: Mapping[str, str] = {
-    "memory: pages": r"out_of_reach",
-    "memory: L2": r"set_conflict|l2_reuse|lines_l2|lines_conflict|^miss\.|^spill\.",
-    "memory: beyond L2": r"beyond",
-    "memory: local": r"lmem|^subgroups.*\.(local|passes)",
-    "latency chains": r"chain|^waiting|in_a_row|^latency",
-    "launch": r"^launch|^barrier\.global|^transfer",
-    "memory: global": r"^(gmem|transactions|distinct|memory)|^subgroups.*\.(load|store)",
-    "overhead": r"^(groups|items|rows|barrier)|\.(passes|rows|carried|pmem|live_|launched|barrier)",
-    "memory: L1": r"gmem|gather|scatter|load|store|^(bytes|segments)",
-    "compute": r"^(issue|code|flop|iop|compute|busy|divisions|square_roots|cycles|subgroups)",
-}
-"""Texts in the names of a group's parts; the first that is found tells the group."""
-
+"""Resource of a part for which the model states none."""
 
 _WORDS: Mapping[str, str] = {
     **{"issue": "", "code": "machine code:", "gmem": "global", "lmem": "local", "pmem": "private"},
@@ -57,6 +43,8 @@ _WORDS: Mapping[str, str] = {
         "conditional": "under conditions:",
         "fma": "fma",
     },
+    **{"barrier": "barrier", "barriers": "barriers", "subgroups": "subgroups"},
+    **{"square_roots": "square roots", "beyond": "beyond"},
     **{"minmax": "minima and maxima", "guarded": "masked", "idle": "slots without work"},
     **{"divide": "integer divisions", "divisions": "machine code: divisions", "l2": "L2"},
     "shortest": "as long as the shortest known",
@@ -96,21 +84,18 @@ class PartedTime(Protocol):
         """Its parts, s."""
         ...
 
-
-class PlainName(NamedTuple):
-    """A part of a time for people."""
-
-    text: str  # what takes the time, a few words
-    group: str  # the group that it belongs to
+    @property
+    def resources(self) -> Mapping[str, str]:
+        """Resources of the parts, as far as the model states them."""
+        ...
 
 
-def plain_name(part: str) -> PlainName:
-    """Return the plain name of a part of a breakdown; the part itself where no group has it."""
-    for group, pattern in _PATTERNS.items():
-        if re.search(pattern, part):
-            text = re.sub(r"[._]", " ", _WORD.sub(lambda word: _WORDS[word[0]], part))
-            return PlainName(" ".join(text.split()), group)
-    return PlainName(part, OTHER)
+def plain_name(part: str) -> str:
+    """Return the name of a part of a time for people; one without any word of ours stays."""
+    if not _WORD.search(part):
+        return part
+    text = re.sub(r"[._]", " ", _WORD.sub(lambda word: _WORDS[word[0]], part))
+    return " ".join(text.split())
 
 
 _FEW = 3
@@ -118,7 +103,7 @@ _FEW = 3
 
 def uncharged_lines(names: Sequence[str], *, every: bool = False) -> list[str]:
     """Write which properties a model leaves out: few by name, of more how many, or all of them."""
-    said = [plain_name(name).text for name in names] if len(names) <= _FEW else names
+    said = [plain_name(name) for name in names] if len(names) <= _FEW else names
     if len(names) > _FEW and not every:
         said = [f"{len(names)} properties (countperf predict --explain lists them)"]
     return [f"not charged by this model: {', '.join(said)}"]
@@ -173,7 +158,12 @@ def breakdown_rows(prediction: PartedTime, most: int = MOST_ROWS) -> tuple[Break
     costs = sorted(((s, name) for name, s in parts.items() if s > 0), reverse=True)
     whole = sum(s for s, _ in costs)
     taken_s = sum(s for s in parts.values() if s < 0)
-    shown = [(s, *plain_name(name)) for s, name in costs if s >= _LEAST_SHARE * whole]
+    stated = prediction.resources
+    shown = [
+        (s, plain_name(name), stated.get(name, OTHER))
+        for s, name in costs
+        if s >= _LEAST_SHARE * whole
+    ]
     shown = shown if len(costs) == len(shown) <= most - 1 else shown[: most - 2]
     left_s = whole - sum(s for s, *_ in shown)
     shown += [(left_s, "all else", OTHER)] if left_s > 1e-9 * whole else []

@@ -59,7 +59,7 @@ from countperf.counting.taxonomy import PROPERTY_ROOTS, is_emitted, validate_nam
 from countperf.documents import Document, Part, parse_toml
 from countperf.errors import PredictionError, PropertyNameError
 from countperf.models.expressions import FUNCTIONS, CheckedFormula, parse
-from countperf.models.features import FeatureSpec
+from countperf.models.features import FeatureSpec, first_cover
 from countperf.store import read_file_text
 
 Residual = Literal["relative", "log"]
@@ -105,7 +105,27 @@ def as_term(content: Any) -> Any:
 
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
+
+Resource = Literal[
+    "compute",
+    "latency chains",
+    "memory",
+    "memory: local",
+    "memory: global",
+    "memory: L1",
+    "memory: L2",
+    "memory: beyond L2",
+    "memory: pages",
+    "overhead",
+    "launch",
+]
+"""Part of a device, or of the work on it, that a feature's cost is for."""
+
 FormulaText = Annotated[str, AfterValidator(lambda text: parse(text).text)]
+
+
+def _for_all(resource: Any) -> Any:
+    return {"*": resource} if isinstance(resource, str) else resource
 
 
 class Term(Part):
@@ -115,6 +135,10 @@ class Term(Part):
     lower: float | None = 0.0  # of each weight, s per unit
     upper: float | None = None
     scale: str = ""  # derived feature that the sum is multiplied by; empty for none
+    # resource of the features that each pattern covers, the first that does; one word means all
+    resource: Annotated[dict[Pattern, Resource], BeforeValidator(_for_all)] = Field(
+        default_factory=dict[Pattern, Resource]
+    )
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
@@ -290,6 +314,12 @@ class ModelDefinition(Document):
     def named_shape(self) -> tuple[str, ...]:
         """Members of `GROUP_SHAPE` that the model names, which the structure view has."""
         return tuple(name for name in GROUP_SHAPE if self.features.feature_of(name) is not None)
+
+    def resource_of(self, term: str, feature: str) -> str | None:
+        """Return the resource that a term states for a feature; None if it states none."""
+        stated = self.terms[term].resource
+        place = first_cover(tuple(stated), feature)
+        return None if place is None else [*stated.values()][place]
 
     @property
     def expression(self) -> str:

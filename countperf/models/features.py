@@ -48,17 +48,17 @@ class FeatureSpec(Part):
 
     def _covered_by(self, name: str) -> str | None:
         """Return the feature of the first pattern that covers a property, be it negligible."""
-        first_cover = _first_cover(self.charged, name)
-        if first_cover is None:
+        place = first_cover(self.charged, name)
+        if place is None:
             return None
-        return ".".join(name.split(".")[: self.charged[first_cover].count(".") + 1])
+        return ".".join(name.split(".")[: self.charged[place].count(".") + 1])
 
     def ignores(self, name: str) -> bool:
         """Return whether the model leaves a property out by its definition."""
         feature = self._covered_by(name)
         if feature is not None:
             return feature in self.negligible
-        return _first_cover(self.ignored, name) is not None
+        return first_cover(self.ignored, name) is not None
 
     def apply(self, counts: Mapping[str, CountValue]) -> dict[str, FeatureValue]:
         """Return each feature of a kernel's counts that is not zero, in the order of the spec."""
@@ -71,7 +71,7 @@ class FeatureSpec(Part):
 
     def position(self, feature: str) -> tuple[int, str]:
         """Return the sorting key of a feature: by pattern, then by name."""
-        rank = _first_cover(self.charged, feature)
+        rank = first_cover(self.charged, feature)
         return len(self.charged) if rank is None else rank, feature
 
 
@@ -96,7 +96,7 @@ def vector_of(
 
 
 @lru_cache(maxsize=4096)
-def _first_cover(patterns: tuple[str, ...], name: str) -> int | None:
+def first_cover(patterns: tuple[str, ...], name: str) -> int | None:
     """Return the position of the first pattern that covers a property."""
     parts = name.split(".")
     for position, pattern in enumerate(patterns):

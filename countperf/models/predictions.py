@@ -14,6 +14,7 @@ from countperf.errors import CountperfError, ParameterError, PredictionError
 from countperf.models.breakdown import (
     CORRECTION,
     MOST_ROWS,
+    OTHER,
     bound_text,
     breakdown_rows,
     corrected_parts,
@@ -91,6 +92,9 @@ class Prediction(Result):
         Name of the kernel as the user gave it, where it was a text; else empty.
     origin : object or None
         Weights and kernel, for `anchored`; None where the model has no weights that scatter.
+    resources : Mapping from str to str
+        By part of the breakdown what it is for, such as ``"memory: L2"``, where the model states
+        it.
     """
 
     kernel: str
@@ -108,6 +112,7 @@ class Prediction(Result):
     model_choice: str = ""
     given_as: str = ""
     origin: Any = field(default=None, repr=False)
+    resources: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     __repr__ = Result.__str__
 
@@ -190,7 +195,7 @@ class Prediction(Result):
         if not isinstance(self.time_s, np.ndarray):
             head = prediction_head(self)
             rows = [
-                {"part": part, **name_part(part), "time_s": time_s}
+                {"part": part, **name_part(part, self.resources), "time_s": time_s}
                 for part, time_s in plain(self.breakdown).items()
             ]
             cells = [
@@ -349,7 +354,7 @@ class PredictionPair(Result):
         rows: list[dict[str, Any]] = []
         for name in sorted({*parts[0], *parts[1]}):
             times = [one.get(name, 0.0) for one in parts]
-            row = {"part": plain_name(name).text, "first_s": times[0], "second_s": times[1]}
+            row = {"part": plain_name(name), "first_s": times[0], "second_s": times[1]}
             rows.append(row | {"difference_s": times[1] - times[0]})
         return sorted(rows, key=lambda row: -abs(row["difference_s"]))
 
@@ -394,9 +399,9 @@ class PredictionPair(Result):
         )
 
 
-def name_part(part: str) -> dict[str, str]:
-    """Return the group of a part and its plain name."""
-    return {"group": plain_name(part).group, "name": plain_name(part).text}
+def name_part(part: str, resources: Mapping[str, str]) -> dict[str, str]:
+    """Return the resource of a part and its plain name."""
+    return {"group": resources.get(part, OTHER), "name": plain_name(part)}
 
 
 def _times(of: Prediction) -> list[dict[str, Any]]:
@@ -464,7 +469,7 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
 
 def _plain(message: str) -> str:
     """Put words for names that formulas of models have; those with dots are in the glossary."""
-    return _DERIVED.sub(lambda name: plain_name(name[0]).text, message)
+    return _DERIVED.sub(lambda name: plain_name(name[0]), message)
 
 
 _MOST_REASONS = 5
@@ -473,7 +478,7 @@ _FEW_LETTERS = 24
 
 
 def _left_out(row: Mapping[str, Any]) -> str:
-    names = ", ".join(plain_name(name).text for name in (*row["missing"], *row["ignored"]))
+    names = ", ".join(plain_name(name) for name in (*row["missing"], *row["ignored"]))
     is_short = len(names) <= _FEW_LETTERS
     return "" if is_short else f"{row['device']}, {row['model']}: leaves out {names}"
 
@@ -494,6 +499,6 @@ def _predicted(of: Prediction | None) -> dict[str, Any]:
 def _short(lacks: str, names: Sequence[str]) -> str:
     """Write in few letters what a device lacks, or else a model leaves out."""
     lacks = re.sub(r"^(device|kernel)\.(classes\.)?", "", lacks)
-    left_out = [plain_name(name).text for name in names] or [""]
+    left_out = [plain_name(name) for name in names] or [""]
     several = f"{len(names)} properties" if names[1:] else left_out[0]
     return cut(lacks or several, _FEW_LETTERS)

@@ -88,7 +88,7 @@ from countperf.counting.structure.memory_hierarchy import (
 )
 from countperf.devices.identity import DeviceIdentity, memory_hierarchy_of, platform_prefix
 from countperf.errors import ParameterError, nearest
-from countperf.models.definition import ModelDefinition, Term
+from countperf.models.definition import ModelDefinition, Pattern, Resource, Term
 
 COMPILED = "compiled"
 """Name of the model, and what asks for it instead of a model's name."""
@@ -170,7 +170,7 @@ def compiled(
         loss_scale=0.3,
         ignored=_COVERED,
         derived=_UNEVEN | _shares(memory) | rounds | _sums(overlapped) | _IN_L2 | lines | traffic,
-        terms=_terms(charged, rounds),
+        terms=_terms(charged, rounds, _COMPILED_RESOURCES),
     )
 
 
@@ -180,11 +180,18 @@ def _rounds(units: int) -> dict[str, str]:
     return {"rounds": f"{units}*ceil({groups}/{units})/({groups})"} if units else {}
 
 
-def _terms(charged: Mapping[str, tuple[str, ...]], rounds: Mapping[str, str]) -> dict[str, Term]:
+def _terms(
+    charged: Mapping[str, tuple[str, ...]],
+    rounds: Mapping[str, str],
+    resources: Mapping[str, Mapping[Pattern, Resource]],
+) -> dict[str, Term]:
     """Return terms by what they charge, in rounds where there are such, and that of launches."""
     scale = "".join(rounds)
-    of_groups = {name: Term(charged=features, scale=scale) for name, features in charged.items()}
-    return {"launch": Term(charged=("launches",)), **of_groups}
+    of_groups = {
+        name: Term(charged=features, scale=scale, resource=dict(resources[name]))
+        for name, features in charged.items()
+    }
+    return {"launch": Term(charged=("launches",), resource={"*": "launch"}), **of_groups}
 
 
 def order_on(device: DeviceIdentity) -> Order:
@@ -242,14 +249,36 @@ def _traffic() -> dict[str, str]:
         "load_beyond_llc": "bytes_kernel_load*beyond_llc",
         "store_beyond_llc": "bytes_kernel_store*beyond_llc",
     }
-    reach = {
-        "load_lines_out_of_reach": _accesses("load", "strided", "l1_reuse"),
-        "load_memory_lines_out_of_reach": _accesses("load", "beyond_l2", "beyond_l2"),
-        "store_lines_out_of_reach": _accesses("store", "strided", "l1_reuse"),
-    }
-    traffic |= {name: f"({lines})*out_of_reach" for name, lines in reach.items()}
-    traffic["store_data_out_of_reach"] = "issue_scalar_gmem_store_data*out_of_reach"
-    return traffic
+    return traffic | _FAR_LINES
+
+
+_FAR_LINES = {
+    name: f"({lines})*out_of_reach"
+    for name, lines in (
+        ("load_lines_out_of_reach", _accesses("load", "strided", "l1_reuse")),
+        ("load_memory_lines_out_of_reach", _accesses("load", "beyond_l2", "beyond_l2")),
+        ("store_lines_out_of_reach", _accesses("store", "strided", "l1_reuse")),
+    )
+} | {"store_data_out_of_reach": "issue_scalar_gmem_store_data*out_of_reach"}
+"""Lines beyond the reach of address translation."""
+
+_COMPILED_RESOURCES: Mapping[str, Mapping[Pattern, Resource]] = {
+    "overhead": {"*": "overhead"},
+    "cycles": {"waiting_cycles": "latency chains", "*": "compute"},
+    "instructions": {
+        **dict.fromkeys(("code.store_scalar", "code.store_vector"), "memory: L1"),
+        **dict.fromkeys(("code.gather_lanes", "code.scatter_lanes"), "memory: L1"),
+        "*": "compute",
+    },
+    "spills": {"miss": "memory: L2", "*": "memory: L1"},
+    "lines": {"*": "memory: L2"},
+    "traffic": {
+        **dict.fromkeys(("segments", "load_bytes", "load_distinct"), "memory: L1"),
+        **dict.fromkeys(_FAR_LINES, "memory: pages"),
+        "*": "memory: beyond L2",
+    },
+}
+"""Resources by term, and by pattern of features."""
 
 
 STRUCTURAL = "structural"
@@ -279,6 +308,12 @@ second-level cache cost more in groups that have more of them, the more so the m
 _FAR_ACCESSES = {
     "scalar": ("walk", "l1_reuse", "l2_reuse", "beyond_l2", "data"),
     "vector": ("strided",),
+}
+_FAR_FEATURES = {
+    f"{unit}_{direction}_{kind}_out_of_reach": f"issue_{unit}_gmem_{direction}_{kind}*out_of_reach"
+    for unit, kinds in _FAR_ACCESSES.items()
+    for direction in ("load", "store")
+    for kind in kinds
 }
 _UNITS = ("vector", "scalar")
 OVERHEAD = (
@@ -349,12 +384,7 @@ def structural(
                 f"{in_groups}*beyond_l2*beyond_streams{number}"
             )
     shares["out_of_reach"] = f"max(0, 1 - {memory.translation_reach_bytes}/{_BYTES})"
-    for unit, kinds in _FAR_ACCESSES.items():
-        for direction in ("load", "store"):
-            for kind in kinds:
-                derived[f"{unit}_{direction}_{kind}_out_of_reach"] = (
-                    f"issue_{unit}_gmem_{direction}_{kind}*out_of_reach"
-                )
+    derived |= _FAR_FEATURES
     rounds = _rounds(policy.units)
     charged = {
         **{"overhead": OVERHEAD, "compute": COMPUTE, "accesses": ACCESSES, "chains": CHAINS},
@@ -370,8 +400,28 @@ def structural(
         loss_scale=0.3,
         ignored=("bytes.kernel.*",),
         derived=shares | rounds | derived,
-        terms=_terms(charged, rounds),
+        terms=_terms(charged, rounds, _STRUCTURAL_RESOURCES),
     )
+
+
+_STRUCTURAL_RESOURCES: Mapping[str, Mapping[Pattern, Resource]] = {
+    "overhead": {"*": "overhead"},
+    "compute": {"*": "compute"},
+    "chains": {"*": "latency chains"},
+    "accesses": {
+        **dict.fromkeys(("issue.*.lmem.*.l2_reuse", "issue.*.lmem.*.set_conflict"), "memory: L2"),
+        "issue.*.lmem.*.beyond_l2": "memory: beyond L2",
+        **dict.fromkeys(("issue.*.lmem", "issue.*.guarded.lmem"), "memory: local"),
+        "*": "memory: L1",
+    },
+    "misses": {"issue.*.gmem.*.beyond_l2": "memory: beyond L2", "*": "memory: L2"},
+    "traffic": {
+        **dict.fromkeys(("bytes", "segments"), "memory: L1"),
+        **dict.fromkeys(_FAR_FEATURES, "memory: pages"),
+        "*": "memory: beyond L2",
+    },
+}
+"""Resources by term, and by pattern of features."""
 
 
 def _beyond_caches(memory: MemoryHierarchy) -> dict[str, Cache]:
@@ -423,7 +473,16 @@ LINEAR = ModelDefinition(
     name="linear",
     description="The paper's: a sum over properties, weights free",
     ignored=IGNORED_BY_PAPER,
-    terms={COST: Term(charged=CHARGED_BY_PAPER, lower=None)},
+    terms={
+        COST: Term(
+            charged=CHARGED_BY_PAPER,
+            lower=None,
+            resource={
+                **{"flop": "compute", "gmem": "memory: global", "lmem": "memory: local"},
+                **{"launches": "launch", "*": "overhead"},
+            },
+        )
+    },
 )
 
 

@@ -405,7 +405,7 @@ class Explanation(Result, ShortRepr):
         rows = [
             {
                 "part": part.name,
-                **name_part(part.name),
+                **name_part(part.name, made.resources),
                 "time_s": part.part_s,
                 "share": part.part_s / whole if whole > 0 else None,
                 "count": part.count,

@@ -210,6 +210,13 @@ class WeightSet(Document, Result):
         """The weights by feature; by ``term:feature`` where several terms charge it."""
         return dict(zip(self.function.keys, self.weights, strict=True))
 
+    @cached_property
+    def resources(self) -> dict[str, str]:
+        """Resources by part of a time, where the model states them."""
+        keys = zip(self.function.keys, self.function.columns, strict=True)
+        stated = {key: self.definition.resource_of(*column) for key, column in keys}
+        return {LAUNCH: "launch", **{key: one for key, one in stated.items() if one is not None}}
+
     __str__ = Result.__str__
 
     @checks_keywords
@@ -330,6 +337,7 @@ class WeightSet(Document, Result):
             missing=tuple(missing),
             ignored=inputs.ignored,
             verdicts=verdicts,
+            resources=self.resources,
             origin=WeightsAndKernel(
                 weights=self,
                 kernel=kernel,

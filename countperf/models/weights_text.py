@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from countperf.models.breakdown import plain_name
+from countperf.models.breakdown import OTHER, plain_name
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import Weight, charged, unit_of
 from countperf.models.predictions import NAMED_OTHERS
@@ -59,8 +59,8 @@ def weight_rows(weights: Any) -> list[dict[str, Any]]:
         rows.append(
             {
                 "feature": name,
-                "group": plain_name(name).group,
-                "name": plain_name(name).text,
+                "group": weights.resources.get(name, OTHER),
+                "name": plain_name(name),
                 "weight_s": weight.value_s,
                 "standard_error_s": weight.standard_error_s,
                 "unit": unit_of(weight, model),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
 from countperf.models.breakdown import (
-    OTHER,
-    PlainName,
     bound_text,
     breakdown_rows,
     correction_factor,
@@ -17,7 +16,19 @@ from countperf.models.breakdown import (
 )
 from countperf.models.library import load_weights, named_fits
 from countperf.models.predictions import Prediction, Verdict, verdict_lines
+from countperf.models.weights import WeightSet
+from tests.models.builders import make_weight, make_weights, sum_model
 from tests.printing import text_of
+
+
+@cache
+def _resources() -> dict[str, str]:
+    """Return the resources of all parts of the shipped models."""
+    found: dict[str, str] = {}
+    for name in ("nvidia-gtx-680", "pocl-epyc-zen3"):
+        for model in named_fits()[name].models:
+            found |= load_weights(name, model=model).resources
+    return found
 
 
 def made(breakdown: dict[str, float], **more: object) -> Prediction:
@@ -30,6 +41,7 @@ def made(breakdown: dict[str, float], **more: object) -> Prediction:
             time_s=sum(breakdown.values()),
             interval_s=None,
             breakdown=dict(breakdown),
+            resources=_resources(),
         ),
         **more,
     )
@@ -123,27 +135,35 @@ def test_a_corrected_prediction_is_read_in_this_order() -> None:
     ]
 
 
-def _features() -> set[str]:
-    """Return all features of the shipped models."""
-    shipped = [
+@cache
+def _weights() -> list[WeightSet]:
+    """Return the weights of all shipped models."""
+    return [
         load_weights(fit.name, model=model) for fit in named_fits().values() for model in fit.models
     ]
-    return {name for weights in shipped for name in weights.by_feature}
 
 
 def test_every_feature_of_the_shipped_models_has_a_plain_name_of_its_own() -> None:
-    names = {feature: plain_name(feature) for feature in _features()}
+    names = {
+        feature: plain_name(feature) for weights in _weights() for feature in weights.by_feature
+    }
 
     assert len(names) > 200
-    assert [feature for feature, name in names.items() if name == PlainName(feature, OTHER)] == []
+    assert [feature for feature, name in names.items() if name == feature] == []
     assert len({*names.values()}) == len(names)
-    words = {word for name in names.values() for word in name.text.split()}
+    words = {word for name in names.values() for word in name.split()}
     assert words & {"gmem", "lmem", "pmem", "walk", "issue", "reuse"} == set()
     assert not any("_" in word or "." in word for word in words)
 
 
+def test_every_shipped_model_states_the_resource_of_each_feature() -> None:
+    assert [
+        weights.name for weights in _weights() if {*weights.by_feature} - {*weights.resources}
+    ] == []
+
+
 @pytest.mark.parametrize(
-    ("part", "text", "group"),
+    ("part", "text", "resource"),
     [
         ("launches", "launching", "launch"),
         ("issue.scalar.gmem.store.l2_reuse", "scalar global stores that miss L1", "memory: L2"),
@@ -151,13 +171,41 @@ def test_every_feature_of_the_shipped_models_has_a_plain_name_of_its_own() -> No
          "memory: local"),
         ("issue.vector.chain.f32.add", "vector dependent f32 additions",
          "latency chains"),
-        ("gmem.load.64.2of3", "global loads 64 2of3", "memory: global"),
         ("load_beyond_llc", "loads beyond the last-level cache", "memory: beyond L2"),
-        ("my_own_part", "my_own_part", "other"),
     ],
 )  # fmt: skip
-def test_plain_names_and_groups(part: str, text: str, group: str) -> None:
-    assert plain_name(part) == PlainName(text, group)
+def test_shipped_models_state_resources_of_parts(part: str, text: str, resource: str) -> None:
+    assert plain_name(part) == text
+    assert _resources()[part] == resource
+
+
+def test_models_state_resources_of_features_whatever_their_names() -> None:
+    model = sum_model(
+        {
+            "first": {"charged": ["dram_bytes", "launches"], "resource": {"launches": "launch"}},
+            "second": {"charged": ["my_compute"], "resource": "memory"},
+        },
+        derived={"dram_bytes": "4*gmem_load_32_stride1", "my_compute": "2*flop_add_f32"},
+    )
+    weights = make_weights(
+        {},
+        model=model.name,
+        definition=model,
+        weights=tuple(
+            make_weight("launches", 1e-9, term=term).model_copy(update={"feature": feature})
+            for term, stated in model.terms.items()
+            for feature in stated.charged
+        ),
+    )
+    counts = {"launches": 100, "gmem.load.32.stride1": 300, "flop.add.f32": 400}
+
+    rows = breakdown_rows(weights.predict(counts))
+
+    assert [(row.text, row.group) for row in rows] == [
+        ("dram_bytes", "other"),
+        ("my_compute", "memory"),
+        ("launching", "launch"),
+    ]
 
 
 def test_of_many_properties_without_a_charge_the_number_is_said_and_explanations_list_all() -> None:
