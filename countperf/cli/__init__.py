@@ -22,7 +22,7 @@ from typing import Any
 
 from countperf import __version__
 from countperf.cli.commands import COMMANDS, configure
-from countperf.cli.common import PROGRESS, only_documents, options_of, shown
+from countperf.cli.common import PROGRESS, only_documents, shown
 from countperf.errors import FLAGS, CountperfError, nearest
 from countperf.steps import listening, noted_interrupts
 
@@ -149,7 +149,7 @@ def _run_interruptibly(options: argparse.Namespace) -> int:
     run: Callable[[argparse.Namespace], None] = getattr(
         import_module(f"countperf.cli.{module}"), f"run_{options.command}"
     )
-    FLAGS.update(options_of(options.command))  # messages name them
+    FLAGS.update(options.flags)  # messages name them
     with noted_interrupts() as interrupts:
         try:
             return _run(run, options, interrupts)

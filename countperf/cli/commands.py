@@ -301,7 +301,13 @@ COMMANDS: Mapping[str, Command] = {
 
 
 def configure(parser: argparse.ArgumentParser, command: Command) -> None:
-    """Add the arguments of a command to its parser."""
+    """Add the arguments of a command to its parser, and to what it parses how they are called.
+
+    In `flags` are the options by the parameters of functions that they are for, for messages.
+    """
     changes = command.changes or {}
-    for name in command.arguments:
+    added = [
         parser.add_argument(name, **{**OPTIONS[name], **changes.get(name, {})})
+        for name in command.arguments
+    ]
+    parser.set_defaults(flags={one.dest: name for one in added for name in one.option_strings})

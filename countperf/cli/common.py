@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from countperf.cli.commands import COMMANDS
 from countperf.errors import ParameterError
 from countperf.sizes import combine_sizes
 from countperf.steps import format_duration
@@ -108,23 +107,6 @@ def only_documents() -> Generator[None]:
         _pending.pop()
         for text in documents:
             print(text)
-
-
-_OPTIONS = {
-    "document": "--on",
-    "incomplete_ok": "--incomplete",
-    "longest_s": "--longest",
-    "make_arguments": "--arguments",
-    "registers_per_work_item": "--registers",
-}
-"""Parameters that messages name whose options are called otherwise."""
-
-
-def options_of(command: str) -> dict[str, str]:
-    """Return the options of a command by the parameters that messages name."""
-    taken = COMMANDS[command].arguments
-    own = {name[2:].replace("-", "_"): name for name in taken if name.startswith("--")}
-    return own | {name: flag for name, flag in _OPTIONS.items() if flag in taken}
 
 
 def show(options: argparse.Namespace, shown: Printed) -> None:

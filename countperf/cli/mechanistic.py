@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def profile_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `countperf.profile_kernel` that were given."""
     given = {
-        "registers_per_work_item": options.registers,
+        "registers_per_work_item": options.registers_per_work_item,
         "statistics": as_dict(getattr(options, "statistics", None)) or None,
         "analysis": getattr(options, "analysis", None),
         "sass": getattr(options, "sass", None),
@@ -46,10 +46,10 @@ def profile_options(options: argparse.Namespace) -> dict[str, Any]:
 def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
     """Return the names of the mechanistic models that ``--model`` lists; None for weights."""
     if options.model is None:
-        return [ALL] if options.device_document is not None else None
+        return [ALL] if options.document is not None else None
     names = _names(options.model)
     known = {ALL, *model_names()}
-    if options.device_document is None and not known & set(names):
+    if options.document is None and not known & set(names):
         return None
     if unknown := [name for name in names if name not in known]:
         if known & set(names):
@@ -66,7 +66,7 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
 def described(options: argparse.Namespace) -> DeviceParameters:
     """Return the device that the options describe."""
     return described_device(
-        options.device_document,
+        options.document,
         device=options.device,
         weights=getattr(options, "weights", None),
     )
@@ -78,7 +78,7 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
         _explain_steps(options)
         return
     said = "is for fitted weights; leave it out, or name weights in --model"
-    _refuse(options, (*_OF_WEIGHTS, "incomplete", "force", "level"), said)
+    _refuse(options, (*_OF_WEIGHTS, "incomplete_ok", "force", "level"), said)
     _refuse_device(options, "weights", "device")
     check_outputs(options.figure)
     device = described(options)
@@ -107,7 +107,7 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
 def _explain_steps(options: argparse.Namespace) -> None:
     """Print formulas of a kernel's steps, and where another kernel takes fewer."""
     said = "has no place among formulas of steps; leave it or --explain out"
-    _refuse(options, ("anchor", "against", "against_size", "incomplete", "figure"), said)
+    _refuse(options, ("anchor", "against", "against_size", "incomplete_ok", "figure"), said)
     asked = (described(options), one_point(options.parameters, "a formula"))
     kernels = filter(None, (options.kernel, options.against_kernel))
     given = profile_options(options)
@@ -123,12 +123,12 @@ def predict_on_devices(options: argparse.Namespace) -> None:
     given = profile_options(options)
     answers = predict_on(
         options.kernel,
-        [*dict.fromkeys(_names(options.device_document))],
+        [*dict.fromkeys(_names(options.document))],
         as_dict(options.parameters),
         models=options.model and _names(options.model),
         statistics=given.pop("statistics", None),
         profile_options=given,
-        incomplete_ok=options.incomplete,
+        incomplete_ok=options.incomplete_ok,
         level=options.level,
     )
     show(options, answers.lay_out())
@@ -143,14 +143,14 @@ _OF_WEIGHTS = ("anchor", "explain", "against", "against_kernel", "against_size")
 
 def _refuse(options: argparse.Namespace, names: Sequence[str], said: str) -> None:
     for name in names:
-        flag = f"--{name.replace('_', '-')}"
+        flag = options.flags[name]
         if getattr(options, name) not in (None, False, [], OPTIONS[flag].get("default")):
             raise ParameterError(f"{flag} {said}", parameter=name)
 
 
 def _refuse_device(options: argparse.Namespace, *names: str) -> None:
     """Refuse options that name a device beside ``--on``."""
-    if options.device_document:
+    if options.document:
         _refuse(options, names, "names a device, as --on does; leave one of them out")
 
 
@@ -185,14 +185,14 @@ def run_sweep(options: argparse.Namespace) -> None:
 
 def run_application(options: argparse.Namespace) -> None:
     """Print the predicted schedule."""
-    if not options.device_document:
+    if not options.document:
         message = "name a described device: --on nvidia-gtx-970"
         raise ParameterError(message, parameter="device")
     every = points(options.parameters)
     scheduled = [
         predict_application(
             Path(options.application),
-            [name for named in options.device_document for name in _names(named)],
+            [name for named in options.document for name in _names(named)],
             variables,
             model=options.model,
             profile_options=profile_options(options),

@@ -134,9 +134,9 @@ def value(metavar: str, text: str, **more: Any) -> dict[str, Any]:
     return {"metavar": metavar, "type": named, "help": text, **more}
 
 
-def flag(text: str) -> dict[str, Any]:
+def flag(text: str, **more: Any) -> dict[str, Any]:
     """Describe an option that is given or not."""
-    return {"action": "store_true", "help": text}
+    return {"action": "store_true", "help": text, **more}
 
 
 def choice(text: str, *choices: Any, **more: Any) -> dict[str, Any]:
@@ -214,7 +214,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--force": flag("use weights that do not match the device"),
     "--incomplete": flag(
         "leave out properties without a weight, and mark the prediction incomplete; guess how a"
-        " cost is shared by properties that the fit cannot tell apart"
+        " cost is shared by properties that the fit cannot tell apart",
+        dest="incomplete_ok",
     ),
     "--level": choice(
         "share of cases in which the interval holds the measured time (default: 0.95)",
@@ -226,12 +227,13 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "SLUG|FILE",
         "described device for mechanistic models: a slug of the catalogue, such as"
         " nvidia-gtx-970, a TOML file, or the output of characterize --parameters",
-        dest="device_document",
+        dest="document",
     ),
     "--registers": value(
         "N",
         "mechanistic models: registers of a work item (default: from nvcc, if it is installed)",
         type=natural,
+        dest="registers_per_work_item",
     ),
     "--metrics": value(
         "FILE",
@@ -289,7 +291,10 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "N", "processes that work side by side (default: one per processor)", type=natural
     ),
     "--longest": value(
-        "SECONDS", "end a kernel that takes longer than this to build, count or run", type=positive
+        "SECONDS",
+        "end a kernel that takes longer than this to build, count or run",
+        type=positive,
+        dest="longest_s",
     ),
     "--budget": value(
         "SECONDS",
@@ -357,6 +362,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "FILE:FUNCTION",
         "a function that takes a random generator and a dictionary of the sizes, and returns the"
         " kernel's inputs by name; by default inputs are made from the kernel's own arguments",
+        dest="make_arguments",
     ),
     "--nonnegative": flag("keep weights at least zero (the paper's may be negative)"),
     # mechanistic axes, machine code

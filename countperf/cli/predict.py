@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 def run_predict(options: argparse.Namespace) -> None:
     """Predict and print the time first, then what bounds it, then where it goes."""
-    if (options.model or options.device_document) and _predicts_by_models(options):
+    if (options.model or options.document) and _predicts_by_models(options):
         return
-    for name in ("figure", "metrics", "analysis", "sass", "registers"):
+    for name in ("figure", "metrics", "analysis", "sass", "registers_per_work_item"):
         if getattr(options, name):
             raise ParameterError(
-                f"--{name} is for mechanistic models; name them and a device, such as --model all"
-                " --on nvidia-k620",
+                f"{options.flags[name]} is for mechanistic models; name them and a device, such as"
+                " --model all --on nvidia-k620",
                 parameter=name,
             )
     asked = _asked(options)
@@ -54,7 +54,7 @@ def _predicts_by_models(options: argparse.Namespace) -> bool:
     """Predict by the mechanistic models that are asked for, if any are."""
     from countperf.cli.mechanistic import mechanistic_models, predict_by_models, predict_on_devices
 
-    if "," in (options.device_document or ""):
+    if "," in (options.document or ""):
         predict_on_devices(options)
         return True
     models = mechanistic_models(options)
@@ -77,7 +77,7 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, dict[str, Any], dict[
     """Return kernel, sizes and options of what is to be predicted; two to compare are two."""
     named = {
         **given(options, "weights", "model", "device", "force", "level", "instruction_counts"),
-        "incomplete_ok": options.incomplete,
+        **given(options, "incomplete_ok"),
         "anchors": options.anchor or (),
         "statistics": as_dict(options.statistics) or None,
     }

@@ -31,11 +31,10 @@ def run_time(options: argparse.Namespace) -> None:
     timing = time_kernel(
         options.kernel,
         as_dict(options.parameters),
-        make_arguments=None if options.arguments is None else _arguments(options.arguments),
+        make_arguments=options.make_arguments and _arguments(options.make_arguments),
         statistics=as_dict(options.statistics) or None,
-        incomplete_ok=options.incomplete,
-        longest_s=options.longest,
         **given(options, "device", "instruction_counts", "weights", "model", "force", "level"),
+        **given(options, "incomplete_ok", "longest_s"),
     )
     if timing.model_choice:
         print(f"countperf: {timing.model_choice}", file=sys.stderr)

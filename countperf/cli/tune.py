@@ -30,13 +30,11 @@ def run_tune(options: argparse.Namespace) -> None:
             options.space,
             as_dict(options.parameters),
             seconds=seconds,
-            longest_s=options.longest,
             statistics=as_dict(options.statistics) or None,
             progress=say,
             watch=lambda state: PROGRESS.show(state_text(state)),
-            **given(
-                options, "measurements", "device", "weights", "model", "force", "store", "workers"
-            ),
+            **given(options, "measurements", "device", "weights", "model", "force", "store"),
+            **given(options, "longest_s", "workers"),
         )
     except SearchInterrupt as error:
         if error.result is not None:
@@ -75,10 +73,9 @@ def run_rank(options: argparse.Namespace) -> None:
     ranking = rank(
         options.space,
         as_dict(options.parameters),
-        incomplete_ok=options.incomplete,
         statistics=as_dict(options.statistics) or None,
-        longest_s=options.longest,
         **given(options, "device", "weights", "model", "force", "points", "workers"),
+        **given(options, "incomplete_ok", "longest_s"),
         on_point=None
         if options.output is None
         else lambda point: lines.append(json.dumps(plain(lay_out_point(point))) + "\n"),

@@ -161,13 +161,9 @@ class WeightSet(Document, Result):
             raise ValueError("two weights are for the same feature")
         if strange := {term for term, _ in columns} - set(self.definition.terms):
             raise ValueError(f"the model has no term {', '.join(sorted(strange))}")
-        for key, value, low, high in zip(
-            self.function.keys,
-            self.unknowns,
-            self.function.lower.tolist(),
-            self.function.upper.tolist(),
-            strict=True,
-        ):
+        function = self.function
+        bounds = zip(function.lower.tolist(), function.upper.tolist(), strict=True)
+        for key, value, (low, high) in zip(function.keys, self.unknowns, bounds, strict=True):
             if not low <= value <= high:
                 side, bound = ("below", low) if value < low else ("above", high)
                 raise ValueError(f"{key} is {value}, {side} the bound of its model, {bound}")
@@ -506,8 +502,7 @@ class WeightSet(Document, Result):
             return known(tuple(there))(roots[there], logs[there])
 
         log_factor = _plain(_at_each_size(log_factor_at, values, scaled))
-        time_s = charge.time_s * np.exp(log_factor)
-        time_s = time_s if np.ndim(time_s) else float(time_s)
+        time_s = _plain(np.asarray(charge.time_s * np.exp(log_factor)))
         parts = {**charge.parts, CORRECTION: time_s - charge.time_s}
         told = profile(columns, values, scaled, self.unknowns)
         return *self._raised(time_s, parts), correction.verdict(log_factor, told)
@@ -573,12 +568,11 @@ class WeightSet(Document, Result):
     def check_counting_rules(self) -> None:
         """Raise `PredictionError` if kernels are now counted by other rules than in the fit."""
         if self.counting_rules != COUNTING_RULES_VERSION:
-            message = (
+            raise PredictionError(
                 f"the weights for {self.device.slug} were fitted under counting rules"
                 f" {self.counting_rules}, and kernels are now counted under"
                 f" {COUNTING_RULES_VERSION}: refit from measurements"
             )
-            raise PredictionError(message)
 
     def check_device(self, device: DeviceIdentity | None, *, force: bool = False) -> None:
         """Raise `DeviceMismatchError` if the weights belong to another device."""
