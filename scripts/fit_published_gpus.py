@@ -7,7 +7,7 @@ and of kernels that are left out, which ``--left-out FILE`` writes. DIR holds ``
 `amaris_data`).
 
 The model was chosen among 18 with occupancy and three without on four of the GPUs (GTX 680,
-GTX 970, K40c, Titan X) by larger sizes times tile widths; `docs/gpu-fits.md` has the figures.
+GTX 970, K40c, Titan X) by larger sizes times tile widths; `docs/evidence/gpus.md` has the figures.
 """
 
 from __future__ import annotations

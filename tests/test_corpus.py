@@ -1,7 +1,4 @@
-"""The corpus of kernels in the style of packages: outcomes, and counts against Oclgrind's.
-
-``scripts/survey_kernels.py`` goes through all of it; here is a part that takes seconds.
-"""
+"""A part of the corpus of kernels in the style of packages: outcomes, and counts of Oclgrind."""
 
 from __future__ import annotations
 
@@ -17,8 +14,7 @@ from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.schedule import prepared
 from countperf.errors import DataDependentControlFlowError, ParameterError, UnmeasuredPropertyError
 from countperf.models.library import load_weights
-from survey_kernels import Try
-from tests.corpus import all_units
+from tests.corpus import Try, all_units
 from tests.counting.test_language_complex import counted_of, executed_of
 from tests.nightly import one_of
 from tests.oracles import oclgrind

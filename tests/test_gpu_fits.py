@@ -35,7 +35,7 @@ AXPY = made(
 )
 
 
-PAGE = (ROOT / "docs" / "gpu-fits.md").read_text()
+PAGE = (ROOT / "docs" / "evidence" / "gpus.md").read_text()
 ROWS = [
     line.split(" | ")
     for line in re.findall(r"^\| (?:GeForce|Quadro|Tesla)[^|]* \| (.*) \|$", PAGE, re.M)
@@ -118,7 +118,7 @@ def test_what_has_no_weight_is_named_and_not_guessed(slug: str) -> None:
 
 
 def test_the_page_has_the_errors_of_what_was_left_out_and_why_some_are_not_predicted() -> None:
-    table = pd.read_csv(ROOT / "docs" / "gpu_left_out.csv")
+    table = pd.read_csv(ROOT / "docs" / "evidence" / "gpu_left_out.csv")
     known = table.dropna(subset="error_percent")
     known = known.assign(error=known["error_percent"] / 100)
     by_gpu = known.groupby(["left_out", "gpu"])["error"].apply(_percent)

@@ -20,7 +20,7 @@ A kernel's counts of the structure view say where each operation stands and how 
 policy turns them into what the device issues: vector or scalar instructions, gathers, partial
 vectors. Which policy a device follows, its runtime says (`countperf.models.shipped.POLICIES`).
 
-`docs/models-priced.md` has the price of each option. `along` is for sub-groups of GPUs.
+`docs/evidence/accuracy.md` says what each option is worth. `along` is for sub-groups of GPUs.
 """
 
 from __future__ import annotations
