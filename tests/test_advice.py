@@ -124,7 +124,7 @@ def test_all_advice_is_followed() -> None:
 # --- what messages name exists
 
 _FOREIGN = re.compile(
-    r"countperf [a-z]+|docker|nvcc|ncu|nvprof|pip|--family|--element-type"
+    r"countperf [a-z]+|docker|nvcc|ncu|nvprof|pip|--family"
     r"|--(disassemble|gpu-architecture|no-show|std|version)"
 )
 _NO_COMMAND = {"document", "finds", "reads", "does", "needs", "wrote"}

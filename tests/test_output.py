@@ -155,7 +155,6 @@ def test_pipes_are_written_to_and_links_are_kept(tmp_path: Path) -> None:
         "compare measurements.jsonl --output",
         "characterize --device none:0 --store",
         "tune matmul --device none:0 --store",
-        "tune matmul --device none:0 --export",
         pytest.param("tune matmul --device none:0 --figure", marks=pytest.mark.extra("plot")),
         "rank matmul --weights none --output",
     ],

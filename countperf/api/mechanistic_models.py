@@ -300,7 +300,7 @@ def described_device(
     if parameters is None:
         message = (
             f"there is no description of {slug}; make one with: countperf characterize --store"
-            f" runs/{slug}.json --parameters runs/{slug}-parameters.json, and pass that document,"
+            f" runs/{slug}.json --output runs/{slug}-parameters.json, and pass that document,"
             f" {option('document', f'runs/{slug}-parameters.json')}"
         )
         raise DeviceError(message, device=slug)
@@ -337,7 +337,7 @@ def compare(
             "a kernel of yours is compared with its measured times: pass both"
             f" ({option('kernel', 'KERNEL')}, {option('timing', 'FILE')}), where FILE comes from:"
             " countperf time KERNEL n=..."
-            " --device DEVICE --save FILE"
+            " --device DEVICE --output FILE"
         )
         raise ParameterError(message, parameter="timing")
     timings = Timing.read_file(timing) if isinstance(timing, Path | str) else timing

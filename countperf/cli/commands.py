@@ -58,12 +58,15 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "characterize": Command(
         "find out by microbenchmarks what a device can do (resumes)",
-        ("--device", "--store", "--parameters"),
+        ("--device", "--store", "--output"),
         {
             "--store": _help(
                 "the document of all findings (.json); the same command goes on where it stopped",
                 required=True,
-            )
+            ),
+            "--output": _help(
+                "write the device document alone, which the mechanistic models read (.json)"
+            ),
         },
         module="time",
     ),
@@ -78,7 +81,6 @@ COMMANDS: Mapping[str, Command] = {
             "parameters",
             "--device",
             "--store",
-            "--executed",
             "--every-group",
             "--capability",
         ),
@@ -111,10 +113,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "measure": Command(
         "measure the library's kernels on a device (resumes)",
-        (
-            *("--device", "--profile", "--store", "--family", "--purpose", "--collection"),
-            "--element-type",
-        ),
+        (*("--device", "--profile", "--store", "--family", "--purpose", "--collection"),),
         {"--store": {"required": True}},
         module="fit",
     ),
@@ -147,10 +146,13 @@ COMMANDS: Mapping[str, Command] = {
         "time a kernel of yours at some sizes, and compare with the predicted times",
         (
             *(*_KERNEL, "--instruction-counts", "--device", "--weights", "--force", "--model"),
-            *("--incomplete", "--level", "--arguments", "--longest", "--save"),
+            *("--incomplete", "--level", "--arguments", "--longest", "--output"),
             "--figure",
         ),
-        {"--longest": {"default": 300.0}},
+        {
+            "--longest": {"default": 300.0},
+            "--output": _help("keep the times as a document, for predict --anchor FILE"),
+        },
     ),
     "predict": Command(
         "predict the run time of a kernel, and where it goes",
@@ -254,7 +256,7 @@ COMMANDS: Mapping[str, Command] = {
     "rank": Command(
         "predict all variants of a kernel, and list those that should be fastest",
         (
-            *(*_SPACE, "--device", "--incomplete", "--points", "--workers"),
+            *(*_SPACE, "--device", "--incomplete", "--points"),
             *("--output",),
         ),
         {
@@ -282,10 +284,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "tune": Command(
         "find the fastest variant of a kernel on a device within a budget (resumes)",
-        (
-            *(*_SPACE, "--device", "--budget", "--measurements", "--store", "--workers"),
-            *("--figure", "--export"),
-        ),
+        (*(*_SPACE, "--device", "--budget", "--measurements", "--store", "--figure"),),
         {
             "parameters": _ONE_SIZE,
             "--model": _BY_COUNTS,

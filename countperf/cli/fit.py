@@ -154,7 +154,6 @@ def run_measure(options: argparse.Namespace) -> None:
     measured = measure_catalogue(
         **given(options, "store", "device", "profile"),
         families=options.family,
-        element_types=options.element_type or ("f32",),
         purposes=options.purpose,
         collections=options.collection,
     )

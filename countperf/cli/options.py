@@ -111,7 +111,7 @@ def instruction_counts(text: str) -> dict[str, dict[str, float]]:
 
 
 def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
-    """Parse ``n=1024,m=64:0.0021``, or a file of ``countperf time --save``, for argparse."""
+    """Parse ``n=1024,m=64:0.0021``, or a file of ``countperf time --output``, for argparse."""
     if "=" not in text or Path(text).is_file():
         return Path(text)
     sizes, sign, seconds = text.rpartition(":")
@@ -121,7 +121,7 @@ def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
         raise argparse.ArgumentTypeError(f"{text!r}: {seconds!r} is no time in s") from error
     if not sign:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not of the form n=1024:0.0021, and no file of countperf time --save"
+            f"{text!r} is not of the form n=1024:0.0021, and no file of countperf time --output"
         )
     pairs = [size(part) for part in sizes.split(",") if part]
     if len(dict(pairs)) < len(pairs):
@@ -226,7 +226,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--on": value(
         "SLUG|FILE",
         "described device for mechanistic models: a slug of the catalogue, such as"
-        " nvidia-gtx-970, a TOML file, or the output of characterize --parameters",
+        " nvidia-gtx-970, a TOML file, or the output of characterize --output",
         dest="document",
     ),
     "--registers": value(
@@ -247,8 +247,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--anchor": several(
         value(
             "FILE|SIZES:SECONDS",
-            "correct by measured runs of this kernel: a file of countperf time --save FILE, or one"
-            " run as in n=1024:0.0021 (m and more sizes after commas)",
+            "correct by measured runs of this kernel: a file of countperf time --output FILE, or"
+            " one run as in n=1024:0.0021 (m and more sizes after commas)",
             type=anchor_run,
         )
     ),
@@ -286,9 +286,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     # how much work is done
     "--points": value(
         "N", "predict only N points, scattered over the space (default: all)", type=natural
-    ),
-    "--workers": value(
-        "N", "processes that work side by side (default: one per processor)", type=natural
     ),
     "--longest": value(
         "SECONDS",
@@ -338,9 +335,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
             *("paper", "extended", "random", "published", "downstream"),
         )
     ),
-    "--element-type": several(
-        choice("the paper's kernels of this element type (default: f32)", "f32", "f64")
-    ),
     "--kernels": value(
         "FILE.py[:NAME]",
         "for a table: the file of the kernels that its column kernel names (default: the"
@@ -356,7 +350,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--timing": value(
         "FILE",
-        "measured times of --kernel: what countperf time KERNEL n=... --save FILE wrote",
+        "measured times of --kernel: what countperf time KERNEL n=... --output FILE wrote",
     ),
     "--arguments": value(
         "FILE:FUNCTION",
@@ -372,7 +366,6 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         *("occupancy", "group_size", "intensity"),
         default="occupancy",
     ),
-    "--executed": flag("(default) what all groups execute at these sizes, by class"),
     "--every-group": flag(
         "follow each group, where by default one of each kind stands for all of that kind"
         " (with --capability: for those that seem to execute as much)"
@@ -388,10 +381,5 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " never replaces another fit",
     ),
     "--replace": flag("overwrite the fit of that name and model"),
-    "--save": value("FILE", "keep the times as a document, for predict --anchor FILE"),
-    "--export": value("FILE", "write a Python script (.py) that builds the winner"),
-    "--parameters": value(
-        "FILE", "write the device document alone, which the mechanistic models read (.json)"
-    ),
 }
 """Options and positional arguments by name, as `argparse` takes them."""

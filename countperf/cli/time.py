@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def run_time(options: argparse.Namespace) -> None:
     """Time the kernel, and print measured beside predicted times."""
-    check_outputs(options.figure, options.save)
+    check_outputs(options.figure, options.output)
     timing = time_kernel(
         options.kernel,
         as_dict(options.parameters),
@@ -39,8 +39,8 @@ def run_time(options: argparse.Namespace) -> None:
     if timing.model_choice:
         print(f"countperf: {timing.model_choice}", file=sys.stderr)
     shown = timing.lay_out()
-    if options.save is not None:  # first, whatever becomes of the output
-        timing.write_file(options.save)
+    if options.output is not None:  # first, whatever becomes of the output
+        timing.write_file(options.output)
     if options.figure is not None:
         draw(timing, options.figure)
     if options.json:
@@ -143,9 +143,9 @@ def _executed_on_gpu(options: argparse.Namespace) -> Printed:
 
 def run_characterize(options: argparse.Namespace) -> None:
     """Run the microbenchmarks and print what they found."""
-    check_writable(options.store, options.parameters)
+    check_writable(options.store, options.output)
     session = open_session(find_device(options.device))
     characterized = characterize(session, store=options.store)
-    if options.parameters is not None:
-        characterized.parameters.write_file(options.parameters)
+    if options.output is not None:
+        characterized.parameters.write_file(options.output)
     show(options, characterized.lay_out())

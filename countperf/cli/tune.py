@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def run_tune(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
-    check_outputs(options.figure, options.store, options.export)
+    check_outputs(options.figure, options.store)
     seconds = options.budget
     if seconds is None and options.measurements is None:
         seconds = 60.0
@@ -34,7 +34,7 @@ def run_tune(options: argparse.Namespace) -> None:
             progress=say,
             watch=lambda state: PROGRESS.show(state_text(state)),
             **given(options, "measurements", "device", "weights", "model", "force", "store"),
-            **given(options, "longest_s", "workers"),
+            **given(options, "longest_s"),
         )
     except SearchInterrupt as error:
         if error.result is not None:
@@ -47,23 +47,6 @@ def _show(options: argparse.Namespace, result: TuningResult) -> None:
     show(options, result.lay_out())
     if options.figure is not None:
         draw(result, options.figure)
-    if options.export is not None:
-        write_atomically(options.export, builder_script(result, options.space))
-
-
-def builder_script(result: TuningResult, specification: str) -> str:
-    """Return a Python script that builds the fastest variant and prints its code."""
-    sizes = ", ".join(f"{name}={value}" for name, value in result.sizes.items())
-    values = "".join(f"    {name}={value!r},\n" for name, value in result.winner.choice.items())
-    return (
-        f'"""Fastest variant of {result.space} on {result.device}: {result.winner.time_s:.4g} s'
-        f'{f" at {sizes}" if sizes else ""}."""\n\n'
-        "import loopy as lp\n\n"
-        "from countperf.api.searching import load_space\n\n"
-        f"kernel = load_space({specification!r}).build(\n{values})\n\n"
-        'if __name__ == "__main__":\n'
-        "    print(lp.generate_code_v2(kernel).device_code())\n"
-    )
 
 
 def run_rank(options: argparse.Namespace) -> None:
@@ -74,7 +57,7 @@ def run_rank(options: argparse.Namespace) -> None:
         options.space,
         as_dict(options.parameters),
         statistics=as_dict(options.statistics) or None,
-        **given(options, "device", "weights", "model", "force", "points", "workers"),
+        **given(options, "device", "weights", "model", "force", "points"),
         **given(options, "incomplete_ok", "longest_s"),
         on_point=None
         if options.output is None

@@ -171,7 +171,7 @@ def compare_models(
     elif own:
         raise FitError(
             f"no model predicts the kernel on {device.slug}: {reasons}; 'countperf characterize"
-            " --store device.json --parameters parameters.json' measures what a device's document"
+            " --store device.json --output parameters.json' measures what a device's document"
             " lacks, and parameters.json is read beside a campaign's file"
         )
     if not cases:

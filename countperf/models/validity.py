@@ -338,7 +338,7 @@ def groups_verdict(by_data: Where, *, has_interval: bool = True) -> Verdict:
         "groups",
         problem if np.any(by_data) else "",
         "sizes decide what work groups execute",
-        "correct predictions by runs: countperf time ... --save FILE, then predict --anchor FILE",
+        "correct predictions by runs: countperf time ... --output FILE, then predict --anchor FILE",
     )
 
 

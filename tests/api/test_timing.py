@@ -567,7 +567,7 @@ def test_the_command_times_saves_and_anchors(
     command = ["time", f"{kernel_file}:axpy", "n=1024,4096", "--device", device]
 
     command += ["--model", "linear"]  # no code is compiled to be read
-    command += ["--arguments", f"{kernel_file}:inputs", "--save", str(saved), "--json"]
+    command += ["--arguments", f"{kernel_file}:inputs", "--output", str(saved), "--json"]
     assert main(command) == 0
 
     captured = capsys.readouterr()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import runpy
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from countperf.cli.tune import builder_script
 from countperf.errors import KernelBuildError, ParameterError, TuningError, WrongResultError
 from countperf.figures import draw
 from countperf.measuring import KernelCase
@@ -360,13 +358,3 @@ def test_the_figure_shows_what_ran_the_winner_and_the_best_so_far(
     assert {"ran", "winner", "best-so-far"} <= set(re.findall(r'<g id="([a-z-]+)"', drawn))
     with pytest.raises(ParameterError, match="cannot be written as 'doc'"):
         draw(result, tmp_path / "search.doc")
-
-
-def test_the_script_builds_the_winner(result: TuningResult, tmp_path: Path) -> None:
-    path = tmp_path / "winner.py"
-    path.write_text(builder_script(result, "tests.tuning.test_search:LARGE"))
-
-    space: dict[str, Any] = runpy.run_path(str(path))
-
-    assert f"{result.winner.time_s:.4g} s at n=4096" in (space["__doc__"] or "")
-    assert space["kernel"] == LARGE.build(**result.winner.choice)
