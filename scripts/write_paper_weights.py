@@ -44,7 +44,7 @@ REMARK = (
     "printed in a paper for counts by its own rules: a prefetch is the box of the loops in its"
     " subscript, three images are four, powers are as written. For the counts of this library they"
     " give 4.19, 4.52, 0.53 and 2.85 ms where its Table 1 prints 5.81, 3.44, 0.49 and 3.69"
-    " (docs/papers.md)"
+    " (docs/evidence/papers.md)"
 )
 """For whoever predicts with them."""
 

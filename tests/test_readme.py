@@ -155,3 +155,19 @@ def test_tables_are_those_of_what_is_committed(page: str) -> None:
     assert list(script["TABLES"]) == PAGES
     text = (ROOT / page).read_text(encoding="utf-8")
     assert script["updated"](text, script["TABLES"][page]) == text
+
+
+def test_documents_stay_short_and_their_history_in_one_section() -> None:
+    docs = ROOT / "docs"
+    pages = [ROOT / "README.md", *(p for p in docs.rglob("*.md") if "_build" not in p.parts)]
+    words = {
+        page: sum(
+            len(line.split())
+            for line in page.read_text(encoding="utf-8").splitlines()
+            if not line.startswith("|")  # tables of figures
+        )
+        for page in pages
+    }
+
+    assert sum(words.values()) <= 12_500
+    assert sum(n for page, n in words.items() if page.is_relative_to(docs / "evidence")) <= 3_000

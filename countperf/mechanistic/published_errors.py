@@ -3,7 +3,8 @@
 Lemeire, Cornelis & Konstantinidis (Tables 10 to 12) print the error of eight models for fourteen
 kernels of Rodinia on a Maxwell, a Pascal and a Turing GPU. `published_error` is their mean over the
 GPUs and those kernels that have barriers, as the kernel at hand, or that have none. In Table 12 the
-columns of WFG and the corrected MWP-CWP are exchanged (``docs/papers.md``), which is undone here.
+columns of WFG and the corrected MWP-CWP are exchanged (``docs/evidence/papers.md``),
+which is undone here.
 For GPUs of compute capability 1.x, Hong & Kim print 13.3 %, a mean over six kernels.
 """
 

@@ -70,7 +70,6 @@ items of 32 bits, so that lines are counted as accesses of 16 lanes side by side
 The weights were chosen by leaving out classes of measurement kernels on six devices, before test
 kernels, applications or variants were predicted: 84 candidates were eliminated backwards, and the
 factor by which left-out classes are off grows by less than 1 % down to 25 of them.
-`docs/concepts/machine-code.md` says what was tried and did not help.
 """
 
 from __future__ import annotations

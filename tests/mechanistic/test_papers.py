@@ -1,6 +1,6 @@
 """Printed numbers of the papers that follow from other printed numbers, and those that do not.
 
-`docs/papers.md` lists which numbers are tested where, and which cannot be recomputed.
+`docs/evidence/papers.md` lists which numbers are tested where, and which cannot be recomputed.
 """
 
 from __future__ import annotations
