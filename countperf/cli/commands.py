@@ -147,7 +147,7 @@ COMMANDS: Mapping[str, Command] = {
         "time a kernel of yours at some sizes, and compare with the predicted times",
         (
             *(*_KERNEL, "--instruction-counts", "--device", "--weights", "--force", "--model"),
-            *("--incomplete", "--level", "--arguments", "--longest", "--save"),
+            *("--incomplete", "--level", "--arguments", "--unchecked", "--longest", "--save"),
             "--figure",
         ),
         {"--longest": {"default": 300.0}},

@@ -44,6 +44,14 @@ def signature_of(callable_: Any) -> dict[int | str, Any]:
     }
 
 
+def type_of(kernel: Any, name: str) -> DType:
+    """Return the type of a loop variable, an argument, or a private variable."""
+    if name in kernel.all_inames():
+        return np.dtype(kernel.index_dtype.numpy_dtype)
+    variable = kernel.arg_dict.get(name) or kernel.temporary_variables.get(name)
+    return np.dtype(getattr(getattr(variable, "dtype", None), "numpy_dtype", np.int32))
+
+
 CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
 
 

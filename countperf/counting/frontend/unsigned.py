@@ -9,7 +9,9 @@ must not be negative there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
+from functools import reduce
 from typing import Any
 
 import loopy as lp
@@ -19,13 +21,24 @@ from loopy.kernel.function_interface import CallableKernel
 from loopy.symbolic import get_dependencies
 from pymbolic.primitives import is_zero
 
-from countperf.counting.expression_types import text_of
-from countperf.counting.frontend.c_arithmetic import INT, common, promoted, type_of
+from countperf.counting.expression_types import joined_type, text_of, type_of
 from countperf.counting.frontend.loopy_patches import without_disk_caches
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import never_negative
 
 DType = np.dtype[Any]
+_INT = np.dtype(np.int32)
+
+
+def _promoted(dtype: DType) -> DType:
+    """Return the type that C computes with: ``int`` for narrower integers."""
+    is_narrow = dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize < _INT.itemsize)
+    return _INT if is_narrow else dtype
+
+
+def _common(types: Sequence[DType]) -> DType:
+    """Return the type in which C computes with numbers of some types."""
+    return reduce(joined_type, map(_promoted, types))
 
 
 def has_unsigned(t_unit: Any) -> bool:
@@ -34,7 +47,7 @@ def has_unsigned(t_unit: Any) -> bool:
         c.subkernel for c in t_unit.callables_table.values() if isinstance(c, CallableKernel)
     ]
     return any(
-        promoted(type_of(kernel, name)).kind == "u"
+        _promoted(type_of(kernel, name)).kind == "u"
         for kernel in kernels
         for name in (*kernel.arg_dict, *kernel.temporary_variables)
     )
@@ -88,11 +101,11 @@ class _Place:
         sides = (comparison.left, comparison.right)
         types = [self._type(side, comparison) for side in sides]
         is_order = comparison.operator not in ("==", "!=")  # which hold modulo a power of two
-        if common(types).kind == "u" and is_order:
+        if _common(types).kind == "u" and is_order:
             for side in sides:
                 self._require(side, comparison)
         for side, dtype in zip(sides, types, strict=True):
-            if dtype.kind == "u" and dtype != common(types):
+            if dtype.kind == "u" and dtype != _common(types):
                 self._require(side, comparison)
 
     def _type(self, expr: Any, comparison: Any) -> DType:
@@ -106,16 +119,16 @@ class _Place:
             case p.If():
                 parts = (expr.then, expr.else_)
             case p.Comparison() | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
-                return INT
+                return _INT
             case int():
-                return INT
+                return _INT
             case _:
-                return promoted(np.dtype(self._infer_type(expr).numpy_dtype))
+                return _promoted(np.dtype(self._infer_type(expr).numpy_dtype))
         types = [self._type(part, comparison) for part in parts]
-        whole = common(types)
+        whole = _common(types)
         in_order = isinstance(expr, p.Sum | p.Product)
         for number, (part, dtype) in enumerate(zip(parts, types, strict=True), 1):
-            so_far = common(types[:number])
+            so_far = _common(types[:number])
             if in_order and so_far.kind == "u" and so_far != whole:
                 self._require(type(expr)(parts[:number]), comparison)
             if dtype.kind == "u" and (dtype != whole or not in_order):
