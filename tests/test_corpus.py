@@ -118,10 +118,9 @@ SIMULATED = [
         name
         for name in ALL
         if name.partition("/")[0] in ("loopy_tests", "grudge", "pystella", "tsfc")
-        # the simulator takes one kernel; other tests have calls, and vectors
+        # the simulator takes one kernel; other tests have calls
         and not _decided(name)
         and "call" not in name
-        and "vectors" not in name
     ),
 ]
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+import loopy as lp
+import numpy as np
+from loopy.symbolic import get_dependencies
+from pymbolic import evaluate
 
 from countperf.api.kernels import Kernel
 from countperf.api.timing import predicted_fields
 from countperf.api.weights_choice import choose_weights
 from countperf.counting.frontend.loopy_patches import record_launches
-from countperf.counting.frontend.producers import launched_sizes, launched_unit
 from countperf.devices.opencl import describe
-from countperf.errors import ParameterError
+from countperf.errors import CountingError, ParameterError
 from countperf.sizes import checks_keywords
 from countperf.text import (
     Column,
@@ -118,8 +122,8 @@ class LaunchLog(Result):
             device=identity,
             without_code="launches are predicted by counts",
         )
-        unit = launched_unit(unit, name, dict(types))
-        sizes = launched_sizes(unit, dict(given), dict(shapes))
+        unit = _add_types(unit, name, dict(types))
+        sizes = find_sizes(unit, dict(given), dict(shapes))
         vector = Kernel.of(unit, sizes, self._statistics.get(name)).count_for(chosen.weights)
         at = {n: sizes[n] for n in vector.parameters if n in sizes}
         made = chosen.predict(Kernel.of(vector, at), incomplete_ok=self._incomplete_ok)
@@ -139,6 +143,58 @@ class LaunchLog(Result):
             columns=_LAUNCH_COLUMNS,
             notes=[*self.problems],
         )
+
+
+def _add_types(unit: Any, entrypoint: str, types: Mapping[str, str]) -> Any:
+    """Return a translation unit with one entry point, and the types that a launch gave it."""
+    if unit.entrypoints != frozenset([entrypoint]):
+        unit = unit.with_entrypoints(entrypoint)
+    kernel = unit[entrypoint]
+    missing = {
+        argument.name: np.dtype(types[argument.name])
+        for argument in kernel.args
+        if argument.dtype is None and argument.name in types
+    }
+    return unit.with_kernel(lp.add_dtypes(kernel, missing)) if missing else unit
+
+
+def find_sizes(
+    unit: Any, integers: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
+) -> dict[str, int]:
+    """Return the values of the size parameters of a launch.
+
+    Those that were not passed are found from the shapes of arrays, as Loopy's own wrapper does.
+    """
+    kernel = unit.default_entrypoint
+    names = {arg.name for arg in kernel.args if isinstance(arg, lp.ValueArg)}
+    sizes = {name: value for name, value in integers.items() if name in names}
+    equations = [
+        (extent, actual, get_dependencies(extent))
+        for argument in kernel.args
+        if isinstance(getattr(argument, "shape", None), tuple) and argument.name in shapes
+        for extent, actual in zip(argument.shape, shapes[argument.name], strict=False)
+        if extent is not None
+    ]
+    for _ in names:  # each time, one more may be known
+        for extent, actual, behind in equations:
+            unknown = behind - sizes.keys()
+            if len(unknown) == 1 and unknown <= names:
+                sizes |= _solve(extent, *unknown, sizes, actual)
+    return sizes
+
+
+def _solve(extent: Any, name: str, known: Mapping[str, int], actual: int) -> dict[str, int]:
+    """Return the value of a name with which an extent is what it was, if it is linear."""
+    at_one, at_two = (evaluate(extent, {**known, name: value}) for value in (1, 2))
+    if at_one == at_two:
+        return {}
+    steps, remainder = divmod(actual - at_one, at_two - at_one)
+    value = int(steps) + 1
+    if evaluate(extent, {**known, name: value}) != actual - remainder:
+        return {}
+    if remainder:
+        raise CountingError(f"no value of {name} makes {extent} equal to {actual}")
+    return {name: value}
 
 
 _active: list[LaunchLog] = []

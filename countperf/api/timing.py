@@ -127,6 +127,7 @@ def time_kernel(
     make_arguments: MakeArguments | None = None,
     reference: Reference | None = None,
     tolerance: float | None = None,
+    unchecked: bool = False,
     statistics: Mapping[str, Statistic] | None = None,
     instruction_counts: InstructionCounts | None = None,
     weights: WeightSet | Path | str | None = None,
@@ -161,6 +162,8 @@ def time_kernel(
         are made from the types and shapes of its arguments (`countperf.devices.binding`).
     reference, tolerance : optional
         From inputs and parameters to the expected outputs by name; largest ``|got - want|``.
+    unchecked : bool, optional
+        Launch the kernel also where a subscript that data decide may leave its array.
     statistics, instruction_counts, weights, model, force, incomplete_ok, level
         As for `predict`; weights are by default those fitted on the device, if there are any.
     protocol, runner : optional
@@ -187,7 +190,7 @@ def time_kernel(
         No size could be measured. One that fails alone is among the failures of the result.
     """
     asked = Kernel.of(kernel, given_sizes(sizes, more), statistics)
-    cases = _cases(asked, make_arguments, reference, tolerance)
+    cases = _cases(asked, make_arguments, reference, tolerance, unchecked=unchecked)
     protocol = protocol or TIMING
     with running(runner, device, None, longest_s=longest_s) as opened:
         used: ChosenWeights | None = None
@@ -271,6 +274,8 @@ def _cases(
     make_arguments: MakeArguments | None,
     reference: Reference | None,
     tolerance: float | None,
+    *,
+    unchecked: bool = False,
 ) -> list[KernelCase]:
     """Return a case for each point of a kernel; numbers are checked at the smallest one."""
     unit, known = kernel.unit_with("code to run"), kernel.entry
@@ -310,6 +315,7 @@ def _cases(
             statistics=kernel.at(point).statistics or {},
             purpose="application",
             bound_arguments=bound,
+            unchecked=unchecked,
         )
         for point in points
     ]

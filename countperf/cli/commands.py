@@ -146,8 +146,8 @@ COMMANDS: Mapping[str, Command] = {
         "time a kernel of yours at some sizes, and compare with the predicted times",
         (
             *(*_KERNEL, "--instruction-counts", "--device", "--weights", "--force", "--model"),
-            *("--incomplete", "--level", "--arguments", "--longest", "--output"),
-            "--figure",
+            *("--incomplete", "--level", "--arguments", "--unchecked", "--longest"),
+            *("--output", "--figure"),
         ),
         {
             "--longest": {"default": 300.0},

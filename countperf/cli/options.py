@@ -358,6 +358,9 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " kernel's inputs by name; by default inputs are made from the kernel's own arguments",
         dest="make_arguments",
     ),
+    "--unchecked": flag(
+        "run the kernel also where a subscript that data decide may leave its array"
+    ),
     "--nonnegative": flag("keep weights at least zero (the paper's may be negative)"),
     # mechanistic axes, machine code
     "--over": choice(

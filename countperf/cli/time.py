@@ -34,7 +34,7 @@ def run_time(options: argparse.Namespace) -> None:
         make_arguments=options.make_arguments and _arguments(options.make_arguments),
         statistics=as_dict(options.statistics) or None,
         **given(options, "device", "instruction_counts", "weights", "model", "force", "level"),
-        **given(options, "incomplete_ok", "longest_s"),
+        **given(options, "incomplete_ok", "longest_s", "unchecked"),
     )
     if timing.model_choice:
         print(f"countperf: {timing.model_choice}", file=sys.stderr)

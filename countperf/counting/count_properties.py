@@ -127,8 +127,8 @@ def count_kernel(
     ----------
     t_unit : loopy.TranslationUnit
         With one entry point; preprocessed and scheduled here unless that is done already. Programs
-        of pytato, compiled functions of arraycontext, and kernels of Firedrake, TSFC and PyOP2
-        stand for the translation unit in them (`countperf.counting.frontend.producers`).
+        of pytato and compiled functions of arraycontext stand for the translation unit in them
+        (`countperf.counting.frontend.producers`).
     statistics : mapping from str to number or str, optional
         What data decides: mean trip counts by iname; probabilities of conditions by instruction id
         (``*`` and ``?`` match) or by the condition's text; the class of accesses whose address is

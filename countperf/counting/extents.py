@@ -229,7 +229,7 @@ class AddressedElements:
         for expression, holds in conditions:
             try:
                 alternatives = to_condition(_at_sizes(expression, values))
-                holding = _where(domain, alternatives)
+                holding = where_holds(domain, alternatives)
             except (NotAffineError, CountingError):
                 is_exact = False
                 continue
@@ -241,7 +241,8 @@ def _at_sizes(expression: Any, values: Mapping[str, int]) -> Any:
     return SubstitutionMapper(make_subst_func(dict(values)))(expression)
 
 
-def _where(domain: Any, condition: Condition) -> Any:
+def where_holds(domain: Any, condition: Condition) -> Any:
+    """Restrict a set to where a condition holds."""
     parts = [sets.restrict(domain, nonnegative=alternative) for alternative in condition]
     return sets.union(parts) if parts else sets.subtract(domain, domain)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -13,13 +12,14 @@ from loopy import AddressSpace
 from numpy.typing import NDArray
 from pymbolic import evaluate
 
-from countperf.counting.index_arrays import (
-    SelfWrittenIndexError,
+from countperf.counting.data_subscripts import (
+    IndexLimits,
+    describe_outside,
     index_limits,
+    ranges_of,
     shapes_of_temporaries,
     size_arguments,
 )
-from countperf.counting.index_values import deciding_arrays, find_outside
 from countperf.devices.arrays import KernelArray, Placement, as_scalar, components_of
 from countperf.devices.description import DeviceKernel
 from countperf.errors import CountingError, KernelBuildError, option
@@ -164,7 +164,7 @@ def _add_strides(
 
 
 def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
-    """Refuse a launch in which a subscript that data decide leaves its array, or may leave it."""
+    """Refuse a launch in which a subscript that data decide may leave its array."""
     source = kernel.addressed.kernel
     if source is None:
         return
@@ -173,23 +173,17 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
     accesses = kernel.addressed.unproved(shapes, sizes)
     if not accesses:
         return
-    deciding = deciding_arrays(source, accesses)
     contents = {
-        array.name: np.asarray(inputs[array.name])
-        if array.name in inputs
-        else np.broadcast_to(np.zeros((), array.dtype), bindings.shapes[array.name])
+        array.name: np.asarray(inputs.get(array.name, np.zeros(1, array.dtype)))
         for array in kernel.arrays
-        if array.name in deciding
     }
-    key = (
-        tuple(bindings.scalars.items()),
-        *(zlib.crc32(np.ascontiguousarray(contents[n]).data) for n in inputs if n in contents),
-    )
+    ranges = ranges_of(contents)
+    key = (*sizes.items(), *ranges.items())
     if key in kernel.checked_indices:
         return
-    outside = find_outside(source, bindings.scalars, bindings.shapes, contents, accesses)
-    if outside is not None:
-        raise KernelBuildError(f"kernel {kernel.name!r}: {outside.text}")
+    outside = describe_outside(source, sizes, shapes, ranges, accesses)
+    if outside:
+        raise KernelBuildError(f"kernel {kernel.name!r}: {outside}")
     kernel.checked_indices.add(key)
 
 
@@ -237,11 +231,17 @@ def bind_arguments(
     kernel: DeviceKernel,
     parameters: Mapping[str, Any],
     inputs: Mapping[str, Any] | None = None,
+    *,
+    unchecked: bool = False,
 ) -> BoundArguments:
-    """Put a kernel's inputs into device memory, and allocate what it gets no inputs for."""
+    """Put a kernel's inputs into device memory, and allocate what it gets no inputs for.
+
+    Unchecked are subscripts that data decide.
+    """
     bindings = resolve_arguments(kernel, parameters, inputs)
     check_private_arrays(kernel, session.device, bindings)
-    check_accesses(kernel, bindings, inputs or {})
+    if not unchecked:
+        check_accesses(kernel, bindings, inputs or {})
     arguments: dict[str, Any] = dict(bindings.scalars)
     for array in kernel.arrays:
         given = None if inputs is None else inputs.get(array.name)
@@ -371,7 +371,9 @@ def _found(
     return known, scalars, bindings.shapes, indices
 
 
-def _high_of(limit: Any, high: int, rows: int, mean: float, parameters: Mapping[str, Any]) -> int:
+def _high_of(
+    limit: IndexLimits, high: int, rows: int, mean: float, parameters: Mapping[str, Any]
+) -> int:
     """Return the last element of an array of rows, so that these have a mean length."""
     wanted = limit.low + round(mean * rows)
     if wanted > high:
@@ -395,28 +397,19 @@ def _limits(
     scalars: Mapping[str, Any],
     shapes: Mapping[str, tuple[int, ...]],
     known: Mapping[str, Any],
-) -> Mapping[str, Any]:
+) -> Mapping[str, IndexLimits]:
     source = kernel.addressed.kernel
     if source is None:
         return {}
     sizes = {name: int(scalars[name]) for name in kernel.integers}
     contents = {array.name: known[array.name] for array in kernel.arrays if array.name in known}
     try:
-        limits = index_limits(source, sizes, shapes, contents)
+        return index_limits(source, sizes, shapes, contents)
     except CountingError as error:
-        mend = ", pass make_arguments"
-        if isinstance(error, SelfWrittenIndexError):
-            mend = ": compute the subscript of integer arguments that the kernel does not write"
         raise KernelBuildError(
-            f"kernel {kernel.name!r}: {error}; no inputs are made for it{mend}"
+            f"kernel {kernel.name!r}: {error}; no inputs are made for it: pass yours by a function,"
+            f" {option('make_arguments')}"
         ) from error
-    wrong = [a.name for a in kernel.arrays if a.name in limits and a.dtype.kind not in "iu"]
-    if wrong:
-        raise KernelBuildError(
-            f"kernel {kernel.name!r}: {wrong[0]!r}, which is no integer array, decides where memory"
-            " is accessed; pass make_arguments"
-        )
-    return limits
 
 
 def _numbers(

@@ -100,6 +100,8 @@ class KernelCase(ShortRepr):
     unused_local_bytes : int
         Local memory that a group gets at launch beside its own, byte: fewer groups are resident.
         At 0 too a GPU that divides memory between local memory and cache gives most to the former.
+    unchecked : bool
+        Whether it is launched although a subscript that data decide may leave its array.
 
     Raises
     ------
@@ -133,6 +135,7 @@ class KernelCase(ShortRepr):
     inputs: str = ""
     bound_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     unused_local_bytes: int | None = None
+    unchecked: bool = False
 
     def __post_init__(self) -> None:
         given, kernel = self.build, self.kernel

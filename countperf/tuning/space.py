@@ -169,7 +169,7 @@ class SearchSpace(ShortRepr):
         Size parameters of the kernel, for which variants are compared unless others are given.
     check_sizes : callable or None
         From a choice to small sizes at which its numbers are checked; by default `sizes`.
-    make_arguments, reference, tolerance
+    make_arguments, reference, tolerance, unchecked
         As for `KernelCase`: by default inputs are made from the kernel's arguments, and without a
         reference numbers of variants are not checked, which results then say.
     element_type : str
@@ -201,6 +201,7 @@ class SearchSpace(ShortRepr):
     make_arguments: MakeArguments | None = None
     reference: Reference | None = None
     tolerance: float = 1e-4
+    unchecked: bool = False
     element_type: str = "f32"
     statistics: Statistics = field(default_factory=dict[str, "Statistic"])
 
@@ -412,6 +413,7 @@ class SearchSpace(ShortRepr):
             make_arguments=self.make_arguments,
             reference=self.reference,
             tolerance=self.tolerance,
+            unchecked=self.unchecked,
             purpose="test",
             global_memory_bytes=0,
             check_parameters=wanted if self.check_sizes is None else self.check_sizes(choice),

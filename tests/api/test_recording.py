@@ -12,7 +12,7 @@ import pytest
 from loopy.diagnostic import LoopyError
 
 import countperf
-from countperf.counting.frontend.producers import launched_sizes
+from countperf.api.recording import find_sizes
 from countperf.devices.discovery import discover
 from countperf.errors import CountingError
 from tests.kernels import made
@@ -142,8 +142,8 @@ def test_sizes_are_found_from_shapes_as_loopy_does() -> None:
     unit = made("i<n", "z[i] = x[2*i] + y[i + k]", arguments)
 
     # 2n + 2 = 12 and n + k = 8
-    assert launched_sizes(unit, {}, {"x": (12,), "y": (8,)}) == {"n": 5, "k": 3}
-    assert launched_sizes(unit, {"k": 2}, {"y": (8,)}) == {"n": 6, "k": 2}
-    assert launched_sizes(unit, {}, {"y": (8,)}) == {}
+    assert find_sizes(unit, {}, {"x": (12,), "y": (8,)}) == {"n": 5, "k": 3}
+    assert find_sizes(unit, {"k": 2}, {"y": (8,)}) == {"n": 6, "k": 2}
+    assert find_sizes(unit, {}, {"y": (8,)}) == {}
     with pytest.raises(CountingError, match=r"no value of n makes"):
-        launched_sizes(unit, {}, {"x": (13,)})
+        find_sizes(unit, {}, {"x": (13,)})
