@@ -214,23 +214,23 @@ def step_formulas(
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> StepFormulas:
-    """Find work, span and memory transactions of a kernel as polynomials in its sizes.
+    """Find work, span and memory transactions of a kernel as polynomials in one of its sizes.
 
     Parameters
     ----------
     kernel, device, parameters, profile_options, **more
-        As for `predict_all`; sizes without a value are free.
+        As for `predict_all`; the one size without a value is free.
 
     Returns
     -------
     StepFormulas
-        ``programs`` have the formulas; ``bound(sizes)`` is Eq. (1) of Ma, Chamberlain & Agrawal
+        ``programs`` have the formulas; ``bound(n)`` is Eq. (1) of Ma, Chamberlain & Agrawal
         (2014), in steps; ``crossovers(other)`` says which of two kernels takes fewer.
 
     Raises
     ------
     CountperfError
-        As for `predict_all`; or a count is no polynomial of the free sizes.
+        As for `predict_all`; or a count is no polynomial of the free size.
 
     Examples
     --------
