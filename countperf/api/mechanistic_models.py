@@ -159,10 +159,10 @@ def sweep(
     kernel, device, parameters, models, profile_options, **more
         As for `predict_all`. Of a kernel with several device programs, the one that moves most
         bytes is swept.
-    over : {"occupancy", "group_size", "intensity"}, optional
-        The axis: resident groups, work items of a group, or times that operations are executed.
+    over : {"occupancy", "group_size"}, optional
+        The axis: resident groups, or work items of a group.
     values : sequence of int, optional
-        Values on it; by default those that the device holds, or up to 64.
+        Values on it; by default those that the device holds.
     timed_on : str or Device, optional
         A device of this machine, as for `countperf.time_kernel`, where the kernel is timed over
         occupancy, beside the models: unused local memory limits the resident groups.
