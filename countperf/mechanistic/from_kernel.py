@@ -415,19 +415,6 @@ def profile_kernel(
     return KernelProfiler(programs=programs, device=device, **given)
 
 
-def _where_nvcc_finds_them(capability: str | None) -> str:
-    """Say which CUDA has an nvcc that compiles for a compute capability."""
-    if capability is None:
-        return ""
-    version = tuple(map(int, capability.split(".")))
-    newest = "13 or 12" if version >= (7, 5) else "12" if version >= (5, 0) else ""
-    note = (
-        f"; the nvcc of CUDA {newest} finds them, where it is installed and Loopy generates CUDA"
-        " for the kernel"
-    )
-    return note if newest else " and no nvcc of CUDA 12 or 13 finds"
-
-
 def registers_are_missing(profile: KernelProfile, device: DeviceParameters) -> bool:
     """Return whether nobody declared or measured registers, which may limit the occupancy."""
     is_known = profile.registers_per_work_item is not None or "occupancy" in profile.measured
@@ -436,9 +423,10 @@ def registers_are_missing(profile: KernelProfile, device: DeviceParameters) -> b
 
 def missing_registers(name: str, device: DeviceParameters) -> ModelNotApplicableError:
     """Return the error about registers that nobody declared."""
+    nvcc = f"; an nvcc that compiles for {device.compute_capability} finds them, if installed"
     message = (
         f"kernel '{name}': its occupancy on {device.slug} depends on the registers of a work item,"
-        f" which Loopy does not know{_where_nvcc_finds_them(device.compute_capability)}; state them"
+        f" which Loopy does not know{nvcc if device.compute_capability else ''}; state them"
         f" ({option('registers_per_work_item', 'N')})"
     )
     return ModelNotApplicableError(message, parameter="registers_per_work_item")

@@ -47,6 +47,7 @@ below the occupancy, since no more sub-groups can fill the memory pipeline.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 from countperf.errors import ModelNotApplicableError, ParameterError
@@ -233,10 +234,11 @@ class MwpCwpModel(MechanisticModel):
     def inputs(self, profile: KernelProfile, launch: LaunchConfiguration) -> MwpCwpInputs:
         """Collect the model's parameters; errors as in `estimate`."""
         device, model = self.device, self.model
+        require = partial(profile.require, model=model)
         units = device.require_int("num_compute_units", model=model)
         geometry = launch_geometry(profile, launch, device)
         per_group = geometry.sub_groups_per_group
-        uncoalesced = float(profile.require("alpha_mem_uncoal", model=model))
+        uncoalesced = float(require("alpha_mem_uncoal"))
         barriers = profile.count_of("barrier", device, model=model)
         by_class = bool(profile.alpha) or profile.idg is not None
         issued_barriers = barriers if by_class else 0.0
@@ -247,15 +249,11 @@ class MwpCwpModel(MechanisticModel):
             num_groups=launch.num_groups,
             active_groups=geometry.occupancy / per_group,
             alpha_comp=profile.count_of("compute", device, model=model) + issued_barriers,
-            alpha_mem_coal=float(profile.require("alpha_mem_coal", model=model)),
+            alpha_mem_coal=float(require("alpha_mem_coal")),
             alpha_mem_uncoal=uncoalesced,
             alpha_sync=barriers,
-            uncoal_per_mw=float(profile.require("uncoal_per_mw", model=model))
-            if uncoalesced
-            else 1.0,
-            load_bytes_per_sub_group=float(
-                profile.require("load_bytes_per_sub_group", model=model)
-            ),
+            uncoal_per_mw=float(require("uncoal_per_mw")) if uncoalesced else 1.0,
+            load_bytes_per_sub_group=float(require("load_bytes_per_sub_group")),
         )
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
@@ -299,25 +297,14 @@ def restated_cycles(system: TwoSubsystems, occupancy: float) -> RunResult:
     """
     mwp, cwp, comp_p = _parallelism(system)
     if occupancy <= min(mwp, cwp):  # Eq. (28)
-        return _run(
-            system,
-            occupancy,
-            "occupancy",
-            {
-                "latency": system.alpha_mem * system.latency_mem,
-                "compute": system.alpha_comp * system.cpi_comp + comp_p * (occupancy - 1),
-            },
-        )
+        parts = {
+            "latency": system.alpha_mem * system.latency_mem,
+            "compute": system.alpha_comp * system.cpi_comp + comp_p * (occupancy - 1),
+        }
+        return _run(system, occupancy, "occupancy", parts)
     if mwp <= cwp:  # Eq. (26), (29)
-        return _run(
-            system,
-            occupancy,
-            "memory",
-            {
-                "memory": system.alpha_mem * occupancy * system.cpi_mem,
-                "compute": comp_p * mwp,
-            },
-        )
+        memory = system.alpha_mem * occupancy * system.cpi_mem
+        return _run(system, occupancy, "memory", {"memory": memory, "compute": comp_p * mwp})
     return _run(system, occupancy, "compute", _compute_parts(system, occupancy))
 
 

@@ -194,19 +194,12 @@ class KernelProfile(ShortRepr):
 
         The field wins where it is given; else the counts of the classes of that kind are added up.
         """
-        own = {
-            "compute": self.alpha_comp,
-            "memory": self.alpha_mem,
-            "barrier": self.alpha_sync,
-        }[kind]
+        by_kind = {"compute": self.alpha_comp, "memory": self.alpha_mem, "barrier": self.alpha_sync}
+        own = by_kind[kind]
         if own is not None:
             return own
-        if (
-            kind == "barrier"
-            and not self.alpha
-            and self.idg is None
-            and self.alpha_comp is not None
-        ):
+        is_by_kind = not self.alpha and self.idg is None and self.alpha_comp is not None
+        if kind == "barrier" and is_by_kind:
             return 0.0  # counts were given by kind, without barriers
         return sum(
             count
