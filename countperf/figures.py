@@ -165,7 +165,6 @@ _FEW_SIZES = 9
 _LABELS = {
     "occupancy": "sub-groups resident on a compute unit",
     "group_size": "work items per group",
-    "intensity": "operational intensity, flop/byte",
 }
 _PER = 1000  # cycles, for throughput in handy numbers
 
@@ -381,7 +380,10 @@ def sweep_figure(swept: Sweep) -> Figure:
         known = [(p, throughput) for p in swept.points if (throughput := rate(p)) is not None]
         if known:
             panel.plot(
-                [_across(swept.over, point) for point, _ in known],
+                [
+                    (swept.over == "occupancy" and point.occupancy) or point.value
+                    for point, _ in known
+                ],
                 [_PER * throughput for _, throughput in known],
                 marker=".",
                 color=CYCLE[position % len(CYCLE)],
@@ -394,21 +396,13 @@ def sweep_figure(swept: Sweep) -> Figure:
         raise ParameterError(message, parameter="models")
     unit = f"sub-groups per {_PER} cycles of a compute unit"
     panel.set(xlabel=_LABELS[swept.over], ylabel=f"throughput, {unit}")
-    if swept.over == "intensity":
-        panel.set(xscale="log", yscale="log")
-    else:
-        panel.set_ylim(bottom=0)
+    panel.set_ylim(bottom=0)
     if swept.over == "group_size":
         panel.set_xscale("log", base=2)
     plain_both(panel)
     figure.legend(loc="outside right upper", fontsize=9)
     panel.set_title(f"{swept.kernel} on {swept.device} over {swept.over}", fontsize=10)
     return figure
-
-
-def _across(over: str, point: SweepPoint) -> float:
-    known = {"occupancy": point.occupancy, "intensity": point.intensity}.get(over)
-    return point.value if known is None else known
 
 
 def draw(result: object, path: Path | str | None = None) -> Figure:

@@ -16,6 +16,15 @@ step in another stream of its device, ``device=1`` on another device than the fi
 an equals sign is a size of the kernel. Numbers are formulas (`countperf.models.expressions`) of the
 variables that are given, of ``devices``, their number, and ``device``, that of the step. Lines
 after ``#`` are comments.
+
+After Gajger & Czarnul (2018), sections 5.4.2 and 6.2, whose applications run one step after the
+other; streams, which let transfers overlap with kernels, are an extension. Rules:
+
+1. Steps of one stream run in their order; streams are independent of each other.
+2. A device executes one kernel at a time, and has one copy engine for each direction; the host
+   executes one step at a time. Each takes the steps that are ready in the order of the program.
+3. A copy between devices keeps the engine out of one and the engine into the other busy.
+4. A step named in ``after`` is waited for, whatever its stream and device.
 """
 
 from __future__ import annotations
@@ -23,8 +32,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from countperf.api.mechanistic_models import predict_all
 from countperf.devices.parameters import (
@@ -34,21 +44,129 @@ from countperf.devices.parameters import (
     load_device,
 )
 from countperf.errors import DeviceParameterError, ParameterError
-from countperf.mechanistic.merpsys import (
-    Schedule,
-    Step,
-    StepKind,
-    check_names,
-    schedule,
-    transfer_time,
-)
-from countperf.mechanistic.profile import MechanisticPrediction, check_whole
+from countperf.mechanistic.merpsys import transfer_time
+from countperf.mechanistic.profile import MechanisticPrediction, check_not_negative, check_whole
 from countperf.models import expressions
 from countperf.sizes import checks_keywords, given_sizes
 from countperf.store import read_file_text
+from countperf.text import (
+    EACH,
+    Column,
+    Printed,
+    Result,
+    ShortRepr,
+    columns_of,
+    format_quantity,
+    format_seconds,
+    picked,
+)
 
+StepKind = Literal["h2d", "d2h", "d2d", "host", "kernel"]
 _KINDS: tuple[StepKind, ...] = get_args(StepKind)
 _OPTIONS = ("stream", "device", "after", "name", "to")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(ShortRepr):
+    """One step of an application."""
+
+    name: str  # its name, or its kind and number from 1
+    kind: StepKind  # a transfer to, from or between devices, work of the host, or a kernel
+    amount: float  # bytes of a transfer, seconds of the host's work
+    kernel: str  # text that names a kernel
+    sizes: Mapping[str, int]  # the kernel's
+    stream: str
+    device: int  # number of its device, from 0
+    to: int | None  # number of the device that a transfer between devices goes to
+    after: tuple[str, ...]  # names of steps that it waits for
+
+    @property
+    def engines(self) -> tuple[tuple[int | None, str], ...]:
+        """Parts of devices, by number, that execute it; None stands for the host."""
+        if self.kind == "d2d":
+            return (self.device, "d2h"), (self.to, "h2d")
+        return ((None if self.kind == "host" else self.device, self.kind),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedStep(ShortRepr):
+    """A step in a schedule."""
+
+    step: Step
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Schedule(Result):
+    """Schedule of an application: begin and end of each step."""
+
+    source: str  # a model's name, and devices
+    steps: tuple[TimedStep, ...]  # in the order of the program
+
+    __repr__ = Result.__str__
+
+    @property
+    def time_s(self) -> float:
+        """Time from the start to the end of the last step, s."""
+        return max(step.end_s for step in self.steps)
+
+    @property
+    def serial_s(self) -> float:
+        """Time of all steps one after the other, s."""
+        return self.busy_s(*_KINDS)
+
+    def busy_s(self, *kinds: StepKind) -> float:
+        """Return the time of all steps of some kinds one after the other, s."""
+        return sum(s.end_s - s.start_s for s in self.steps if s.step.kind in kinds)
+
+    def lay_out(self) -> Printed:
+        """Give source, time and what overlapping saves; then a row per step."""
+        saved = 1 - self.time_s / self.serial_s if self.serial_s else 0.0
+        return Printed(
+            head=[
+                f"{self.source}: {format_quantity(self.time_s, 's')}; one after the other"
+                f" {format_quantity(self.serial_s, 's')} (overlap saves {100 * saved:.0f} %)"
+            ],
+            rows=[
+                {
+                    "step": timed.step.name,
+                    **picked(timed.step, "kind", "device", "stream"),
+                    **picked(timed, "start_s", "end_s"),
+                    "duration_s": timed.end_s - timed.start_s,
+                }
+                for timed in self.steps
+            ],
+            columns={
+                **columns_of("step device stream"),
+                **columns_of("start_s", format_seconds),
+                "duration_s": Column("takes", format_seconds),
+            },
+            facts=picked(self, "source", "time_s", "serial_s"),
+            name="steps",
+        )
+
+
+def lay_out_schedules(points: Sequence[Mapping[str, int]], of: Sequence[Schedule]) -> Printed:
+    """Give a row per point of variables: the time, and how long each kind of step runs."""
+    source = max((scheduled.source for scheduled in of), key=len)
+    times = columns_of("time_s serial_s kernels_s transfers_s host_s", format_seconds)
+    return Printed(
+        head=[source],
+        rows=[
+            {
+                "variables": point,
+                **picked(scheduled, "time_s", "serial_s"),
+                "kernels_s": scheduled.busy_s("kernel"),
+                "transfers_s": scheduled.busy_s("h2d", "d2h", "d2d"),
+                "host_s": scheduled.busy_s("host"),
+            }
+            for point, scheduled in zip(points, of, strict=True)
+        ],
+        columns={"variables": EACH, **times},
+        facts={"source": source},
+        name="points",
+    )
 
 
 def parse_application(text: str, variables: Mapping[str, int] | None = None, /) -> tuple[Step, ...]:
@@ -56,69 +174,78 @@ def parse_application(text: str, variables: Mapping[str, int] | None = None, /) 
     values = {"devices": 1, **(variables or {})}
     check_whole(values["devices"], "devices", least=1)
     steps: list[Step] = []
-    everywhere: dict[str, list[str]] = {}
-    said = set[str]()
+    names: dict[str, tuple[str, ...]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            words = shlex.split(line, comments=True)
-            said.update(re.findall(r"\w+", " ".join(words)))
-            steps += _parsed(words, values, everywhere) if words else []
+            steps += _parse_line(shlex.split(line, comments=True), values, names, len(steps))
         except ValueError as error:
             message = f"line {number} of the application ({line.strip()}): {error}"
             raise ParameterError(message, parameter="application") from error
     if not steps:
         raise ParameterError("the application has no step", parameter="application")
-    if unused := [name for name in values if name not in {"devices", *said}]:
+    said = {"devices", *re.findall(r"\w+", text)}
+    if unused := [name for name in values if name not in said]:
         message = f"the application has no variable {unused[0]!r}; leave it out"
         raise ParameterError(message, parameter=unused[0])
-    check_names(steps)
     return tuple(steps)
 
 
-def _parsed(
-    words: Sequence[str], values: Mapping[str, int], everywhere: dict[str, list[str]]
+def _parse_line(
+    words: Sequence[str],
+    values: Mapping[str, int],
+    names: dict[str, tuple[str, ...]],
+    before: int,
 ) -> list[Step]:
-    """Return the steps of a line; names of steps on all devices are added to `everywhere`."""
-    kind, amount, *rest = [*words, ""] if len(words) == 1 else words
-    if kind not in _KINDS or not amount:
+    """Return the steps of a line, and add what each name stands for to `names`."""
+    if not words:
+        return []
+    kind, amount, *rest = [*words, ""]
+    pairs = [word.partition("=") for word in rest if word]
+    given = {name: value for name, _, value in pairs}
+    if kind not in _KINDS or not amount or len(given) < len(pairs) or "" in given.values():
         raise ValueError(
             "a line is 'h2d BYTES', 'd2h BYTES', 'd2d BYTES to=NUMBER', 'host SECONDS' or"
-            " 'kernel KERNEL name=value ...'"
+            " 'kernel KERNEL', then options and sizes, name=value, each once"
         )
-    pairs = [word.partition("=") for word in rest]
-    if wrong := [name for name, sign, _ in pairs if not sign]:
-        raise ValueError(f"{wrong[0]!r} is not of the form name=value")
-    given = {name: value for name, _, value in pairs}
-    if len(given) < len(pairs):
-        twice = next(name for name in given if [n for n, *_ in pairs].count(name) > 1)
-        raise ValueError(f"{twice} is given twice; give it once")
     sizes = {name: value for name, value in given.items() if name not in _OPTIONS}
     if sizes and kind != "kernel":
         raise ValueError(f"a {kind} step has no sizes, but {', '.join(sizes)} is given")
-    waited = [name for name in given.get("after", "").split(",") if name]
-    name, where = given.get("name", ""), given.get("device", "0")
-    numbers = range(values["devices"]) if where == "all" else [_whole(where, values)]
-    if where == "all" and "to" in given:
-        numbers = [n for n in numbers if n != _whole(given["to"], {**values, "device": n})]
-    names = [f"{name}.{number}" if name and where == "all" else name for number in numbers]
-    everywhere |= {name: names} if name else {}
-    steps: list[Step] = []
-    for number, own in zip(numbers, names, strict=True):
+    after = [name for name in given.get("after", "").split(",") if name]
+    if unknown := [name for name in after if name not in names]:
+        there = ", ".join(names) or "none"
+        raise ValueError(f"waits for {unknown[0]!r}, which is no earlier step; there are {there}")
+    where, steps = given.get("device", "0"), list[Step]()
+    for number in range(values["devices"]) if where == "all" else [_whole(where, values)]:
         at = {**values, "device": number}
+        to = _whole(given["to"], at) if "to" in given else None
+        if where == "all" and to == number:
+            continue
+        if (kind == "d2d") != (to is not None) or to == number:
+            raise ValueError("d2d, and it alone, names another device: to=NUMBER")
+        if (last := max(number, to or 0)) >= values["devices"]:
+            raise ValueError(
+                f"no device has number {last}, counted from 0; pass devices={last + 1}"
+            )
+        name = given.get("name", f"{kind} {before + len(steps) + 1}")
         steps.append(
             Step(
+                name=f"{name}.{number}" if "name" in given and where == "all" else name,
                 kind=kind,
-                kernel=amount if kind == "kernel" else None,
-                n_bytes=0.0 if kind in ("kernel", "host") else _value(amount, at),
-                host_s=_value(amount, at) if kind == "host" else 0.0,
+                amount=0.0 if kind == "kernel" else _value(amount, at),
+                kernel=amount if kind == "kernel" else "",
                 sizes={size: _whole(value, at) for size, value in sizes.items()},
                 stream=given.get("stream", "0"),
                 device=number,
-                to=_whole(given["to"], at) if "to" in given else None,
-                after=tuple(one for each in waited for one in everywhere.get(each, [each])),
-                name=own,
+                to=to,
+                after=tuple(one for each in after for one in names[each]),
             )
         )
+    known: dict[str, tuple[str, ...]] = {step.name: (step.name,) for step in steps}
+    if "name" in given:
+        known[given["name"]] = tuple(step.name for step in steps)
+    if twice := known.keys() & names:
+        raise ValueError(f"two steps are called {min(twice)!r}; give each a name of its own")
+    names |= known
     return steps
 
 
@@ -131,7 +258,7 @@ def _value(text: str, values: Mapping[str, int]) -> float:
                 f"{text!r}, character {position + 1}: no value for {name}; add {name}=1024, or what"
                 " it is to be"
             )
-    return float(formula(values))
+    return check_not_negative(float(formula(values)), f"{text!r}")
 
 
 def _whole(text: str, values: Mapping[str, int]) -> int:
@@ -141,13 +268,34 @@ def _whole(text: str, values: Mapping[str, int]) -> int:
     return int(value)
 
 
-Application = str | Path | Sequence[Step]
-"""Steps, a text, or the path of a file that has the text."""
+def schedule(steps: Sequence[Step], durations_s: Sequence[float], *, source: str = "") -> Schedule:
+    """Schedule steps that take given times; see the module for the rules."""
+    free: dict[tuple[Any, ...], float] = {}
+    ends: dict[str, float] = {}
+    done: dict[int, TimedStep] = {}
+    while len(done) < len(steps):
+        # of the steps at the heads of their streams, the one that can start first, then in order
+        heads: dict[tuple[Any, ...], int] = {}
+        for number, step in enumerate(steps):
+            if number not in done:
+                heads.setdefault((step.device, "stream", step.stream), number)
+        able: list[tuple[float, int, tuple[Any, ...]]] = []
+        for stream, number in heads.items():
+            step = steps[number]
+            if ends.keys() >= {*step.after}:
+                ready = [free.get(part, 0.0) for part in (stream, *step.engines)]
+                able.append((max(*ready, *(ends[name] for name in step.after)), number, stream))
+        start, number, stream = min(able)
+        step, end = steps[number], start + durations_s[number]
+        free |= dict.fromkeys((stream, *step.engines), end)
+        ends[step.name] = end
+        done[number] = TimedStep(step=step, start_s=start, end_s=end)
+    return Schedule(source=source, steps=tuple(done[number] for number in range(len(steps))))
 
 
 @checks_keywords
 def predict_application(
-    application: Application,
+    application: str | Path,
     devices: DeviceParameters | str | Path | Sequence[DeviceParameters | str | Path],
     variables: Mapping[str, Any] | None = None,
     /,
@@ -160,8 +308,8 @@ def predict_application(
 
     Parameters
     ----------
-    application : sequence of Step, str or Path
-        The steps; a text (`countperf.api.applications`), or a file of it.
+    application : str or Path
+        A text (`countperf.api.applications`), or a file of it.
     devices : DeviceParameters, str or Path, or a sequence of them
         The devices, by number.
     variables, **more : int
@@ -185,23 +333,19 @@ def predict_application(
     named = [devices] if isinstance(devices, DeviceParameters | str | Path) else devices
     described = [d if isinstance(d, DeviceParameters) else load_device(d) for d in named]
     values = {"devices": len(described), **given_sizes(variables, more)}
-    number = values["devices"]
-    check_whole(number, "devices", least=1)
-    described = described * number if len(described) == 1 else described[:number]
-    steps, durations = _steps_of(application, values), list[float]()
+    if isinstance(application, Path) or ("\n" not in application and Path(application).is_file()):
+        application = read_file_text(Path(application))
+    steps = parse_application(application, values)
+    described = described * values["devices"] if len(described) == 1 else described
+    if values["devices"] > len(described):
+        message = f"{values['devices']} devices are asked for; describe one, or all of them"
+        raise ParameterError(message, parameter="devices")
     times: dict[Any, float] = {}
+    durations: list[float] = []
     for step in steps:
-        last = max(step.device, step.to or 0)
-        if last >= len(described):
-            message = (
-                f"a step ({step.kind}) is on device {last}, and the last is {len(described) - 1};"
-                f" pass devices={last + 1}, and one description or {last + 1}"
-            )
-            raise ParameterError(message, parameter="device")
         device = described[step.device]
         if step.kind == "kernel":
-            name = step.kernel if isinstance(step.kernel, str) else id(step.kernel)
-            key = (name, device.slug, tuple(step.sizes.items()))
+            key = (step.kernel, device.slug, *step.sizes.items())
             if key not in times:
                 answers = predict_all(
                     step.kernel, device, step.sizes, models=model, profile_options=profile_options
@@ -212,13 +356,13 @@ def predict_application(
                 times[key] = float(answer.time_s)
             durations.append(times[key])
         elif step.kind == "host":
-            durations.append(step.host_s)
+            durations.append(step.amount)
         elif step.to is not None and "d2d" not in device.links:  # through the host
-            out = _transfer_time(device, "d2h", step.n_bytes)
-            durations.append(out + _transfer_time(described[step.to], "h2d", step.n_bytes))
+            out = _transfer_time(device, "d2h", step.amount)
+            durations.append(out + _transfer_time(described[step.to], "h2d", step.amount))
         else:
-            durations.append(_transfer_time(device, step.kind, step.n_bytes))
-    where = ", ".join(parameters.slug for parameters in described)
+            durations.append(_transfer_time(device, step.kind, step.amount))
+    where = ", ".join(parameters.slug for parameters in described[: values["devices"]])
     return schedule(steps, durations, source=f"{model} on {where}")
 
 
@@ -231,13 +375,3 @@ def _transfer_time(device: DeviceParameters, direction: TransferDirection, n_byt
         )
         raise DeviceParameterError(message, field=f"links.{direction}")
     return transfer_time(device.links[direction], n_bytes)
-
-
-def _steps_of(application: Application, variables: Mapping[str, int]) -> tuple[Step, ...]:
-    """Return the steps of an application; errors as of `parse_application`."""
-    if not isinstance(application, Path | str):
-        return tuple(application)
-    is_file = "\n" not in str(application) and Path(application).is_file()
-    is_path = isinstance(application, Path) or is_file
-    text = read_file_text(Path(application)) if is_path else str(application)
-    return parse_application(text, variables)

@@ -159,10 +159,10 @@ def sweep(
     kernel, device, parameters, models, profile_options, **more
         As for `predict_all`. Of a kernel with several device programs, the one that moves most
         bytes is swept.
-    over : {"occupancy", "group_size", "intensity"}, optional
-        The axis: resident groups, work items of a group, or times that operations are executed.
+    over : {"occupancy", "group_size"}, optional
+        The axis: resident groups, or work items of a group.
     values : sequence of int, optional
-        Values on it; by default those that the device holds, or up to 64.
+        Values on it; by default those that the device holds.
     timed_on : str or Device, optional
         A device of this machine, as for `countperf.time_kernel`, where the kernel is timed over
         occupancy, beside the models: unused local memory limits the resident groups.
@@ -214,23 +214,23 @@ def step_formulas(
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> StepFormulas:
-    """Find work, span and memory transactions of a kernel as polynomials in its sizes.
+    """Find work, span and memory transactions of a kernel as polynomials in one of its sizes.
 
     Parameters
     ----------
     kernel, device, parameters, profile_options, **more
-        As for `predict_all`; sizes without a value are free.
+        As for `predict_all`; the one size without a value is free.
 
     Returns
     -------
     StepFormulas
-        ``programs`` have the formulas; ``bound(sizes)`` is Eq. (1) of Ma, Chamberlain & Agrawal
+        ``programs`` have the formulas; ``bound(n)`` is Eq. (1) of Ma, Chamberlain & Agrawal
         (2014), in steps; ``crossovers(other)`` says which of two kernels takes fewer.
 
     Raises
     ------
     CountperfError
-        As for `predict_all`; or a count is no polynomial of the free sizes.
+        As for `predict_all`; or a count is no polynomial of the free size.
 
     Examples
     --------

@@ -181,7 +181,7 @@ COMMANDS: Mapping[str, Command] = {
         module="mechanistic",
     ),
     "sweep": Command(
-        "predict a kernel by mechanistic models over occupancy, group size or intensity",
+        "predict a kernel by mechanistic models over occupancy or group size",
         (*_KERNEL, "--over", "--model", "--device", *_MECHANISTIC, *_CODE, "--figure"),
         {
             **_ANALYSIS,

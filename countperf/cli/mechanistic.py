@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.api.applications import predict_application
+from countperf.api.applications import lay_out_schedules, predict_application
 from countperf.api.device_choice import predict_on
 from countperf.api.kernels import Kernel
 from countperf.api.mechanistic_models import (
@@ -22,7 +22,6 @@ from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.cli.options import OPTIONS
 from countperf.errors import ParameterError, nearest
 from countperf.figures import check_outputs, draw
-from countperf.mechanistic.merpsys import lay_out_schedules
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
 

@@ -364,9 +364,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--nonnegative": flag("keep weights at least zero (the paper's may be negative)"),
     # mechanistic axes, machine code
     "--over": choice(
-        "the axis: groups resident on a compute unit (default), work items of a group, or how often"
-        " each operation is executed",
-        *("occupancy", "group_size", "intensity"),
+        "the axis: groups resident on a compute unit (default), or work items of a group",
+        *("occupancy", "group_size"),
         default="occupancy",
     ),
     "--every-group": flag(

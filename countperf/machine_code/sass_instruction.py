@@ -41,6 +41,7 @@ _ARITHMETIC = {
     "MNMX": "minmax",
     **dict.fromkeys(("SETP", "SET", "CHK", "CMP"), "compare"),
 }
+_CONVERSION = re.compile(r"U?(I2F|F2I)$|F2F$|FRND$")
 _FLOAT = re.compile(
     r"(?P<type>[FDH])(?P<kind>ADD|MUL|FMA|MNMX|SETP|SET|CHK|CMP)(?P<lanes>2?)3?(?:_?32I)?$"
 )
@@ -228,13 +229,8 @@ def _width_written(opcode: str) -> int:
         return _data_width(opcode)
     if base == "CS2R":
         return 1 if "32" in modifiers else 2
-    types = [modifier for modifier in modifiers if re.fullmatch(r"[FSU]\d+", modifier)]
-    if base.endswith("I2F"):
-        return 2 if "F64" in modifiers else 1
-    if base.endswith("F2I"):
-        return 2 if {"S64", "U64"} & set(modifiers) else 1
-    if base in ("F2F", "FRND"):
-        return 2 if types[:1] == ["F64"] else 1
+    if _CONVERSION.match(base):
+        return _converted_width(base, modifiers, is_read=False)
     return 2 if "WIDE" in modifiers or _is_wide(base, modifiers) else 1
 
 
@@ -247,17 +243,20 @@ def _width_read(opcode: str, operands: Sequence[str], index: int, name: str) -> 
         return 1
     if _ACCESS.match(base):
         return _data_width(opcode)
-    types = [modifier for modifier in modifiers if re.fullmatch(r"[FSU]\d+", modifier)]
-    if base.endswith("I2F"):
-        return 2 if {"S64", "U64"} & set(modifiers) else 1
-    if base.endswith("F2I"):
-        return 2 if "F64" in modifiers else 1
-    if base in ("F2F", "FRND"):
-        return 2 if types[-1:] == ["F64"] else 1
+    if _CONVERSION.match(base):
+        return _converted_width(base, modifiers, is_read=True)
     if "WIDE" in modifiers or (base.removeprefix("U") == "IMAD" and "HI" in modifiers):
         registers = [p for p, modifier in enumerate(operands) if not PREDICATES.match(modifier)]
         return 2 if index == registers[-1] and len(registers) > 3 else 1
     return 2 if _is_wide(base, modifiers) else 1
+
+
+def _converted_width(base: str, modifiers: Sequence[str], *, is_read: bool) -> int:
+    if base.endswith(("I2F", "F2I")):
+        wide = {"F64"} if base.endswith("F2I") is is_read else {"S64", "U64"}
+        return 2 if wide & set(modifiers) else 1
+    types = [modifier for modifier in modifiers if re.fullmatch(r"[FSU]\d+", modifier)]
+    return 2 if types and types[-1 if is_read else 0] == "F64" else 1
 
 
 def _is_wide(base: str, modifiers: Sequence[str]) -> bool:

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from countperf.machine_code.sass_instruction import (
     LANES,
@@ -38,7 +37,7 @@ from countperf.machine_code.sass_instruction import (
 Modifiers: TypeAlias = frozenset[str]
 Operands: TypeAlias = Sequence[str]
 Results: TypeAlias = "Mapping[str, Lanes] | None"
-_COMPARISONS: Mapping[str, Callable[[Lanes, Lanes], Bits]] = {
+_COMPARISONS: Mapping[str, Callable[[Any, Any], Bits]] = {
     "LT": np.less,
     "LE": np.less_equal,
     "GT": np.greater,
@@ -80,17 +79,14 @@ def _shift_right(modifiers: Modifiers, value: Lanes, by: Lanes) -> Lanes:
 def _funnel_shift(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     """Follow shifts of 64 bits, lower half first, of which one half is kept."""
     low, by, high = (state.read(operand) for operand in operands[1:4])
-    is_signed = bool(modifiers & {"S32", "S64"})
     keeps_high = "HI" in modifiers
     needed = [low, high] if modifiers & {"U64", "S64"} else [high] if keeps_high else [low]
-    funnel_shift: list[int] = []
-    for a, shift, b in zip(low, by, high, strict=True):
-        upper = int(b) - (1 << 32) if is_signed and b >= 1 << 31 else int(max(0, b))
-        whole = upper << 32 | int(max(0, a))
-        places = int(max(0, shift))
-        moved = whole << places if "L" in modifiers else whole >> places
-        funnel_shift.append(moved >> 32 & MASK if keeps_high else moved & MASK)
-    return {register_of(operands[0]): joined(np.array(funnel_shift, dtype=np.int64), by, *needed)}
+    whole, places = _pair(low, high), np.maximum(by, 0)
+    if not modifiers & {"S32", "S64"}:
+        whole, places = whole.view(np.uint64), places.view(np.uint64)
+    moved = np.left_shift(whole, places) if "L" in modifiers else np.right_shift(whole, places)
+    half = moved.view(np.int64) >> 32 if keeps_high else moved.view(np.int64)
+    return {register_of(operands[0]): joined(half, by, *needed)}
 
 
 def _bitwise(modifiers: Modifiers, first: Lanes, second: Lanes, *more: Lanes) -> Lanes | None:
@@ -153,8 +149,8 @@ def _compare(modifiers: Modifiers, operands: Operands, state: WarpState) -> Resu
     if modifiers & {"S64", "U64"}:
         (one, *inputs), (other, *more) = (_whole(operand, state) for operand in operands[2:4])
         inputs += more
-        if "S64" in modifiers:
-            one, other = one.view(np.int64), other.view(np.int64)
+        if "U64" in modifiers:
+            one, other = one.view(np.uint64), other.view(np.uint64)
     outcome = _COMPARISONS[comparison](one, other)
     if "EX" in modifiers:  # upper halves; if they are equal, lower ones decide
         inputs.append(state.read(operands[5]))
@@ -275,8 +271,13 @@ def _half_constant(
     return {operands[0]: lanes_of(high << 16 | low)}
 
 
-def _whole(operand: str, state: WarpState) -> tuple[npt.NDArray[Any], Lanes, Lanes]:
-    """Return 64 bits, unsigned, and their lower and upper halves: negative if not known."""
+def _pair(low: Lanes, high: Lanes) -> Lanes:
+    """Return 64 bits of two halves; what is not known counts as zero."""
+    return np.maximum(high, 0) << 32 | np.maximum(low, 0)
+
+
+def _whole(operand: str, state: WarpState) -> tuple[Lanes, Lanes, Lanes]:
+    """Return 64 bits, and their lower and upper halves: negative if not known."""
     text = operand.removeprefix("-")
     if text[0].isdigit():
         low, high = lanes_of(int(text, 0)), lanes_of(int(text, 0) >> 32)
@@ -284,9 +285,8 @@ def _whole(operand: str, state: WarpState) -> tuple[npt.NDArray[Any], Lanes, Lan
         low, high = state.read(text), state.read(upper_of(text))
     else:
         low = high = state.not_followed(operand)
-    halves = (np.maximum(half, 0).astype(np.uint64) for half in (high, low))
-    value = next(halves) << np.uint64(32) | next(halves)
-    return ~value + np.uint64(1) if operand[0] == "-" else value, low, high
+    value = _pair(low, high)
+    return -value if operand[0] == "-" else value, low, high
 
 
 def _add_pairs(operands: Operands, state: WarpState) -> Results:
@@ -294,16 +294,12 @@ def _add_pairs(operands: Operands, state: WarpState) -> Results:
     name, *rest = (operand for operand in operands if operand not in ("PT", "UPT"))
     if any(PREDICATES.match(operand) for operand in rest):
         return None
-    total, inputs = np.zeros(LANES, dtype=np.uint64), list[Lanes]()
+    total, inputs = np.zeros(LANES, dtype=np.int64), list[Lanes]()
     for operand in rest:
         value, *halves = _whole(operand, state)
         total += value
         inputs += halves
-    low, high = total & np.uint64(MASK), total >> np.uint64(32)
-    return {
-        name: joined(low.astype(np.int64), *inputs),
-        next_register(name): joined(high.astype(np.int64), *inputs),
-    }
+    return {name: joined(total, *inputs), next_register(name): joined(total >> 32, *inputs)}
 
 
 def _add(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
@@ -345,30 +341,16 @@ def _multiply(modifiers: Modifiers, operands: Operands, state: WarpState) -> Res
     first, second, third = (state.read(operand) for operand in (*rest, "RZ")[:3])
     one, other = _as_numbers(modifiers, first, second)
     if "WIDE" in modifiers or "HI" in modifiers:
-        products = [int(x) * int(y) for x, y in zip(one, other, strict=True)]
         upper = state.read(upper_of((*rest, "RZ")[2]))
-        return _wide(modifiers, name, products, (first, second, third, upper))
+        total = one * other + _pair(third, upper)  # what is added has 64 bits, too
+        high = joined(total >> 32, first, second, third, upper)
+        if "HI" in modifiers:
+            return {register_of(name): high}
+        low = joined(total, first, second, third)
+        return {register_of(name): low, next_register(register_of(name)): high}
     # the lower half of a product does not depend on signs
     raw = (first & 0xFFFF) * second + (((first >> 16) * (second & 0xFFFF)) << 16)
     return {register_of(name): joined(raw + third + carry, first, second, third, carry)}
-
-
-def _wide(
-    modifiers: frozenset[str], name: str, products: Sequence[int], inputs: tuple[Lanes, ...]
-) -> Results:
-    first, second, third, upper = inputs
-    totals = [
-        product + int(c) + (max(0, int(d)) << 32)
-        for c, d, product in zip(third, upper, products, strict=True)
-    ]
-    low = np.array([total & MASK for total in totals], dtype=np.int64)
-    high = np.array([total >> 32 & MASK for total in totals], dtype=np.int64)
-    if "HI" in modifiers:  # what is added has 64 bits, too
-        return {register_of(name): joined(high, *inputs)}
-    return {
-        register_of(name): joined(low, first, second, third),
-        next_register(register_of(name)): joined(high, *inputs),
-    }
 
 
 def _short_multiply(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:

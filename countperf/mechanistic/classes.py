@@ -43,16 +43,8 @@ BARRIER = "barrier"
 _GLOBAL = ("ld.global.", "st.global.", "load.global.", "store.global.")
 
 _LIKE_ADDITION = (
-    "add",
-    "mul",
-    "fma",
-    "minmax",
-    "compare",
-    "select",
-    "convert",
-    "shift",
-    "bitwise",
-    "branch",
+    *("add", "mul", "fma", "minmax", "compare"),
+    *("select", "convert", "shift", "bitwise", "branch"),
 )
 _FUNCTIONS = ("rsqrt", "sqrt", "rcp", "sin", "cos", "exp", "log", "ex2", "lg2", "tanh")
 
@@ -133,17 +125,12 @@ def _stand_ins(name: str) -> Iterator[tuple[str, float]]:
 
 
 def _memory(kind: str, space: str, bits: int) -> Iterator[tuple[str, float]]:
-    for direction in (kind, "load"):
-        yield f"{direction}.{space}.{bits}", 1
-        short = "ld" if direction == "load" else "st"
-        for letter in "sbf":
-            yield f"{short}.{space}.{letter}{bits}", 1
-    times = max(1.0, bits / 32)
-    for direction in (kind, "load"):
-        yield f"{direction}.{space}.32", times
-        short = "ld" if direction == "load" else "st"
-        for letter in "sbf":
-            yield f"{short}.{space}.{letter}32", times
+    for size, times in ((bits, 1.0), (32, max(1.0, bits / 32))):
+        for direction in (kind, "load"):
+            yield f"{direction}.{space}.{size}", times
+            short = "ld" if direction == "load" else "st"
+            for letter in "sbf":
+                yield f"{short}.{space}.{letter}{size}", times
 
 
 def _real(kind: str, type_name: str, function: str) -> Iterator[tuple[str, float]]:

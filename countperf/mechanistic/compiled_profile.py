@@ -114,16 +114,9 @@ class GpuKernel:
                 " that of this kernel's code, as Loopy generates it"
             )
             raise ParameterError(message, parameter="sass")
-        return {
-            name: WarpProgram(
-                [
-                    replace(instruction, operands=_operands(instruction, self._major))
-                    for instruction in programs[name]
-                ],
-                name,
-            )
-            for name in self._code.kernels
-        }
+        if self._major in (5, 6):
+            programs = {name: [_with_signs(i) for i in code] for name, code in programs.items()}
+        return {name: WarpProgram(programs[name], name) for name in self._code.kernels}
 
     def counts(self, parameters: Mapping[str, int], *, every_group: bool = False) -> GpuCounts:
         """Follow sub-groups of each launch; return instructions of all."""
@@ -138,15 +131,11 @@ class GpuKernel:
             kinds = self._kinds(kernel, extents, parameters, arguments, every_group=every_group)
             assumed += prod(extents) - len(kinds)
             for kind, sub_group in product(kinds, range(number)):
-                state, active = launched(constants, kind.point, shape, sub_group)
-                executed, times = program.executed(state, active), int(kind.times)
+                executed = program.executed(*launched(constants, kind.point, shape, sub_group))
                 for position, instruction in enumerate(program.instructions):
-                    for counter, number in (
-                        (instructions, executed.instructions[position]),
-                        (lanes, executed.lanes[position]),
-                    ):
-                        counter[instruction.name] += number * times
-                        counter["all"] += number * times
+                    for name in (instruction.name, "all"):
+                        instructions[name] += executed.instructions[position] * int(kind.times)
+                        lanes[name] += executed.lanes[position] * int(kind.times)
         return GpuCounts(
             instructions={name: n for name, n in sorted(instructions.items()) if n},
             lanes={name: n for name, n in sorted(lanes.items()) if n},
@@ -160,9 +149,8 @@ class GpuKernel:
         for kernel, extents, shape, arguments in self.launches.noted(parameters):
             if kernel not in executed:
                 group = self.groups.typical(kernel, extents, parameters, _integers(arguments))
-                constants = self._constants(extents, shape, arguments)
-                state, lanes = launched(constants, group, shape, 0)
-                executed[kernel] = self.programs[kernel].executed(state, lanes)
+                sub_group = launched(self._constants(extents, shape, arguments), group, shape, 0)
+                executed[kernel] = self.programs[kernel].executed(*sub_group)
         return executed
 
     def _kinds(
@@ -209,18 +197,18 @@ class GpuKernel:
         return constants
 
 
-def _operands(instruction: SassInstruction, major: int) -> tuple[str, ...]:
-    """Return operands, with signs where nvdisasm leaves them out.
+def _with_signs(instruction: SassInstruction) -> SassInstruction:
+    """Return an instruction of Maxwell or Pascal with signs where nvdisasm leaves them out.
 
-    Immediates of Maxwell's and Pascal's instructions have 20 bits, the first of which is the sign;
-    of ``IADD3`` it is printed as a digit.
+    Immediates have 20 bits, the first of which is the sign; of ``IADD3`` it is printed as a digit.
     """
-    if major not in (5, 6) or instruction.base != "IADD3":
-        return instruction.operands
-    return tuple(
+    if instruction.base != "IADD3":
+        return instruction
+    operands = tuple(
         hex(int(operand, 16) - (1 << 20)) if _NEGATIVE.match(operand) else operand
         for operand in instruction.operands
     )
+    return replace(instruction, operands=operands)
 
 
 _DECLARED = ("registers_per_work_item", "occupancy", "active_groups")

@@ -117,14 +117,10 @@ class ProgramAtSizes:
         instructions = self._instructions()
         names = {instruction.node: instruction.name for instruction in instructions}
         graphs, is_shortened = self._graphs(names)
-        barriers = Fraction(self.program.barriers.evaluate(self.values)) / (
-            self.program.grid.group_size * self.groups * self.launches
-        )
+        barriers = self._barriers()
         alpha: dict[str, Fraction] = {}
-        for instruction in instructions:
-            alpha[instruction.name] = alpha.get(instruction.name, Fraction(0)) + self._mean(
-                instruction
-            )
+        for each in instructions:
+            alpha[each.name] = alpha.get(each.name, Fraction(0)) + self._mean(each)
         if barriers:
             alpha[BARRIER] = barriers
         alpha = {name: count for name, count in alpha.items() if count}
@@ -147,10 +143,14 @@ class ProgramAtSizes:
             idg_is_sample=is_sample or differ,
             registers_per_work_item=registers_per_work_item,
             local_bytes_per_group=self.program.local_bytes(self.values),
-            **self._memory(instructions),
             **self._totals(instructions),
             span=_depth(nearest) * float(exact) / len(nearest.nodes),
         )
+
+    def _barriers(self) -> Fraction:
+        """Return the barriers of a sub-group."""
+        items = self.program.grid.group_size * self.groups * self.launches
+        return Fraction(self.program.barriers.evaluate(self.values)) / items
 
     def _mean(self, instruction: _Instruction) -> Fraction:
         return instruction.sub_group_executions / (self.sub_groups * self.launches)
@@ -220,58 +220,42 @@ class ProgramAtSizes:
         nodes = [BARRIER if node is None else names[node] for node in expansion.nodes]
         return InstructionGraph(nodes, expansion.edges)
 
-    def _memory(self, instructions: Sequence[_Instruction]) -> dict[str, Any]:
-        coalesced, uncoalesced, lines, size, moved = (Fraction(0) for _ in range(5))
+    def _totals(self, instructions: Sequence[_Instruction]) -> dict[str, Any]:
+        coalesced, uncoalesced, split, size, traffic = (Fraction(0) for _ in range(5))
+        flops, work, lines, moved, cuda = (Fraction(0) for _ in range(5))
+        issued = self._barriers()
         for instruction in instructions:
-            if not isinstance(instruction.node.key, MemoryAccess) or instruction.cost is None:
-                continue
-            if not instruction.cost.lines:
-                continue
-            number = self._mean(instruction)
-            bytes_asked = self.sub_group_size * instruction.node.key.bits // 8
-            size += number * bytes_asked
-            moved += number * instruction.cost.bytes_moved
-            if self._is_coalesced(instruction.cost, bytes_asked):
-                coalesced += number
-            else:
-                uncoalesced += number
-                lines += number * (
-                    self.sub_group_size if self.splits_fully else instruction.cost.lines
-                )
+            key, cost, mean = instruction.node.key, instruction.cost, self._mean(instruction)
+            issued += mean
+            if isinstance(key, Operation):
+                work += instruction.item_executions
+                cuda += mean
+                if key.type_name.startswith("f"):
+                    flops += instruction.item_executions * _FLOPS.get(key.kind, 0)
+            elif cost is not None:
+                bytes_asked = self.sub_group_size * key.bits // 8
+                fewest = -(-bytes_asked // self.shape.line_bytes)
+                lines += instruction.sub_group_executions * cost.lines
+                moved += instruction.sub_group_executions * cost.bytes_moved
+                issued += mean * max(0, cost.lines - fewest)
+                if not cost.lines:
+                    continue
+                size += mean * bytes_asked
+                traffic += mean * cost.bytes_moved
+                if cost.lines <= fewest and (
+                    not self.splits_fully or cost.bytes_moved >= bytes_asked
+                ):
+                    coalesced += mean
+                else:
+                    uncoalesced += mean
+                    split += mean * (self.sub_group_size if self.splits_fully else cost.lines)
         accesses = coalesced + uncoalesced
         return {
             "alpha_mem_coal": float(coalesced),
             "alpha_mem_uncoal": float(uncoalesced),
-            "uncoal_per_mw": float(lines / uncoalesced) if uncoalesced else 1.0,
+            "uncoal_per_mw": float(split / uncoalesced) if uncoalesced else 1.0,
             "load_bytes_per_sub_group": float(size / accesses) if accesses else None,
-            "gmem_bytes": float(moved),
-        }
-
-    def _is_coalesced(self, cost: AccessCost, bytes_asked: int) -> bool:
-        if cost.lines > -(-bytes_asked // self.shape.line_bytes):
-            return False
-        return not self.splits_fully or cost.bytes_moved >= bytes_asked
-
-    def _totals(self, instructions: Sequence[_Instruction]) -> dict[str, Any]:
-        flops, work, lines, moved, cuda, issued = (Fraction(0) for _ in range(6))
-        for instruction in instructions:
-            issued += self._mean(instruction)
-            if isinstance(instruction.node.key, Operation):
-                kind, type_name = instruction.node.key.kind, instruction.node.key.type_name
-                work += instruction.item_executions
-                cuda += self._mean(instruction)
-                if type_name.startswith("f"):
-                    flops += instruction.item_executions * _FLOPS.get(kind, 0)
-            elif instruction.cost is not None:
-                lines += instruction.sub_group_executions * instruction.cost.lines
-                moved += instruction.sub_group_executions * instruction.cost.bytes_moved
-                fewest = -(
-                    -self.sub_group_size * instruction.node.key.bits // (8 * self.shape.line_bytes)
-                )
-                issued += self._mean(instruction) * max(0, instruction.cost.lines - fewest)
-        barriers = Fraction(self.program.barriers.evaluate(self.values))
-        issued += barriers / (self.program.grid.group_size * self.groups * self.launches)
-        return {
+            "gmem_bytes": float(traffic),
             "total_flops": float(flops / self.launches),
             "total_bytes": float(moved / self.launches),
             "work": float(work / self.launches),
@@ -431,19 +415,6 @@ def profile_kernel(
     return KernelProfiler(programs=programs, device=device, **given)
 
 
-def _where_nvcc_finds_them(capability: str | None) -> str:
-    """Say which CUDA has an nvcc that compiles for a compute capability."""
-    if capability is None:
-        return ""
-    version = tuple(map(int, capability.split(".")))
-    newest = "13 or 12" if version >= (7, 5) else "12" if version >= (5, 0) else ""
-    note = (
-        f"; the nvcc of CUDA {newest} finds them, where it is installed and Loopy generates CUDA"
-        " for the kernel"
-    )
-    return note if newest else " and no nvcc of CUDA 12 or 13 finds"
-
-
 def registers_are_missing(profile: KernelProfile, device: DeviceParameters) -> bool:
     """Return whether nobody declared or measured registers, which may limit the occupancy."""
     is_known = profile.registers_per_work_item is not None or "occupancy" in profile.measured
@@ -452,9 +423,10 @@ def registers_are_missing(profile: KernelProfile, device: DeviceParameters) -> b
 
 def missing_registers(name: str, device: DeviceParameters) -> ModelNotApplicableError:
     """Return the error about registers that nobody declared."""
+    nvcc = f"; an nvcc that compiles for {device.compute_capability} finds them, if installed"
     message = (
         f"kernel '{name}': its occupancy on {device.slug} depends on the registers of a work item,"
-        f" which Loopy does not know{_where_nvcc_finds_them(device.compute_capability)}; state them"
+        f" which Loopy does not know{nvcc if device.compute_capability else ''}; state them"
         f" ({option('registers_per_work_item', 'N')})"
     )
     return ModelNotApplicableError(message, parameter="registers_per_work_item")

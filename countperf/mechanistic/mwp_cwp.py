@@ -38,7 +38,7 @@ branches, special function units. The bandwidth bound counts useful bytes, so it
 uncoalesced access. The time jumps where the case changes.
 
 Where this departs from the paper: the second half of the condition of Eq. (23), "or Comp_cycles >
-Mem_cycles", contradicts the paper's own case 5 and is dropped, unless ``case_rule="printed"``;
+Mem_cycles", contradicts the paper's own case 5 and is dropped;
 memory cost follows Eq. (23) with MWP - 1, not Eq. (1) with MWP; a part of a sub-group counts as a
 whole one; a ``rep`` below 1 is raised to 1; nothing is rounded on the way. In MWP-CWP*, MWP is held
 below the occupancy, since no more sub-groups can fill the memory pipeline.
@@ -46,8 +46,9 @@ below the occupancy, since no more sub-groups can fill the memory pipeline.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import ClassVar, Literal, get_args
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic.occupancy import launch_geometry
@@ -57,15 +58,10 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     MechanisticModel,
     TimeEstimate,
-    check_choice,
-    check_each,
-    check_not_negative,
-    check_positive,
 )
 from countperf.mechanistic.volkov import TwoSubsystems, latency_alone, two_subsystems
 
 Case = Literal["occupancy", "memory", "compute"]
-Variant = Literal["published", "corrected"]
 BOUNDS: dict[Case, Bound] = {"occupancy": "latency", "memory": "memory", "compute": "compute"}
 """Part of the time that bounds each case."""
 
@@ -99,9 +95,6 @@ class MwpCwpInputs:
     uncoal_per_mw: float = 1.0  # transactions of an uncoalesced memory instruction, at least 1
 
     def __post_init__(self) -> None:
-        for entry in fields(self):
-            check = check_not_negative if entry.name.startswith("alpha_") else check_positive
-            check(getattr(self, entry.name), entry.name)
         if self.uncoal_per_mw < 1:
             message = f"uncoal_per_mw must be at least 1, not {self.uncoal_per_mw}"
             raise ParameterError(message, parameter="uncoal_per_mw")
@@ -241,10 +234,11 @@ class MwpCwpModel(MechanisticModel):
     def inputs(self, profile: KernelProfile, launch: LaunchConfiguration) -> MwpCwpInputs:
         """Collect the model's parameters; errors as in `estimate`."""
         device, model = self.device, self.model
+        require = partial(profile.require, model=model)
         units = device.require_int("num_compute_units", model=model)
         geometry = launch_geometry(profile, launch, device)
         per_group = geometry.sub_groups_per_group
-        uncoalesced = float(profile.require("alpha_mem_uncoal", model=model))
+        uncoalesced = float(require("alpha_mem_uncoal"))
         barriers = profile.count_of("barrier", device, model=model)
         by_class = bool(profile.alpha) or profile.idg is not None
         issued_barriers = barriers if by_class else 0.0
@@ -255,15 +249,11 @@ class MwpCwpModel(MechanisticModel):
             num_groups=launch.num_groups,
             active_groups=geometry.occupancy / per_group,
             alpha_comp=profile.count_of("compute", device, model=model) + issued_barriers,
-            alpha_mem_coal=float(profile.require("alpha_mem_coal", model=model)),
+            alpha_mem_coal=float(require("alpha_mem_coal")),
             alpha_mem_uncoal=uncoalesced,
             alpha_sync=barriers,
-            uncoal_per_mw=float(profile.require("uncoal_per_mw", model=model))
-            if uncoalesced
-            else 1.0,
-            load_bytes_per_sub_group=float(
-                profile.require("load_bytes_per_sub_group", model=model)
-            ),
+            uncoal_per_mw=float(require("uncoal_per_mw")) if uncoalesced else 1.0,
+            load_bytes_per_sub_group=float(require("load_bytes_per_sub_group")),
         )
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
@@ -305,34 +295,21 @@ def restated_cycles(system: TwoSubsystems, occupancy: float) -> RunResult:
     Lemeire et al., Eq. (15)-(16), (26)-(28). The printed conditions leave the tie MWP = CWP below
     the occupancy open; it is taken as bound by memory, as Hong & Kim do.
     """
-    check_positive(occupancy, "occupancy")
     mwp, cwp, comp_p = _parallelism(system)
     if occupancy <= min(mwp, cwp):  # Eq. (28)
-        return _run(
-            system,
-            occupancy,
-            "occupancy",
-            {
-                "latency": system.alpha_mem * system.latency_mem,
-                "compute": system.alpha_comp * system.cpi_comp + comp_p * (occupancy - 1),
-            },
-        )
+        parts = {
+            "latency": system.alpha_mem * system.latency_mem,
+            "compute": system.alpha_comp * system.cpi_comp + comp_p * (occupancy - 1),
+        }
+        return _run(system, occupancy, "occupancy", parts)
     if mwp <= cwp:  # Eq. (26), (29)
-        return _run(
-            system,
-            occupancy,
-            "memory",
-            {
-                "memory": system.alpha_mem * occupancy * system.cpi_mem,
-                "compute": comp_p * mwp,
-            },
-        )
+        memory = system.alpha_mem * occupancy * system.cpi_mem
+        return _run(system, occupancy, "memory", {"memory": memory, "compute": comp_p * mwp})
     return _run(system, occupancy, "compute", _compute_parts(system, occupancy))
 
 
 def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> RunResult:
     """Return the cycles of a run by MWP-CWP*: the longest of the three cases."""
-    check_each(check_positive, occupancy=occupancy, latency_app=latency_app)
     mwp, _, comp_p = _parallelism(system)
     candidates: dict[Case, dict[str, float]] = {
         "occupancy": {"latency": latency_app, "compute": comp_p * (occupancy - 1)},
@@ -368,15 +345,10 @@ def _run(system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, f
 class RestatedMwpCwpModel(MechanisticModel):
     """MWP-CWP in costs and latencies: restated as published, or MWP-CWP*."""
 
-    variant: Variant = "corrected"  # eq
+    name: ClassVar[str] = "mwp-cwp"
+    variants: ClassVar[tuple[str, ...]] = ("restated", "corrected")
 
-    def __post_init__(self) -> None:
-        check_choice(self.variant, "variant", get_args(Variant))
-
-    @property
-    def model(self) -> str:
-        """``"mwp-cwp-restated"`` or ``"mwp-cwp-corrected"``."""
-        return "mwp-cwp-corrected" if self.variant == "corrected" else "mwp-cwp-restated"
+    variant: str = "corrected"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time of one launch; errors as in the base class."""

@@ -108,16 +108,21 @@ def resident_groups(
         limits["sub_groups"] = most_sub_groups // _allocated(sub_groups, device)
     if registers_per_work_item:
         limits["registers"] = _groups_by_registers(
-            device, registers_per_work_item, work_items_per_group, sub_groups, sub_group_size
+            device, registers_per_work_item, work_items_per_group
         )
     if local_bytes_per_group:
         used = local_bytes_per_group + (device.local_reserved_bytes_per_group or 0)
         local_bytes = device.require_int("local_bytes_per_compute_unit", model=_MODEL)
         limits["local"] = local_bytes // _ceil_to(used, device.local_unit or 1)
-    active = min(limits.values())
-    limiter = next(name for name, groups in limits.items() if groups == active)
+    limiter = min(limits, key=lambda name: limits[name])  # ties: the first
+    active = limits[limiter]
     if active == 0:
-        raise _nothing_fits(device, limiter, work_items_per_group)
+        parameter = {"registers": "registers_per_work_item", "local": "local_bytes_per_group"}
+        message = (
+            f"device {device.slug!r}: not even one group of {work_items_per_group} work items fits"
+            f" on a compute unit (limited by: {limiter}); make the group smaller or use less of it"
+        )
+        raise ParameterError(message, parameter=parameter.get(limiter, "work_items_per_group"))
     ratio = None if most_sub_groups is None else active * sub_groups / most_sub_groups
     return Residency(
         active_groups=active,
@@ -207,12 +212,10 @@ def _active_groups(
 
 
 def _groups_by_registers(
-    device: DeviceParameters,
-    registers_per_work_item: int,
-    work_items_per_group: int,
-    sub_groups: int,
-    sub_group_size: int,
+    device: DeviceParameters, registers_per_work_item: int, work_items_per_group: int
 ) -> int:
+    sub_group_size = device.require_int("sub_group_size", model=_MODEL)
+    sub_groups = -(-work_items_per_group // sub_group_size)
     registers = device.require_int("registers_per_compute_unit", model=_MODEL)
     unit, sub_group_unit = device.register_unit or 1, device.sub_group_unit or 1
     if registers_per_work_item in device.coarse_registers:
@@ -316,19 +319,6 @@ def _check_most(value: float, name: str, most: int | None) -> None:
     if most is not None and value > most:
         message = f"{name} is {value}, but the device allows at most {most}"
         raise ParameterError(message, parameter=name)
-
-
-def _nothing_fits(
-    device: DeviceParameters, limiter: str, work_items_per_group: int
-) -> ParameterError:
-    parameter = {"registers": "registers_per_work_item", "local": "local_bytes_per_group"}.get(
-        limiter, "work_items_per_group"
-    )
-    message = (
-        f"device {device.slug!r}: not even one group of {work_items_per_group} work items fits on"
-        f" a compute unit (limited by: {limiter}); make the group smaller or use less of it"
-    )
-    return ParameterError(message, parameter=parameter)
 
 
 def write_heading(of: Any) -> str:

@@ -59,13 +59,13 @@ _MAKERS: Sequence[_Maker] = (
     VolkovModel,
     TransitModel,
     MwpCwpModel,
-    partial(RestatedMwpCwpModel, variant="published"),
+    partial(RestatedMwpCwpModel, variant="restated"),
     RestatedMwpCwpModel,
     partial(WorkFlowModel, variant="original"),
     WorkFlowModel,
-    partial(GpuMechModel, policy="rr"),
+    partial(GpuMechModel, variant="rr"),
     GpuMechModel,
-    partial(GpuMechModel, policy="gto"),
+    partial(GpuMechModel, variant="gto"),
     PipelineModel,
     TmmModel,
     MerpsysModel,
@@ -172,31 +172,26 @@ class ModelAnswers(Mapping[str, Answer], Result):
         ranked = self.ranked()
         is_ranked = len(self) == len(model_names())
         errors = [answer for answer in self.values() if isinstance(answer, Exception)]
-        return Printed(
-            head=[write_heading(self)],
-            rows=[
-                {
-                    "model": name,
-                    **dict.fromkeys(("time_s", "bound", "published_error")),
-                    "caveat": "",
-                    "ignores": "",
-                    "lacks": lacking_input(answer),
-                    "reason": str(answer),
-                }
-                if isinstance(answer, Exception)
-                else {
-                    "model": name,
+        rows: list[dict[str, Any]] = []
+        for name in ranked if is_ranked else self:
+            answer = self[name]
+            row: dict[str, Any] = dict.fromkeys(_ANSWER_COLUMNS, "") | {"model": name, "reason": ""}
+            if isinstance(answer, Exception):
+                row |= dict.fromkeys(("time_s", "bound", "published_error"))
+                row |= {"lacks": lacking_input(answer), "reason": str(answer)}
+            else:
+                row |= {
                     "time_s": float(answer.time_s),
                     "bound": answer.bound,
                     "published_error": self.published_error(name) if is_ranked else None,
                     "caveat": "below its roof" if self.is_below_roof(name) else "",
                     "ignores": ", ".join(answer.ignored),
-                    "lacks": "",
-                    "reason": "",
                     **{f"{part}_s": float(time_s) for part, time_s in answer.breakdown.items()},
                 }
-                for name, answer in ((name, self[name]) for name in (ranked if is_ranked else self))
-            ],
+            rows.append(row)
+        return Printed(
+            head=[write_heading(self)],
+            rows=rows,
             columns=_ANSWER_COLUMNS,
             notes=[
                 *([self.note] if self.note else []),
@@ -247,12 +242,8 @@ def answers_of(
         parameters=values,
         answers=answers,
         described=device,
-        total_flops=sum(
-            (profiled.profile.total_flops or 0.0) * times for profiled, times in launches
-        ),
-        total_bytes=sum(
-            (profiled.profile.total_bytes or 0.0) * times for profiled, times in launches
-        ),
+        total_flops=sum((each.profile.total_flops or 0.0) * times for each, times in launches),
+        total_bytes=sum((each.profile.total_bytes or 0.0) * times for each, times in launches),
         measured={k: v for profiled, _ in launches for k, v in profiled.profile.measured.items()},
         note=profiler.note,
         has_barriers=any(BARRIER in profiled.profile.alpha for profiled, _ in launches),
@@ -282,9 +273,9 @@ def answered(
 def _dram_ratio(launches: Sequence[tuple[ProfiledKernel, int]]) -> float | None:
     """Return DRAM's bytes over those that launches access; None where nobody measured it."""
     known = [
-        ((profile.total_bytes or 0.0) * times, profile.dram_ratio)
-        for profile, times in ((profiled.profile, times) for profiled, times in launches)
-        if profile.dram_ratio
+        ((each.profile.total_bytes or 0.0) * times, each.profile.dram_ratio)
+        for each, times in launches
+        if each.profile.dram_ratio
     ]
     accessed = sum(moved / ratio for moved, ratio in known)
     return sum(moved for moved, _ in known) / accessed if accessed else None
@@ -321,10 +312,10 @@ def model_makers(
     """
     classes = frozenset(names)
 
-    def for_kernel(make: _Maker, device: DeviceParameters) -> MechanisticModel:
-        return with_free_barriers(make(device=with_known_classes(device, classes)[0]))
+    def build(name: str, device: DeviceParameters) -> MechanisticModel:
+        return built_models(name, with_known_classes(device, classes)[0])[0]
 
-    return {name: partial(for_kernel, make) for name, make in _makers().items()}
+    return {name: partial(build, name) for name in _makers()}
 
 
 def with_free_barriers(model: MechanisticModel) -> MechanisticModel:

@@ -50,8 +50,8 @@ class SassLatencies:
     """Latencies of instructions, cycles; by default Maxwell's (Gajger & Czarnul, Table 4.1)."""
 
     arithmetic: float = 6.0  # until a result can be used
-    global_memory: float = 350.0
-    shared_memory: float | None = None  # the same
+    global_memory: float = 350.0  # the same
+    shared_memory: float | None = None
     constant_memory: float | None = None
     issue: float = 3.0  # from one instruction to the next of the same sub-group
     branch_taken: float = 12.0  # from a branch to the next instruction
@@ -163,13 +163,6 @@ def analyze_sass(text: str, latencies: SassLatencies | None = None) -> dict[str,
     return {name: analyze_function(name, code, known) for name, code in parse_sass(text).items()}
 
 
-def analyze_function(
-    name: str, instructions: Sequence[SassInstruction], latencies: SassLatencies
-) -> SassAnalysis:
-    """Analyze one kernel."""
-    return SassAnalysis(kernel=name, segments=_segments(name, instructions, latencies))
-
-
 def graph_of(
     kernel: str, instructions: Sequence[SassInstruction], executed: Executed
 ) -> InstructionGraph:
@@ -243,9 +236,10 @@ _ISSUED = {
 }
 
 
-def _segments(
+def analyze_function(
     name: str, listed: Sequence[SassInstruction], latencies: SassLatencies
-) -> tuple[SassSegment, ...]:
+) -> SassAnalysis:
+    """Analyze one kernel."""
     for instruction in listed:
         if instruction.base in CALLS:
             message = (
@@ -254,12 +248,10 @@ def _segments(
             )
             raise ParameterError(message, parameter="text")
     places = [position for position, instruction in enumerate(listed) if instruction.base != "NOP"]
+    code = [listed[place] for place in places]
     code = [
-        replace(
-            instruction,
-            target=None if instruction.target is None else bisect_left(places, instruction.target),
-        )
-        for instruction in map(listed.__getitem__, places)
+        each if each.target is None else replace(each, target=bisect_left(places, each.target))
+        for each in code
     ]
     loops = _loops(name, code)
     end = next((p + 1 for p, i in reversed(list(enumerate(code))) if i.base == "EXIT"), len(code))
@@ -276,28 +268,25 @@ def _segments(
             read_later=[*code[after:end], *code[returns:after]],
             latencies=latencies,
         )
-        own = tuple(code[first:after])
         segments.append(
             SassSegment(
-                loops=tuple(around), start=places[first], instructions=own, critical_path=path
+                loops=tuple(around),
+                start=places[first],
+                instructions=tuple(code[first:after]),
+                critical_path=path,
             )
         )
-    return tuple(segments)
+    return SassAnalysis(kernel=name, segments=tuple(segments))
 
 
 def _loops(name: str, code: Sequence[SassInstruction]) -> list[tuple[int, int]]:
     """Return the first instruction of each loop, and the one behind its last, in order."""
     ends: dict[int, int] = {}
     for position, instruction in enumerate(code):
+        target = instruction.target if instruction.base == "BRA" else None
         # the code ends in a branch to itself, which is never executed
-        if (
-            instruction.base == "BRA"
-            and instruction.target is not None
-            and instruction.target < position
-        ):
-            ends[instruction.target] = (
-                position + 1
-            )  # continued in several places, it ends at the last
+        if target is not None and target < position:
+            ends[target] = position + 1  # continued in several places, it ends at the last
     loops = sorted(ends.items())
     for (_, after), (first, later) in combinations(loops, 2):
         if first < after < later:
@@ -348,15 +337,8 @@ def _needs(instruction: SassInstruction) -> frozenset[str]:
 
 
 def _latency(instruction: SassInstruction, latencies: SassLatencies) -> float:
-    match unit_of(instruction):
-        case "global":
-            return latencies.global_memory
-        case "shared":
-            latency, field = latencies.shared_memory, "shared_memory"
-        case "constant":
-            latency, field = latencies.constant_memory, "constant_memory"
-        case "core" | "other unit":
-            return latencies.arithmetic
+    field = f"{unit_of(instruction)}_memory"
+    latency = getattr(latencies, field, latencies.arithmetic)
     if latency is None:
         message = f"{instruction.opcode} needs the latency {field}; pass it in SassLatencies"
         raise ParameterError(message, parameter=field)

@@ -1,25 +1,25 @@
-r"""Work, span and transactions of a kernel as polynomials in its sizes, and what follows from them.
+r"""Work, span and transactions of a kernel as polynomials in a size, and what follows from them.
 
 Ma, Chamberlain & Agrawal (2014) bound the steps of an algorithm by :math:`\max(T_1/P, T_\infty,
 M L/(\mathcal{T} P))`, Eq. (1), with formulas in the problem size such as their Eq. (10). Here they
-come from a kernel's counts:
+come from a kernel's counts, in the one size that has no value:
 
-1. Free sizes are multiples of what kernel and device cut them into: tiles, groups, lines.
-2. No formula has higher powers than the symbolic counts of operations, accesses and groups.
+1. The size is a multiple of what kernel and device cut it into: tiles, groups, lines.
+2. No formula has a higher power than the symbolic counts of operations, accesses and groups.
 3. Counts at as many points as there are coefficients give these exactly (Newton's forward
-   differences). A further point confirms them, and conditions on sizes hold alike for all larger
-   sizes; or there is no formula.
+   differences). A further point confirms them, and conditions on the size hold alike for all larger
+   ones; or there is no formula.
 
 Left out: the factor of the last wave, Eq. (3), which falls towards 1; groups fill the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import chain, pairwise, product
-from math import comb, lcm, prod
+from itertools import chain, pairwise
+from math import lcm
 from typing import TypeVar
 
 from countperf.counting.programs import KernelProgram
@@ -45,7 +45,6 @@ _FIRST, _LAST_FIRST = 2, 64
 _DENSE, _RATIO, _LARGEST = 256, 1.02, 2**40
 """Sizes that are compared: so many multiples, then growing by a ratio up to the largest."""
 
-_Powers = tuple[int, ...]
 _Label = TypeVar("_Label", bound=str)
 
 
@@ -64,14 +63,15 @@ class ProgramSteps(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StepFormulas(Result):
-    """Formulas of a kernel's steps, in the sizes that are free."""
+    """Formulas of a kernel's steps in the size that is free."""
 
     kernel: str
     device: str
     described: DeviceParameters
     held: Mapping[str, int]  # sizes that have a value
-    multiples: Mapping[str, int]  # by free size, what it is a multiple of
-    first: int  # multiple from which on the formulas hold
+    size: str  # name of the free one
+    multiple: int  # what it is a multiple of
+    first: int  # the least for which the formulas hold
     programs: tuple[ProgramSteps, ...]
 
     __repr__ = Result.__str__
@@ -93,55 +93,29 @@ class StepFormulas(Result):
             terms["memory"] = program.transactions * (latency / overlapped)
         return terms
 
-    def bound(self, sizes: Mapping[str, int]) -> StepBound:
-        """Return the steps at sizes, Eq. (1) of each program, and the term that gives most."""
+    def bound(self, n: int) -> StepBound:
+        """Return the steps at a size, Eq. (1) of each program, and the term that gives most."""
         self.described.require("latency_steps", model="tmm")
         largest: list[tuple[Fraction, Term]] = [
-            max((Fraction(term.evaluate(sizes)), name) for name, term in self.terms(each).items())
+            max(
+                (Fraction(t.evaluate({self.size: n})), name) for name, t in self.terms(each).items()
+            )
             for each in self.programs
         ]
-        _, which = max(largest)
-        return StepBound(steps=float(sum(steps for steps, _ in largest)), which=which)
-
-    def only(self) -> tuple[str, int]:
-        """Return the free size and what it is a multiple of; refuse none, and several."""
-        if len(self.multiples) != 1:
-            message = (
-                f"steps of {self.kernel} are compared over one size, but free are"
-                f" {', '.join(self.multiples) or 'none'}; give values of all sizes but one"
-            )
-            raise ParameterError(message, parameter="parameters")
-        return next(iter(self.multiples.items()))
+        return StepBound(steps=float(sum(steps for steps, _ in largest)), which=max(largest)[1])
 
     def bounds(self) -> list[tuple[int, Term]]:
         """Return the term that gives the steps, from which size on."""
-        name, step = self.only()
-        return _changes(lambda n: self.bound({name: n}).which, step, self.first * step)
-
-    def filled_from(self) -> int | None:
-        """Return from which size on groups fill the device; None if they never do."""
-        name, step = self.only()
-
-        def filled(n: int) -> str:
-            few = [p for p in self.programs if p.groups.evaluate({name: n}) < p.filling_groups]
-            return "" if few else "filled"
-
-        size, is_filled = _changes(filled, step, self.first * step)[-1]
-        return size if is_filled else None
+        return find_changes(lambda n: self.bound(n).which, self.multiple, self.first)
 
     def crossovers(self, other: StepFormulas) -> list[tuple[int, str]]:
-        """Return which of two kernels takes fewer steps, from which size on; "" for both alike.
-
-        Beyond the first 256 multiples, changes within 2 % of each other may be missed.
-        """
-        (mine, step), (theirs, another) = self.only(), other.only()
+        """Return which of two kernels takes fewer steps, from which size on; "" for both alike."""
 
         def fewer(n: int) -> str:
-            left, right = self.bound({mine: n}).steps, other.bound({theirs: n}).steps
-            return "" if left == right else self.kernel if left < right else other.kernel
+            mine, theirs = self.bound(n).steps, other.bound(n).steps
+            return "" if mine == theirs else self.kernel if mine < theirs else other.kernel
 
-        first = max(self.first * step, other.first * another)
-        return _changes(fewer, lcm(step, another), first)
+        return find_changes(fewer, lcm(self.multiple, other.multiple), max(self.first, other.first))
 
     def lay_out(self, other: StepFormulas | None = None) -> Printed:
         """Give formulas, what they grow as, what bounds steps, and which kernel takes fewer."""
@@ -149,7 +123,7 @@ class StepFormulas(Result):
             shown, changes = [self.lay_out(), other.lay_out()], self.crossovers(other)
             return Printed(
                 parts=shown,
-                notes=[f"fewer steps: {_from(self, changes)}"],
+                notes=[f"fewer steps: {_from(self.size, changes)}"],
                 facts={
                     "kernels": [part.object() for part in shown],
                     "fewer_steps": [{"from": size, "kernel": name} for size, name in changes],
@@ -170,23 +144,15 @@ class StepFormulas(Result):
             )
             if formula is not None
         ]
-        sizes = [
-            f"{name} = {self.first * by}, {(self.first + 1) * by}, ..."
-            for name, by in self.multiples.items()
-        ]
         per_core = ", ".join(f"{program.work_items_per_core:g}" for program in self.programs)
+        filling = ", ".join(str(program.filling_groups) for program in self.programs)
         latency = self.described.latency_steps
-        known = "unknown" if latency is None else f"{latency:g}"
-        bounds = self.bounds() if latency is not None and len(self.multiples) == 1 else []
-        filled = self.filled_from() if len(self.multiples) == 1 else None
+        bounds = self.bounds() if latency is not None else []
+        sizes = f"{self.size} = {self.first}, {self.first + self.multiple}, ..."
         return Printed(
             head=[
                 ", ".join(
-                    [
-                        f"{self.kernel} on {self.device}",
-                        *sizes,
-                        *filter(None, [point_text(self.held)]),
-                    ]
+                    filter(None, (f"{self.kernel} on {self.device}", sizes, point_text(self.held)))
                 )
             ],
             rows=rows,
@@ -196,22 +162,28 @@ class StepFormulas(Result):
             notes=[
                 wrap_note(
                     f"steps: the largest of T_1/P, T_inf and M L/(T P); P = {self.num_cores} cores,"
-                    f" T = {per_core} work items per core, L = {known}"
+                    f" T = {per_core} work items per core, L ="
+                    f" {'unknown' if latency is None else f'{latency:g}'}; with less than {filling}"
+                    " groups (B_r), T is smaller and steps of memory are more"
                 ),
-                *([wrap_note(_filling(self, filled))] if len(self.multiples) == 1 else []),
-                *([f"- bound by {_from(self, bounds)}"] if bounds else []),
+                *([f"- bound by {_from(self.size, bounds)}"] if bounds else []),
             ],
             facts={
-                **picked(self, "kernel", "device", "held", "multiples", "first", "num_cores"),
-                "filled_from": filled,
+                **picked(
+                    self, "kernel", "device", "held", "size", "multiple", "first", "num_cores"
+                ),
+                "filling_groups": [program.filling_groups for program in self.programs],
                 "bounds": [{"from": size, "bound": term} for size, term in bounds],
             },
             name="formulas",
         )
 
 
-def _changes(label: Callable[[int], _Label], step: int, first: int) -> list[tuple[int, _Label]]:
-    """Return where a label changes over multiples of a step, with what it becomes."""
+def find_changes(label: Callable[[int], _Label], step: int, first: int) -> list[tuple[int, _Label]]:
+    """Return where a label changes over multiples of a step, with what it becomes.
+
+    Beyond the first 256 multiples, changes within 2 % of each other may be missed.
+    """
     sizes = [-(-first // step) * step + step * number for number in range(_DENSE)]
     while sizes[-1] < _LARGEST:
         sizes.append(int(sizes[-1] * _RATIO) // step * step)
@@ -236,16 +208,16 @@ def growth(formula: QuasiPolynomial) -> QuasiPolynomial:
 def step_formulas(
     profiler: KernelProfiler, held: Mapping[str, int], *, label: str = ""
 ) -> StepFormulas:
-    """Return the formulas of a kernel in the sizes that are not held at a value."""
+    """Return the formulas of a kernel in the size that is not held at a value."""
     points, device = _Points(profiler, held), profiler.device
     cores = device.require_int("cores_per_compute_unit", model="tmm")
-    programs: list[ProgramSteps] = []
     units = device.require_int("num_compute_units", model="tmm")
-    for number, (profiled, times) in enumerate(points.at((0,) * len(points.names))):
+    programs: list[ProgramSteps] = []
+    for number, (profiled, times) in enumerate(points.at(0)):
         if profiler.lacks_registers(profiled.profile):
             raise missing_registers(profiled.profile.name, device)
-        resident = program_occupancy(profiled, device).residency.active_groups
-        resident = profiled.launch.active_groups or resident
+        resident = profiled.launch.active_groups
+        resident = resident or program_occupancy(profiled, device).residency.active_groups
         counts = {name: points.formula(number, name) for name in ("work", "transactions", "groups")}
         programs.append(
             ProgramSteps(
@@ -261,25 +233,33 @@ def step_formulas(
         device=device.slug,
         described=device,
         held=dict(held),
-        multiples=points.multiples,
-        first=points.first,
+        size=points.size,
+        multiple=points.multiple,
+        first=points.first * points.multiple,
         programs=tuple(programs),
     )
 
 
 class _Points:
-    """Profiles of a kernel at points of its free sizes, and polynomials through them."""
+    """Profiles of a kernel at values of its free size, and polynomials through them."""
 
     def __init__(self, profiler: KernelProfiler, held: Mapping[str, int]) -> None:
         self.profiler, self.held = profiler, held
         domains = profiler.programs[0].domains
-        self.names = tuple(sorted(domains.sizes - held.keys() - domains.defaults.keys()))
+        free = sorted(domains.sizes - held.keys() - domains.defaults.keys())
+        if len(free) != 1:
+            message = (
+                f"formulas of {profiler.kernel} are in one size, but free are"
+                f" {', '.join(free) or 'none'}; give values of all sizes but one"
+            )
+            raise ParameterError(message, parameter="parameters")
+        (self.size,) = free
         bound = {name: QuasiPolynomial.constant(value) for name, value in held.items()}
         bound |= {k: v.substitute(bound) for k, v in domains.defaults.items() if k not in held}
         # by program: terms of the counts of groups, and of all that is executed
         terms = [[c.substitute(bound).terms for c in _counts(each)] for each in profiler.programs]
-        self.powers = [_powers(chain.from_iterable(some), self.names) for some in terms]
-        self.group_powers = [_powers(groups, self.names)[-1] for groups, *_ in terms]
+        self.degrees = [_degree(chain.from_iterable(some)) for some in terms]
+        self.group_degrees = [_degree(groups) for groups, *_ in terms]
         every = [term for some in terms for of in some for term in of]
         assumed = guards_of(assumptions_of(profiler.programs[0].kernel))
         equal = {guard for term in every for guard in term.zero}
@@ -290,41 +270,40 @@ class _Points:
         parts = chain(
             (term.value for term in every), guards, *(side for a in assumed for side in a)
         )
-        cuts = [*_cuts(profiler, parts)]
-        self.multiples = {n: lcm(*(by for cut, by in cuts if n in cut.names())) for n in self.names}
+        cuts = _cuts(profiler, parts)
+        self.multiple = lcm(*(by for cut, by in cuts if self.size in cut.names()))
         self.first = _FIRST
         while differ := [guard for guard in guards if self._changes(guard)]:
             self.first += 1
             if self.first > _LAST_FIRST:
                 raise self._refusal(f"counts are no polynomials: they change at {differ[0]} = 0")
-        self._launches: dict[tuple[_Powers, int], Sequence[tuple[ProfiledKernel, int]]] = {}
+        self._launches: dict[tuple[int, int], tuple[tuple[ProfiledKernel, int], ...]] = {}
 
     def _changes(self, guard: QuasiPolynomial) -> bool:
-        """Return whether a condition is another one where some size is far larger."""
-        points = product((0, _LARGEST), repeat=len(self.names))
-        return len({guard.evaluate(self._sizes(p)) >= 0 for p in points}) > 1
+        """Return whether a condition is another one where the size is far larger."""
+        near, far = (guard.evaluate(self._sizes(point)) >= 0 for point in (0, _LARGEST))
+        return near != far
 
-    def at(self, point: _Powers, longest: int = 1) -> Sequence[tuple[ProfiledKernel, int]]:
+    def at(self, point: int, longest: int = 1) -> tuple[tuple[ProfiledKernel, int], ...]:
         """Return launches so many multiples beyond the first, with graphs up to a length."""
         if (point, longest) not in self._launches:
             sampled, sizes = replace(self.profiler, max_instructions=longest), self._sizes(point)
             self._launches[point, longest] = sampled.launches_at({**self.held, **sizes})
         return self._launches[point, longest]
 
-    def _sizes(self, point: _Powers) -> dict[str, int]:
-        steps = zip(self.names, point, strict=True)
-        return {name: self.multiples[name] * (self.first + step) for name, step in steps}
+    def _sizes(self, point: int) -> dict[str, int]:
+        return {self.size: self.multiple * (self.first + point)}
 
     def _refusal(self, why: str) -> ModelNotApplicableError:
-        names = ", ".join(self.names)
         message = (
-            f"kernel '{self.profiler.kernel}', sizes {names}: {why}; give values of more sizes"
+            f"kernel '{self.profiler.kernel}', size {self.size}: {why}; give the size a value, and"
+            " ask for the time there"
         )
         return ModelNotApplicableError(message, parameter="parameters")
 
     def formula(self, number: int, field: str) -> QuasiPolynomial:
         """Return a count of a program as a polynomial; refuse what is none."""
-        found = self._through(number, field, self.powers[number])
+        found = self._through(number, field, self.degrees[number])
         if found is None:
             raise self._refusal(f"{field} is no polynomial")
         return found
@@ -332,48 +311,31 @@ class _Points:
     def span(self, number: int) -> QuasiPolynomial | None:
         """Return the span; None if a sub-group has too many instructions, or it is no polynomial.
 
-        A sub-group executes what all of them do over their number, which its powers follow.
+        A sub-group executes what all of them do over their number, which its power follows.
         """
-        groups = self.group_powers[number]
-        fewer = {
-            tuple(max(0, p - g) for p, g in zip(powers, groups, strict=True))
-            for powers in self.powers[number]
-        }
-        (profiled, _) = self.at(self._last(fewer), MAX_INSTRUCTIONS)[number]
-        if len(profiled.profile.require("idg", model="tmm").nodes) >= MAX_INSTRUCTIONS:
+        degree = max(0, self.degrees[number] - self.group_degrees[number])
+        profile = self.at(degree + 1, MAX_INSTRUCTIONS)[number][0].profile
+        if len(profile.require("idg", model="tmm").nodes) >= MAX_INSTRUCTIONS:
             return None
-        return self._through(number, "span", sorted(fewer))
+        return self._through(number, "span", degree)
 
-    def _value(self, point: _Powers, number: int, field: str) -> Fraction:
+    def _value(self, point: int, number: int, field: str) -> Fraction:
         """Return a count of all launches of a program at a point."""
         profiled, times = self.at(point, MAX_INSTRUCTIONS if field == "span" else 1)[number]
         groups = profiled.launch.num_groups if field == "groups" else None
         of_launch = groups or profiled.profile.require(field, model="tmm")
         return Fraction(of_launch * times).limit_denominator(10**6)
 
-    def _last(self, powers: Iterable[_Powers]) -> _Powers:
-        """Return a point beyond all those that give coefficients, another one for each size."""
-        return tuple(max(p) + 1 + i for i, p in enumerate(zip(*powers, strict=True)))
-
-    def _through(
-        self, number: int, field: str, powers: Sequence[_Powers]
-    ) -> QuasiPolynomial | None:
-        """Return the polynomial of some powers through counts, if a further one confirms it."""
-        result = ZERO
-        for power in powers:
-            difference, basis = Fraction(0), ONE
-            for point in product(*(range(p + 1) for p in power)):
-                sign = (-1) ** (sum(power) - sum(point))
-                value = self._value(point, number, field)
-                difference += sign * prod(map(comb, power, point)) * value
-            for name, p in zip(self.names, power, strict=True):
-                steps = QuasiPolynomial.name(name) / self.multiples[name] - self.first
-                for step in range(p):  # the binomial coefficient of steps and p
-                    basis = basis * (steps - step) / (step + 1)
-            result = result + basis * difference
-        last = self._last(powers)
-        is_right = result.evaluate(self._sizes(last)) == self._value(last, number, field)
-        return result if is_right else None
+    def _through(self, number: int, field: str, degree: int) -> QuasiPolynomial | None:
+        """Return the polynomial of a degree through counts, if a further one confirms it."""
+        values = [self._value(point, number, field) for point in range(degree + 2)]
+        steps = QuasiPolynomial.name(self.size) / self.multiple - self.first
+        result, basis = ZERO, ONE
+        for power in range(degree + 1):
+            result = result + basis * values[0]
+            basis = basis * (steps - power) / (power + 1)  # the binomial coefficient
+            values = [after - before for before, after in pairwise(values)]
+        return None if any(values) else result
 
 
 def _counts(program: KernelProgram) -> Iterator[PiecewiseQuasiPolynomial]:
@@ -399,31 +361,21 @@ def _cuts(
             yield from ((t.value, program.grid.items.get(axis, 1)) for t in extent.terms)
 
 
-def _powers(terms: Iterable[Piece], names: Sequence[str]) -> list[_Powers]:
-    """Return the powers of sizes in terms, and all that divide them, floors smoothed."""
-    found: set[_Powers] = {(0,) * len(names)}
+def _degree(terms: Iterable[Piece]) -> int:
+    """Return the highest power in terms, floors smoothed."""
+    degree = 0
     for term in terms:
         smooth = term.value
         while smooth.floors():
             smooth = smooth.map_atoms(
                 lambda atom: None if isinstance(atom, str) else atom.numerator / atom.denominator
             )
-        for monomial in smooth.terms:
-            powers = dict(monomial)
-            found |= set(product(*(range(powers.get(name, 0) + 1) for name in names)))
-    return sorted(found)
+        degree = max([degree, *(sum(p for _, p in monomial) for monomial in smooth.terms)])
+    return degree
 
 
-def _filling(of: StepFormulas, size: int | None) -> str:
-    name, _ = of.only()
-    if size is None:
-        return "groups never fill the device, as T assumes: steps of memory are more"
-    return f"groups fill the device from {name} = {size} on; below, steps of memory are more"
-
-
-def _from(of: StepFormulas, changes: Sequence[tuple[int, str]]) -> str:
-    name, _ = of.only()
-    return ", ".join(f"{what or 'both alike'} from {name} = {size} on" for size, what in changes)
+def _from(size: str, changes: Iterable[tuple[int, str]]) -> str:
+    return ", ".join(f"{what or 'both alike'} from {size} = {n} on" for n, what in changes)
 
 
 def _decimal(formula: QuasiPolynomial) -> str:

@@ -1,4 +1,4 @@
-"""Curves: predictions of all models over occupancy, group size or intensity.
+"""Curves: predictions of all models over occupancy or group size.
 
 At each value, a kernel that differs from the given one in one respect is predicted. These are
 what-if curves: a real kernel may change in other respects at the same time (registers, caches).
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from countperf.devices.parameters import DeviceParameters
-from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
+from countperf.errors import DeviceParameterError, ParameterError
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import missing_registers, registers_are_missing
 from countperf.mechanistic.occupancy import launch_geometry, resident_groups
@@ -25,7 +25,6 @@ from countperf.mechanistic.predict_all import (
     lacking_input,
 )
 from countperf.mechanistic.profile import (
-    InstructionGraph,
     MechanisticPrediction,
     ProfiledKernel,
     check_choice,
@@ -46,11 +45,10 @@ from countperf.text import (
     wrap_note,
 )
 
-Axis = Literal["occupancy", "group_size", "intensity"]
+Axis = Literal["occupancy", "group_size"]
 AXES: tuple[Axis, ...] = get_args(Axis)
 MAX_SWEPT_INSTRUCTIONS = 500
 """Instructions of a sub-group's graph in sweeps, which predict the kernel many times."""
-_MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
 _USER = "a sweep"
 
 
@@ -58,10 +56,8 @@ _USER = "a sweep"
 class SweepPoint(ShortRepr):
     """Predictions at one value of an axis."""
 
-    # resident groups, work items of a group, or times that each operation is executed
-    value: int
+    value: int  # resident groups, or work items of a group
     occupancy: float | None  # sub-groups resident on the fullest compute unit
-    intensity: float | None  # operational intensity of the varied kernel, flop/byte
     answers: dict[str, Answer]  # by model
     measured_s: float | None = None  # where the kernel was timed with so many resident groups
 
@@ -131,7 +127,6 @@ class Sweep(Result):
             {
                 self.over: point.value,
                 "sub_groups": point.occupancy,
-                "flop_per_byte": point.intensity,
                 "model": name,
                 "time_s": None if isinstance(answer, Exception) else float(answer.time_s),
                 "bound": None if isinstance(answer, Exception) else answer.bound,
@@ -146,7 +141,6 @@ class Sweep(Result):
             {
                 self.over: point.value,
                 "sub-groups": point.occupancy,
-                "flop/byte": point.intensity,
                 "measured_s": point.measured_s,
                 **{
                     f"{name}_s": None if isinstance(answer, Exception) else float(answer.time_s)
@@ -167,9 +161,7 @@ class Sweep(Result):
             f"{row['model']} lacks {row['lacks']}" for row in rows if row["lacks"]
         )
         times = {f"{name}_s": Column(name, format_seconds) for name in self.points[0].answers}
-        axes = columns_of(f"{self.over} sub-groups flop/byte") | columns_of(
-            "measured_s", format_seconds
-        )
+        axes = columns_of(f"{self.over} sub-groups") | columns_of("measured_s", format_seconds)
         return Printed(
             head=[f"{self.kernel} on {self.device} over {self.over}"],
             rows=rows,
@@ -203,13 +195,11 @@ def sweep(
     costed = asked[0].device if asked else adapted
     points: list[SweepPoint] = []
     for value in values or _DEFAULTS[over](profiled, device):
-        varied = vary(profiled, over, value, costed)
-        flops, moved = varied.profile.total_flops, varied.profile.total_bytes
+        varied = vary(profiled, over, value)
         points.append(
             SweepPoint(
                 value=value,
                 occupancy=_occupancy(varied, costed),
-                intensity=flops / moved if flops is not None and moved else None,
                 answers={
                     model.model: answered(
                         lambda model=model, varied=varied: model.predict(varied), unknown
@@ -252,88 +242,33 @@ def _group_sizes(profiled: ProfiledKernel, device: DeviceParameters) -> Sequence
     size = device.require_int("sub_group_size", model=_USER)
     most = device.max_work_items_per_group or size * 32
     sizes = [size << power for power in range((most // size).bit_length())]
-    return [items for items in sizes if _occupancy(_regrouped(profiled, items), device) is not None]
+    return [
+        items
+        for items in sizes
+        if _occupancy(vary(profiled, "group_size", items), device) is not None
+    ]
 
 
 _DEFAULTS: dict[Axis, Callable[[ProfiledKernel, DeviceParameters], Sequence[int]]] = {
     "occupancy": _group_counts,
     "group_size": _group_sizes,
-    "intensity": lambda _profiled, _device: _MULTIPLES,
 }
 
 
-def vary(
-    profiled: ProfiledKernel, axis: Axis, value: int, device: DeviceParameters
-) -> ProfiledKernel:
+def vary(profiled: ProfiledKernel, axis: Axis, value: int) -> ProfiledKernel:
     """Return a kernel with another value on an axis."""
     check_whole(value, axis)
     if axis == "occupancy":
         launch = replace(profiled.launch, active_groups=value, occupancy=None)
         return replace(profiled, launch=launch)
-    if axis == "group_size":
-        return _regrouped(profiled, value)
-    return _intensified(profiled, value, device)
-
-
-def _regrouped(profiled: ProfiledKernel, size: int) -> ProfiledKernel:
     profile, launch = profiled.profile, profiled.launch
     items = launch.work_items_per_group * launch.num_groups
     local = profile.local_bytes_per_group
     if local is not None:
-        local = -(-local * size // launch.work_items_per_group)
+        local = -(-local * value // launch.work_items_per_group)
     return ProfiledKernel(
         profile=replace(profile, local_bytes_per_group=local, sub_group_idgs=None),
-        launch=replace(launch, work_items_per_group=size, num_groups=-(-items // size)),
-    )
-
-
-def _intensified(profiled: ProfiledKernel, times: int, device: DeviceParameters) -> ProfiledKernel:
-    """Return a kernel that executes each operation several times, one after the other."""
-    profile = profiled.profile
-    graph: InstructionGraph = profile.require("idg", model=_USER)
-    counts = profile.counts(model=_USER)
-    repeats = {
-        name: times
-        if device.require_class(name, model=_USER).kind == "compute"
-        and not name.startswith(("load.", "store.", "ld.", "st."))
-        else 1
-        for name in {*counts, *graph.nodes}
-    }
-    alpha = {name: count * repeats[name] for name, count in counts.items()}
-    more = sum(alpha.values()) - sum(counts.values())
-    if times > 1 and not more:
-        message = f"kernel {profile.name!r} has no operations, so its intensity cannot be varied"
-        raise ModelNotApplicableError(message, parameter="alpha")
-    nodes: list[str] = []
-    edges: list[tuple[int, int]] = []
-    last: list[int] = []
-    for name in graph.nodes:
-        first = len(nodes)
-        nodes += [name] * repeats[name]
-        edges += [(node, node + 1) for node in range(first, len(nodes) - 1)]
-        last.append(len(nodes) - 1)
-    edges += [(last[s], last[t] + 1 - repeats[graph.nodes[t]]) for s, t in graph.edges]
-    changes = {
-        "alpha_comp": None if profile.alpha_comp is None else profile.alpha_comp + more,
-        "ins_issued": None if profile.ins_issued is None else profile.ins_issued + more,
-        "span": None if profile.span is None else profile.span * len(nodes) / len(graph.nodes),
-        **{
-            name: None if value is None else value * times
-            for name in ("total_flops", "work", "ins_cuda")
-            for value in [getattr(profile, name)]
-        },
-    }
-    return replace(
-        profiled,
-        profile=replace(
-            profile,
-            alpha=alpha,
-            idg=InstructionGraph(nodes, edges),
-            sub_group_idgs=None,
-            idg_is_sample=profile.idg_is_sample or profile.sub_group_idgs is not None,
-            latency_bound=None,
-            **changes,
-        ),
+        launch=replace(launch, work_items_per_group=value, num_groups=-(-items // value)),
     )
 
 

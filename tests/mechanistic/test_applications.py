@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from countperf.api.applications import parse_application, predict_application
+from countperf.api.applications import parse_application, predict_application, schedule
 from countperf.api.mechanistic_models import predict_all
 from countperf.cli import main
 from countperf.devices.parameters import LinkParameters, load_device
 from countperf.errors import CountperfError, KernelSpecificationError, ParameterError
-from countperf.mechanistic.merpsys import schedule, transfer_time
+from countperf.mechanistic.merpsys import transfer_time
 
 KERNEL = "vector-scale-add/stride1/256x1"
 PIPELINE = """
@@ -82,7 +82,7 @@ def test_when_steps_start(text: str, durations: list[float], starts: list[float]
 def test_numbers_are_formulas_of_variables_and_devices() -> None:
     made, *copies, first, second, last, _, _ = parse_application(PARTS, {"N": 1000, "devices": 2})
 
-    assert (made.host_s, [copy.n_bytes for copy in copies]) == (125, [2000, 2000])
+    assert (made.amount, [copy.amount for copy in copies]) == (125, [2000, 2000])
     assert [first.sizes, second.sizes] == [{"n": 8008}, {"n": 8000}]
     assert (last.device, last.to, last.after) == (1, 0, ("done.0", "done.1"))
 
@@ -119,13 +119,13 @@ def test_wrong_numbers_of_devices_are_refused(devices: Any, said: str) -> None:
         ("kernel k n=4*(", "line 1 .*not a formula"),
         ("kernel k n=__import__('os')", "line 1 .*no function is named"),
         ("d2d 5 to=0", "names another device"),
-        ("d2d 5 to=-1", "to must be at least 0"),
+        ("d2d 5 to=-1", "'-1' must be finite and not negative"),
         ("h2d 5 to=1", "names another device"),
         ("h2d", "line 1"),
         ("h2d 1\nsend 5", "line 2.*a line is"),
         ("h2d 1 n=5", "a h2d step has no sizes, but n"),
         ("kernel k n=many", "line 1"),
-        ("kernel k n", "not of the form name=value"),
+        ("kernel k n", "options and sizes, name=value, each once"),
         ("h2d 1 after=x", "waits for 'x', which is no earlier step"),
         ("h2d 1 name=x\nd2h 1 name=x", "two steps are called 'x'"),
         ("h2d -1", "line 1"),
@@ -197,7 +197,11 @@ def test_the_command_line_predicts_an_application(
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
-        ("h2d 5 device=1", ParameterError, "on device 1, and the last is 0; pass devices=2"),
+        (
+            "h2d 5 device=1",
+            ParameterError,
+            "no device has number 1, counted from 0; pass devices=2",
+        ),
         ("h2d 5 stream=a\nkernel nothing n=5 stream=b", KernelSpecificationError, "nothing"),
         (f"h2d 5\nkernel {KERNEL} stream=b", CountperfError, "n"),
     ],

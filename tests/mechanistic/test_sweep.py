@@ -1,4 +1,4 @@
-"""Curves over occupancy, group size and intensity."""
+"""Curves over occupancy and group size."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.occupancy import unused_local_bytes
 from countperf.mechanistic.profile import MechanisticPrediction, ProfiledKernel
 from countperf.mechanistic.sweep import AXES, sweep, vary
-from countperf.mechanistic.volkov import latency_from_graph
 from measurement_kernels import catalog
 from tests.devices.fakes import PROTOCOL
-from tests.mechanistic.builders import chain, example_device, example_profile, launch_at
+from tests.mechanistic.builders import example_device, example_profile, launch_at
 from tests.printing import object_of, text_of
 
 DEVICE = example_device()
@@ -44,11 +43,6 @@ def test_curves_of_the_example() -> None:
     # the default axis ends with what the device holds
     points = sweep(EXAMPLE, DEVICE, models="roofline").points
     assert [point.value for point in points] == list(range(1, 65))
-    # 4k computations of 1 cycle against 2 memory instructions of 2 cycles
-    curve = sweep(EXAMPLE, DEVICE, over="intensity", values=(1, 2, 4), models="roofline")
-    rates = [curve.throughput(point, "roofline") for point in curve.points]
-    assert rates == pytest.approx([1 / 4, 1 / 8, 1 / 16])
-    assert [point.intensity for point in curve.points] == pytest.approx([0.5, 1.0, 2.0])
 
 
 def test_a_timed_sweep_has_errors_of_each_model() -> None:
@@ -110,21 +104,10 @@ def test_a_kernel_is_timed_over_resident_groups(monkeypatch: pytest.MonkeyPatch)
     assert timed.errors().keys() == {"volkov"}
 
 
-def test_repeated_operations_wait_for_each_other() -> None:
-    varied = vary(EXAMPLE, "intensity", 3, DEVICE).profile
-    assert varied.idg is not None
-
-    # six C one after the other until 24; M until 30; C at 30, 34, 38, and, behind them in program
-    # order, C at 39, 43, 47, done at 51; M until 57
-    assert varied.idg.counts() == {"C": 12, "M": 2}
-    assert latency_from_graph(varied.idg, DEVICE) == 57
-    assert varied.alpha == {"C": 12, "M": 2}
-
-
 def test_a_group_of_another_size_does_the_same_work() -> None:
     curves = profile_kernel(MATMUL, K620, registers_per_work_item=32).at(SIZES)
 
-    varied = vary(curves, "group_size", 128, K620)
+    varied = vary(curves, "group_size", 128)
 
     assert varied.launch.work_items_per_group == 128
     assert varied.launch.num_groups == 2 * curves.launch.num_groups
@@ -136,8 +119,7 @@ def test_a_group_of_another_size_does_the_same_work() -> None:
 @pytest.mark.parametrize("axis", AXES)
 def test_every_model_has_a_curve_or_says_what_it_lacks(axis: Any) -> None:
     profiler = profile_kernel(MATMUL, K620, registers_per_work_item=32, max_instructions=200)
-    values = (1, 4) if axis == "intensity" else None
-    curves = sweep(profiler.at(SIZES), K620, over=axis, values=values)
+    curves = sweep(profiler.at(SIZES), K620, over=axis)
 
     frame = curves.to_frame()
     assert set(frame["model"]) == set(curves.models)
@@ -157,12 +139,5 @@ def test_what_cannot_be_varied_is_refused() -> None:
         sweep(EXAMPLE, DEVICE, over="color")  # pyright: ignore[reportArgumentType] - wrong on purpose
     unit = catalog.entry("transpose/stride1-reads/16x16").builder()
     unknown = profile_kernel(unit, K620).launches_at({"n": 64, "m": 64})[0][0]
-    copies = example_profile(alpha={"M": 2}, idg=chain("MM"))
-    cases: tuple[tuple[ProfiledKernel, Any, str], ...] = (
-        (replace(EXAMPLE, profile=copies), "intensity", "no operations"),
-        (replace(EXAMPLE, profile=example_profile(idg=None)), "intensity", "no idg"),
-        (unknown, "group_size", "registers"),
-    )
-    for kernel, axis, lacks in cases:
-        with pytest.raises(ModelNotApplicableError, match=lacks):
-            sweep(kernel, K620 if kernel is unknown else DEVICE, over=axis)
+    with pytest.raises(ModelNotApplicableError, match="registers"):
+        sweep(unknown, K620, over="group_size")
