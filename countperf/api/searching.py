@@ -216,8 +216,6 @@ def tune(
             )
             for _ in range(number)
         ]
-        for runner in runners:
-            runner.begin()
         return tune_space(
             question,
             runners[0],

@@ -25,7 +25,7 @@ from countperf.counting.frontend.producers import translation_unit
 from countperf.counting.frontend.schedule import scheduled
 from countperf.counting.transactions import with_transactions
 from countperf.devices.device import DeviceLimits
-from countperf.devices.workers import NOT_SENT, WorkerLostError, process_pool
+from countperf.devices.workers import NOT_SENT, Pool, WorkerLostError
 from countperf.errors import (
     CountingError,
     CountperfError,
@@ -288,7 +288,7 @@ def _known_sizes(space: SearchSpace) -> tuple[tuple[str, ...], frozenset[str]]:
     A process of its own builds and counts variants, since builders are anybody's code. Both are
     empty if none of the first variants can be counted.
     """
-    with process_pool(1) as pool:
+    with Pool(1) as pool:
         for choice in islice(space.choices(), _PROBED):
             try:
                 return pool.submit_within(_PROBE_S, _parameters_of, space, dict(choice)).result()

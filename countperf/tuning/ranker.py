@@ -329,8 +329,6 @@ class Ranker:
     def __exit__(self, *_: object) -> None:
         for task in self._pending:
             task.cancel()
-        if isinstance(self._executor, Pool):
-            self._executor.drop(self._pending)
 
     def _fill(self) -> None:
         """Make chunks of more points when all those before are under way."""

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 from countperf.counting.frontend.loopy_patches import shared_by_threads
 from countperf.errors import MeasurementError
 from countperf.measuring import KernelCase
-from countperf.measuring.apart import ApartRunner
 from countperf.measuring.runner import CaseRunner
 from countperf.tuning.posterior import LogTimes
 from countperf.tuning.result import Plan
@@ -148,10 +147,9 @@ class VariantBench:
         with silence():
             self._check(case)
         cheap_s, left_s = CHEAP * fmean(self._built_s), self._left_s()
-        given = case, self._plan, best_s, cheap_s, self._most_s, left_s
-        if isinstance(self._runner, ApartRunner):
-            return self._runner.apply(timed, *given)
-        return timed(self._runner, *given)
+        return self._runner.apply(
+            time_while_hopeful, case, self._plan, best_s, cheap_s, self._most_s, left_s
+        )
 
     def _check(self, case: KernelCase) -> None:
         began_s = self._runner.clock.now()
@@ -164,7 +162,7 @@ class VariantBench:
         return self._space.case(choice, self._sizes, self._statistics)
 
 
-def timed(
+def time_while_hopeful(
     runner: CaseRunner,
     case: KernelCase,
     plan: Plan,

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.workers import Pool, WorkerLostError, process_pool
+from countperf.devices.workers import Pool, WorkerLostError
 from countperf.errors import ParameterError
 from tests.patience import LONGEST_S
 
@@ -25,7 +25,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    with process_pool(2) as started:
+    with Pool(2) as started:
         yield started
 
 
@@ -33,17 +33,6 @@ def _until(condition: Callable[[], object]) -> None:
     deadline_s = time.monotonic() + LONGEST_S
     while not condition() and time.monotonic() < deadline_s:
         time.sleep(0.05)
-
-
-def test_what_is_dropped_is_not_blamed(pool: Pool) -> None:
-    task = pool.submit(time.sleep, 1000)
-    _until(task.running)
-
-    pool.drop([task])
-
-    error = task.exception()
-    assert isinstance(error, WorkerLostError)
-    assert not error.is_late
 
 
 def fail_as_ours() -> None:
@@ -65,13 +54,15 @@ def test_errors_come_back_and_what_cannot_be_sent_is_refused(pool: Pool) -> None
 
 
 def test_a_pool_that_is_ended_waits_for_nothing() -> None:
-    pool = process_pool(1)
+    pool = Pool(1)
     task, waiting = pool.submit(time.sleep, 1000), pool.submit(abs, -1)
     _until(task.running)
 
     pool.end()
 
-    assert isinstance(task.exception(), WorkerLostError)
+    error = task.exception()
+    assert isinstance(error, WorkerLostError)
+    assert not error.is_late
     assert waiting.cancelled()
     with pytest.raises(RuntimeError, match="after shutdown"):
         pool.submit(abs, -1)
@@ -82,7 +73,7 @@ def test_processes_are_where_the_caller_is_and_hold_no_pipe_of_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "mine"), *sys.path])
-    with process_pool(1) as pool:
+    with Pool(1) as pool:
         assert pool.submit(os.getcwd).result() == str(tmp_path)
         assert pool.submit(list, sys.path).result() == sys.path
         assert pool.submit(lambda: sys.path).result() == sys.path
@@ -96,7 +87,7 @@ def test_processes_are_where_the_caller_is_and_hold_no_pipe_of_it(
 
 _BUSY = """
 import os, sys, time
-from countperf.devices.workers import process_pool, run_apart
+from countperf.devices.workers import Pool, run_apart
 
 def hold_the_interpreter():
     say()
@@ -110,7 +101,7 @@ def sleep_on():
 def say():
     open(f"began-{os.getpid()}", "x").close()
 
-pool = process_pool(4)
+pool = Pool(4)
 tasks = [pool.submit(hold_the_interpreter), pool.submit(sleep_on), pool.submit(os.getpid)]
 tasks += [pool.submit(lambda: run_apart(1000.0, sleep_on))]
 time.sleep(1000)
@@ -167,7 +158,7 @@ from multiprocessing import get_context
 import countperf
 from countperf.devices.discovery import find_device, try_device
 from countperf.measuring.runner import KernelRunner
-from countperf.devices.workers import process_pool
+from countperf.devices.workers import Pool
 from tests.devices.loopy_cases import double
 from tests.devices.fakes import make_case
 
@@ -186,7 +177,7 @@ def refuse(function, *given):
         return str(error).replace(str(os.getppid()), "PARENT")
 
 device = find_device(LABEL)
-runner, pool = KernelRunner.open(device), process_pool(1)
+runner, pool = KernelRunner.open(device), Pool(1)
 assert pool.submit(abs, -1).result() == 1
 
 def forked():

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from countperf.devices.device import Device
-from countperf.devices.workers import process_pool
+from countperf.devices.workers import Pool
 from countperf.errors import ParameterError, TuningError
 from countperf.measuring.runner import KernelRunner
 from countperf.tuning.points import Point, PredictionTask, Refused, checked_space
@@ -41,7 +41,7 @@ REASONS = {
 def test_all_other_points_are_ranked() -> None:
     points: list[Point] = []
 
-    with process_pool(2) as pool:
+    with Pool(2) as pool:
         ranking = rank_points(TASK, executor=pool, longest_s=8.0, on_point=points.append)
 
     assert ranking.complete
