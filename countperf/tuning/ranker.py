@@ -5,16 +5,16 @@ from __future__ import annotations
 import heapq
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any, Self
 
 from countperf.devices.workers import Pool, WorkerLostError, capacity, pool_or
-from countperf.errors import ParameterError, SearchSpaceError, TuningError, option
+from countperf.errors import ParameterError, TuningError, option
 from countperf.steps import end_if_interrupted, report
 from countperf.text import (
     EACH,
@@ -33,16 +33,7 @@ from countperf.text import (
     table_of,
     weights_text,
 )
-from countperf.tuning.points import (
-    NOT_SENT,
-    Packed,
-    Point,
-    Predicted,
-    PredictionTask,
-    Refused,
-    checked_space,
-    predict_sent,
-)
+from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_packed
 from countperf.tuning.posterior import Surrogate
 from countperf.tuning.space import Value
 
@@ -71,41 +62,38 @@ class RefusalCount(ShortRepr):
         return tuple(reason.example for reason in self.reasons)
 
 
-class _Refusals:
-    """Counts points that fall out at a stage."""
+class RefusalCounter:
+    """Counts points that fall out, by stage and reason; of each reason it keeps the first."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._reasons: dict[str, tuple[int, Reason]] = {}
+        self._counts: Counter[str] = Counter()
+        self._reasons: dict[str, dict[str, tuple[int, Reason]]] = {}
 
     def add(self, number: int, point: Refused) -> None:
-        self._count += 1
-        kind = _kind(point)
-        if kind not in self._reasons:
-            if len(self._reasons) < _KINDS:
-                self._reasons[kind] = number, Reason(count=1, example=point)
-            return
-        first, reason = self._reasons[kind]
-        reason = replace(reason, count=reason.count + 1)
-        if number < first:
-            first, reason = number, replace(reason, example=point)
-        self._reasons[kind] = first, reason
+        """Count a point with its number in the order of the space."""
+        self._counts[point.stage] += 1
+        reasons = self._reasons.setdefault(point.stage, {})
+        kind = re.sub(r"\d+", "#", point.reason)
+        first, known = reasons.get(kind, (number, Reason(count=0, example=point)))
+        if kind in reasons or len(reasons) < _KINDS:
+            example = point if number < first else known.example
+            reasons[kind] = min(first, number), Reason(count=known.count + 1, example=example)
 
-    def summary(self) -> RefusalCount:
-        order = sorted(self._reasons.values(), key=lambda item: (-item[1].count, item[0]))
-        return RefusalCount(count=self._count, reasons=tuple(reason for _, reason in order))
-
-
-def _kind(point: Refused) -> str:
-    return re.sub(r"\d+", "#", point.reason)
+    def by_stage(self) -> dict[str, RefusalCount]:
+        """Sum up."""
+        summary: dict[str, RefusalCount] = {}
+        for stage, count in sorted(self._counts.items()):
+            order = sorted(self._reasons[stage].values(), key=lambda it: (-it[1].count, it[0]))
+            summary[stage] = RefusalCount(count=count, reasons=tuple(r for _, r in order))
+        return summary
 
 
-def by_stage(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
+def count_refusals(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
     """Sum up points that fell out, by stage."""
-    stages: dict[str, _Refusals] = {}
+    counter = RefusalCounter()
     for number, point in enumerate(refused):
-        stages.setdefault(point.stage, _Refusals()).add(number, point)
-    return {stage: counted.summary() for stage, counted in stages.items()}
+        counter.add(number, point)
+    return counter.by_stage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,39 +139,37 @@ class Ranking(Result):
         """Give the best points, how many there were, and what was refused and why."""
         best = [lay_out_point(row) for row in self.best]
         level = f"to ({format_percent(self.best[0].interval_level)})" if best else ""
-        shown = [{**row, "mark": "*" if row.get("missing") else None} for row in best]
-        columns = {
-            **{"predicted_s": Column("predicted", format_seconds), "mark": Column()},
-            **make_interval_columns(level),
-            "choice": EACH,
-        }
         some = "" if self.complete else ", not all of the space"
         notes = [
             f"{self.space} on {self.device}, {point_text(self.sizes)}: {self.predicted} "
             f"variants predicted{some} in {format_quantity(self.seconds, 's')};"
             f" {short_name(self.model)} model{weights_text(self.weights, self.device)}",
         ]
-        missing = sorted({name for row in self.best for name in row.missing})
-        if missing:
+        if missing := sorted({name for row in self.best for name in row.missing}):
             notes.append(
                 f"* without the cost of {', '.join(missing)}, for which there is no weight"
             )
         notes += write_refusals(self.refusals)
         if self.refused:
             notes.append(f"{kept} every refused one with its reason")
-        rows = [
-            {"place": position, **{n: v for n, v in row.items() if n not in _ASIDE}}
-            for position, row in enumerate(best, start=1)
-        ]
         return Printed(
             head=[] if best else ["no variant has a prediction"],
-            rows=rows,
-            shown=table_of(shown, columns),
+            rows=[
+                {"place": place, **{n: v for n, v in row.items() if n not in _ASIDE}}
+                for place, row in enumerate(best, start=1)
+            ],
+            shown=table_of(
+                [{**row, "mark": "*" if row.get("missing") else None} for row in best],
+                {
+                    **{"predicted_s": Column("predicted", format_seconds), "mark": Column()},
+                    **make_interval_columns(level),
+                    "choice": EACH,
+                },
+            ),
             notes=notes,
             facts={
-                **picked(
-                    self, "space", "device", "weights", "model", "predicted", "complete", "seconds"
-                ),
+                **picked(self, "space", "device", "weights", "model", "predicted", "complete"),
+                "seconds": self.seconds,
                 "parameters": dict(self.sizes),
                 "refused": list_refusals(self.refusals),
                 "best": best,
@@ -206,7 +192,7 @@ Numbered = tuple[int, dict[str, Value]]
 
 
 def rank_points(
-    question: PredictionTask,
+    task: PredictionTask,
     *,
     executor: Executor | None = None,
     keep: int = KEPT,
@@ -216,16 +202,10 @@ def rank_points(
 ) -> Ranking:
     """Predict the points of a space."""
     report("looking at variants", 0)
-    checked_space(question.space, question.sizes)
     with (
         pool_or(executor) as chosen,
         Ranker(
-            question,
-            chosen,
-            keep=keep,
-            points=points,
-            on_point=on_point,
-            longest_s=longest_s,
+            task, chosen, keep=keep, points=points, on_point=on_point, longest_s=longest_s
         ) as ranker,
     ):
         while not ranker.is_done:
@@ -235,7 +215,7 @@ def rank_points(
 
 
 class Ranker:
-    """A ranking under way; a context manager that ends what is left to do.
+    """A ranking under way; a context manager that drops what has not begun.
 
     Points are taken in the order of `SearchSpace.choices`. Where not all may be predicted, points
     of promise come first, after a sample from all over the space.
@@ -243,7 +223,7 @@ class Ranker:
 
     def __init__(
         self,
-        question: PredictionTask,
+        task: PredictionTask,
         executor: Executor,
         *,
         keep: int = KEPT,
@@ -256,24 +236,22 @@ class Ranker:
         if not 0 < longest_s < float("inf"):
             message = f"longest_s is {longest_s}; it is a finite time in seconds, more than 0"
             raise ParameterError(message, parameter="longest_s")
-        space = question.named_space()
-        self._question = question
-        self._space = space
+        self._task = task
         self._executor = executor
         self._on_point = on_point
         self._now = now
         self._longest_s = longest_s
         self._keep = keep
         self._best: list[tuple[float, int, Predicted]] = []
-        self._refusals: dict[str, _Refusals] = {}
+        self._refusals = RefusalCounter()
         self._predicted = 0
         self._spent_s = 0.0
+        self._waiting = enumerate(task.space.choices())
         self._left = points
-        self._waiting = enumerate(space.choices())
         self._ahead: list[Numbered] = []  # taken from it, and in no chunk yet
         self._chunks: deque[list[Numbered]] = deque()
         self._pending: dict[Future[list[Point]], list[Numbered]] = {}
-        self._promise = Surrogate(space) if by_promise else None
+        self._promise = Surrogate(task.space.parameters) if by_promise else None
         self.answered = 0
 
     @property
@@ -290,7 +268,14 @@ class Ranker:
     def work(self, seconds: float | None) -> None:
         """Keep the executor busy, and wait for an answer, so long at most."""
         began_s = self._now()
-        self._submit()
+        workers = capacity(self._executor)
+        brief = self._promise is not None and isinstance(self._executor, Pool)
+        while len(self._pending) < (workers if brief else _IN_FLIGHT * workers):
+            self._fill()
+            if not self._chunks:
+                break
+            chunk = self._chunks.popleft()
+            self._pending[self._begin([choice for _, choice in chunk])] = chunk
         self._collect(seconds)
         self._spent_s += self._now() - began_s
 
@@ -308,17 +293,15 @@ class Ranker:
         """Return what came back so far."""
         self._look_ahead(1)
         return Ranking(
-            space=self._space.name,
-            sizes={**self._space.sizes, **self._question.sizes},
-            device=self._question.weights.device.slug,
-            weights=self._question.weights.name,
-            model=self._question.weights.model,
+            space=self._task.space.name,
+            sizes=self._task.sizes,
+            device=self._task.weights.device.slug,
+            weights=self._task.weights.name,
+            model=self._task.weights.model,
             # of equal ones those first that are visited first
             best=tuple(p for *_, p in sorted(self._best, key=lambda i: i[:2], reverse=True)),
             predicted=self._predicted,
-            refusals={
-                stage: refused.summary() for stage, refused in sorted(self._refusals.items())
-            },
+            refusals=self._refusals.by_stage(),
             complete=not (self._ahead or self._chunks or self._pending),
             seconds=self._spent_s,
         )
@@ -348,8 +331,8 @@ class Ranker:
             self._left -= len(chosen)
         points = [self._ahead[position] for position in chosen]
         self._chunks.extend(points[start : start + size] for start in range(0, len(points), size))
-        taken = set(chosen)
-        self._ahead = [point for position, point in enumerate(self._ahead) if position not in taken]
+        for position in sorted(chosen, reverse=True):
+            del self._ahead[position]
 
     def _look_ahead(self, count: int) -> None:
         self._ahead.extend(islice(self._waiting, max(0, count - len(self._ahead))))
@@ -362,29 +345,15 @@ class Ranker:
         order = promise.order([choice for _, choice in self._ahead])[: count - count // 4]
         return list(dict.fromkeys([*order, *there[:count]]))[:count]
 
-    def _submit(self) -> None:
-        workers = capacity(self._executor)
-        brief = self._promise is not None and isinstance(self._executor, Pool)
-        most = workers if brief else _IN_FLIGHT * workers
-        while len(self._pending) < most:
-            self._fill()
-            if not self._chunks:
-                return
-            chunk = self._chunks.popleft()
-            self._pending[self._begin([choice for _, choice in chunk])] = chunk
+    @cached_property
+    def _packed(self) -> bytes:
+        return self._task.pack()
 
     def _begin(self, choices: list[dict[str, Value]]) -> Future[list[Point]]:
+        asked = predict_packed, self._packed, choices
         if isinstance(self._executor, Pool):
-            return self._executor.submit_within(self._longest_s, predict_sent, self.asked, choices)
-        return self._executor.submit(predict_sent, self.asked, choices)
-
-    @cached_property
-    def asked(self) -> Packed:
-        """The question as processes get it."""
-        try:
-            return Packed.of(self._question)
-        except NOT_SENT as error:
-            raise self._not_sent(str(error)) from error
+            return self._executor.submit_within(self._longest_s, *asked)
+        return self._executor.submit(*asked)
 
     def _collect(self, seconds: float | None) -> None:
         if not self._pending:
@@ -398,15 +367,16 @@ class Ranker:
     def _add(self, number: int, point: Point) -> None:
         """Take a point and its number in the order of `SearchSpace.choices`."""
         self.answered += 1
+        time_s = None
         if isinstance(point, Refused):
-            self._refusals.setdefault(point.stage, _Refusals()).add(number, point)
+            self._refusals.add(number, point)
         else:
+            time_s = point.time_s
             self._predicted += 1
-            heapq.heappush(self._best, (-point.time_s, -number, point))
+            heapq.heappush(self._best, (-time_s, -number, point))
             if len(self._best) > self._keep:
                 heapq.heappop(self._best)
         if self._promise is not None:
-            time_s = None if isinstance(point, Refused) else point.time_s
             self._promise.add(point.choice, time_s)
         if self._on_point is not None:
             self._on_point(point)
@@ -423,37 +393,23 @@ class Ranker:
             if error.is_late:
                 reason += f"; {option('longest_s', 'SECONDS')} gives it more"
             return [Refused(choice=chunk[0][1], stage="build", reason=reason)]
-        except ImportError as error:  # of a module that the question refers to
-            raise self._not_sent(f"{type(error).__name__}: {error}") from error
-
-    def _not_sent(self, reason: str) -> SearchSpaceError:
-        return SearchSpaceError(
-            f"space '{self._space.name}' cannot be sent to the processes that count: {reason}; "
-            "let its functions be functions of a module that they can import, which hold no locks,"
-            " files or the like, or name it: 'path/file.py:name'"
-        )
+        except ImportError as error:  # of a module that the task refers to
+            raise self._task.refuse_sending(f"{type(error).__name__}: {error}") from error
 
 
 _EXAMPLES = 3
-
-_REFUSED = ("stage", "reason")
-
 _ASIDE = ("interval_level", "missing")
 
 
-def lay_out_point(of: Point) -> dict[str, Any]:
+def lay_out_point(point: Point) -> dict[str, Any]:
     """Return a point as a row: its choice with the predicted time, or why it was refused."""
-    choice = dict(of.choice)
-    time_s = getattr(of, "time_s", None)
-    if time_s is None:
-        return {"choice": choice, **{name: str(getattr(of, name, "")) for name in _REFUSED}}
-    missing = list(getattr(of, "missing", ()))
+    if isinstance(point, Refused):
+        return picked(point, "choice", "stage", "reason")
     return {
-        "choice": choice,
-        "predicted_s": time_s,
-        "interval_s": getattr(of, "interval_s", None),
-        "interval_level": getattr(of, "interval_level", None),
-        **({"missing": missing} if missing else {}),
+        "choice": dict(point.choice),
+        "predicted_s": point.time_s,
+        **picked(point, "interval_s", "interval_level"),
+        **({"missing": list(point.missing)} if point.missing else {}),
     }
 
 
@@ -462,7 +418,6 @@ def list_refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
     return {
         stage: {
             "count": refusal.count,
-            "examples": [lay_out_point(example) for example in refusal.examples[:_EXAMPLES]],
             "reasons": [
                 {"count": reason.count, "example": lay_out_point(reason.example)}
                 for reason in refusal.reasons

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -13,9 +13,10 @@ from countperf.counting.frontend.loopy_patches import shared_by_threads
 from countperf.errors import MeasurementError
 from countperf.measuring import KernelCase
 from countperf.measuring.runner import CaseRunner
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.posterior import LogTimes
 from countperf.tuning.result import Plan
-from countperf.tuning.space import Choice, SearchSpace, Statistics
+from countperf.tuning.space import Choice
 
 _FIRST_ALLOWANCE = 1.0
 _ENOUGH = 3  # runs, two of which are no warm-up
@@ -112,18 +113,14 @@ class VariantBench:
 
     def __init__(
         self,
-        space: SearchSpace,
-        sizes: Mapping[str, int],
+        task: PredictionTask,
         runner: CaseRunner,
         plan: Plan,
         *,
-        statistics: Statistics | None = None,
         most_s: float | None = None,
         left_s: Callable[[], float] = lambda: float("inf"),
     ) -> None:
-        self._space = space
-        self._sizes = sizes
-        self._statistics = statistics
+        self._task = task
         self._runner = runner
         self._plan = plan
         self._most_s = plan.max_case_s if most_s is None else most_s
@@ -159,7 +156,7 @@ class VariantBench:
             self._built_s.append(self._runner.clock.now() - began_s)
 
     def _case(self, choice: Choice) -> KernelCase:
-        return self._space.case(choice, self._sizes, self._statistics)
+        return self._task.space.case(choice, self._task.sizes, self._task.statistics)
 
 
 def time_while_hopeful(
