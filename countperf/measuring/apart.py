@@ -9,10 +9,9 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, redirect_stderr, redirect_stdout
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import cloudpickle
@@ -27,13 +26,9 @@ from countperf.errors import (
     ParameterError,
     option,
 )
-from countperf.measuring import campaign
-from countperf.measuring.campaign import CountKernel, IsOver
 from countperf.measuring.cases import KernelCase
 from countperf.measuring.lines import Protocol
-from countperf.measuring.measurement_sets import MeasurementSet
-from countperf.measuring.runner import BROAD, CaseRunner, KernelRunner, Round, Run
-from countperf.sizes import checks_keywords
+from countperf.measuring.runner import CaseRunner, KernelRunner, Round, Run
 
 _T = TypeVar("_T")
 
@@ -174,36 +169,3 @@ def _answer(
         except Exception as error:  # noqa: BLE001  it goes to the caller
             failure = error
     return printed.getvalue(), result, failure
-
-
-@checks_keywords
-def measure(
-    cases: Sequence[KernelCase],
-    *,
-    store: Path | str,
-    device: str | Device | None = None,
-    protocol: Protocol = BROAD,
-    count: CountKernel | None = None,
-    clock: EventClock | None = None,
-    runner: CaseRunner | None = None,
-    retry_failed: bool = False,
-    begin_no_more: IsOver | None = None,
-    longest_s: float = LONGEST_S,
-) -> MeasurementSet:
-    """Measure cases and keep the results in a file, going on where an earlier session stopped.
-
-    Each finished case is on the disk before the next round begins. Cases that the store holds
-    already, failed ones included, are not run again. A case that fails is recorded, and the others
-    go on. Kernels of all families take turns, so that a machine that others slow down for a while
-    slows down some of each.
-    """
-    with running(runner, device, clock, longest_s=longest_s) as opened:
-        return campaign.measure(
-            cases,
-            store=store,
-            runner=opened,
-            protocol=protocol,
-            count=count,
-            retry_failed=retry_failed,
-            begin_no_more=begin_no_more,
-        )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -255,137 +255,139 @@ def tune_space(
         journal = None
         if store is not None:
             journal = stack.enter_context(Journal(store, task, runner.identity, plan))
-        search = _Search(task, (runner, *builders), budget, plan, journal, began_s)
-        search.say = progress or search.say
-        if (earlier := search.recall_result()) is not None:
-            return earlier
-        search.ranker = stack.enter_context(
-            Ranker(
-                task,
-                stack.enter_context(pool_or(executor)),
-                keep=keep,
-                now=now,
-                by_promise=budget.seconds is not None,
-                longest_s=budget.longest_s if longest_s is None else longest_s,
-            )
+        ranker = Ranker(
+            task,
+            stack.enter_context(pool_or(executor)),
+            keep=keep,
+            now=now,
+            by_promise=budget.seconds is not None,
+            longest_s=budget.longest_s if longest_s is None else longest_s,
+        )
+        search = _Search(
+            task=task,
+            ranker=stack.enter_context(ranker),
+            runners=(runner, *builders),
+            threads=ThreadPoolExecutor(1 + len(builders)),
+            budget=budget,
+            plan=plan,
+            journal=journal,
+            began_s=began_s,
+            say=progress or (lambda _: None),
         )
         stack.callback(search.threads.shutdown, wait=False, cancel_futures=True)
-        try:
-            with deferred_interrupts():
-                search.begin()
-                stopped = search.measure()
-                search.confirm()
-                return search.end(stopped)
-        except KeyboardInterrupt as error:
-            raise search.interrupt() from error
+        return search.recall_result() or search.run()
 
 
+@dataclass(kw_only=True, eq=False)
 class _Search:
     """The state of one call of `tune_space`."""
 
-    def __init__(
-        self,
-        task: PredictionTask,
-        runners: Sequence[CaseRunner],
-        budget: Budget,
-        plan: Plan,
-        journal: Journal | None,
-        began_s: float,
-    ) -> None:
-        self._task = task
-        self._device = runners[0].identity
-        self._now = runners[0].clock.now
-        self._budget = budget
-        self._plan = plan
-        self._journal = journal
-        self._began_s = began_s
-        self._known = Candidates(task.space.parameters, plan)
-        self._rounds: Counter[Key] = Counter()  # in which each was run
-        self._before_s = 0.0
-        self._end: End | None = None  # of earlier sessions
-        self._ranking: Ranking
-        most_s = min(plan.max_case_s, (budget.seconds or float("inf")) / 50)
-        self._benches = [
-            VariantBench(task, runner, plan, most_s=most_s, left_s=self._left_s)
-            for runner in runners
+    task: PredictionTask
+    ranker: Ranker
+    runners: Sequence[CaseRunner]
+    threads: ThreadPoolExecutor  # one for each runner
+    budget: Budget
+    plan: Plan
+    journal: Journal | None
+    began_s: float
+    say: Progress
+    before_s: float = 0.0  # what earlier sessions took, s
+    earlier_end: End | None = None
+
+    def __post_init__(self) -> None:
+        self.known = Candidates(self.task.space.parameters, self.plan)
+        self.rounds: Counter[Key] = Counter()  # in which each was run
+        most_s = (self.budget.seconds or math.inf) / 50
+        self.benches = [
+            VariantBench(self.task, runner, self.plan, most_s=most_s, left_s=self.left_s)
+            for runner in self.runners
         ]
-        self._built_by: dict[Key, VariantBench] = {}
-        self.threads = ThreadPoolExecutor(len(runners))
-        self.ranker: Ranker
-        self.say: Progress = lambda _: None
-        for entry in () if journal is None else journal.entries:
-            self._before_s = max(self._before_s, entry.spent_s)
-            self._end = entry.content if isinstance(entry.content, End) else None
+        self.built_by: dict[Key, VariantBench] = {}
+        self.ranking: Ranking
+        for entry in () if self.journal is None else self.journal.entries:
+            self.before_s = max(self.before_s, entry.spent_s)
+            self.earlier_end = entry.content if isinstance(entry.content, End) else None
             if isinstance(entry.content, Refused):
-                self._known.refuse(entry.content)
+                self.known.refuse(entry.content)
             elif isinstance(entry.content, Trial):
-                self._known.learn(entry.content)
-                self._rounds[as_key(entry.content.choice)] += 1
+                self.known.learn(entry.content)
+                self.rounds[as_key(entry.content.choice)] += 1
+
+    def run(self) -> TuningResult:
+        """Predict, measure, run the fastest again, and sum up; Ctrl-C ends each step."""
+        try:
+            with deferred_interrupts():
+                self.predict_first()
+                stopped = self.measure()
+                self.confirm()
+                return self.end(stopped)
+        except KeyboardInterrupt as error:
+            raise self.interrupt() from error
 
     def recall_result(self) -> TuningResult | None:
         """Return the result of a search that has ended, unless more may be spent now than then."""
-        end = self._end
-        if end is None or (end.stopped == "budget" and self._budget.exceeds(end.budget)):
+        end = self.earlier_end
+        if end is None or (end.stopped == "budget" and self.budget.exceeds(end.budget)):
             return None
         self.say("the search has ended before; its file has the answer")
-        return self._make_result(end, self._before_s)
+        return self.make_result(end, self.before_s)
 
-    def _write(self, content: Trial | Refused | End, spent_s: float | None = None) -> None:
-        if self._journal is not None:
-            self._journal.append(content, self._spent_s() if spent_s is None else spent_s)
+    def write(self, content: Trial | Refused | End, spent_s: float | None = None) -> None:
+        if self.journal is not None:
+            self.journal.append(content, self.spent_s() if spent_s is None else spent_s)
 
     # --- the budget, earlier sessions included
 
-    def _spent_s(self) -> float:
-        return self._before_s + self._now() - self._began_s
+    def spent_s(self) -> float:
+        return self.before_s + self.runners[0].clock.now() - self.began_s
 
-    def _left_s(self, share: float = 1.0) -> float:
+    def left_s(self, share: float = 1.0) -> float:
         """Return what is left of a share of the seconds, s."""
-        seconds = self._budget.seconds
-        return float("inf") if seconds is None else share * seconds - self._spent_s()
+        seconds = self.budget.seconds
+        return math.inf if seconds is None else share * seconds - self.spent_s()
 
     @property
-    def _done(self) -> int:
+    def done(self) -> int:
         """Number of variants that ran or failed."""
-        return len(self._known.tried) + len(self._known.refused)
+        return len(self.known.tried) + len(self.known.refused)
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
         """Tell whether the budget is spent; the first variant is always tried."""
-        limit = self._budget.measurements
-        if limit is not None and self._done >= limit:
-            return bool(self._known.tried) or self._done >= 2 * limit
-        return self._unreserved_s() <= 0 and self._done > 0
+        limit = self.budget.measurements
+        if limit is not None and self.done >= limit:
+            return bool(self.known.tried) or self.done >= 2 * limit
+        return self.unreserved_s() <= 0 and self.done > 0
 
-    def _unreserved_s(self) -> float:
+    def unreserved_s(self) -> float:
         """Return what is left, but for running the best again, s."""
-        seconds = self._budget.seconds
-        if seconds is None or len(self._known.tried) < 2:
-            return self._left_s()
-        return self._left_s() - min(RESERVED * seconds, self._known.confirming_s)
+        seconds = self.budget.seconds
+        if seconds is None or len(self.known.tried) < 2:
+            return self.left_s()
+        return self.left_s() - min(RESERVED * seconds, self.known.confirming_s)
 
     # --- predicting and measuring
 
-    def begin(self) -> None:
+    def predict_first(self) -> None:
         """Predict for the first share of the seconds, and go on until there is a prediction.
 
         Where no variant can be predicted, that ends soon after the seconds.
         """
         while not self.ranker.is_done:
             end_if_interrupted()
-            if self._left_s(self._plan.first_share) <= 0 and self.ranker.has_predictions:
+            if self.left_s(self.plan.first_share) <= 0 and self.ranker.has_predictions:
                 break
-            if self._left_s() < -_OVERTIME_S and self.ranker.answered:
+            if self.left_s() < -_OVERTIME_S and self.ranker.answered:
                 break
             self.ranker.work(_ANSWER_S)
-        self._look()
-        self._ranking.check_predicted()
-        some = "" if self._ranking.complete else ", others not looked at"
-        counts = f"{self._ranking.predicted} variants predicted, {self._ranking.refused} refused"
+        self.look()
+        self.ranking.check_predicted()
+        some = "" if self.ranking.complete else ", others not looked at"
+        counts = f"{self.ranking.predicted} variants predicted, {self.ranking.refused} refused"
         self.say(f"{counts}{some}")
 
-    def _look(self) -> None:
-        self._ranking = self.ranker.ranking()
-        self._known.look(self._ranking)
+    def look(self) -> None:
+        self.ranking = self.ranker.ranking()
+        self.known.look(self.ranking)
 
     def measure(self) -> Stop:
         """Measure one variant after the other until one of the reasons to stop.
@@ -394,26 +396,26 @@ class _Search:
         it gets all that is left where no variant that is predicted is worth a measurement.
         """
         while True:
-            self._look()
-            if self._is_over():
+            self.look()
+            if self.is_over():
                 return "budget"
-            self._report()
-            is_confident = self._known.chance <= 1 - self._plan.confidence
-            if self._known.remaining.any() and not is_confident:
-                if not self._try_promising():
+            self.report_state()
+            is_confident = self.known.chance <= 1 - self.plan.confidence
+            if self.known.remaining.any() and not is_confident:
+                if not self.try_promising():
                     return "budget"
             elif self.ranker.is_done:
-                return "confident" if self._known.remaining.any() else "exhausted"
-            elif self._left_s() <= 0:
+                return "confident" if self.known.remaining.any() else "exhausted"
+            elif self.left_s() <= 0:
                 return "budget"
             else:
                 end_if_interrupted()
                 self.ranker.work(_ANSWER_S)
 
-    def _report(self) -> None:
+    def report_state(self) -> None:
         """Tell who listens the best time, what may be gained, and the time that is left."""
-        known = self._known
-        said = [f"searching {self._task.space.name}"]
+        known = self.known
+        said = [f"searching {self.task.space.name}"]
         if known.tried:
             best_s, choice = format_quantity(known.fastest.time_s, "s"), known.fastest.choice
             said = [
@@ -421,54 +423,54 @@ class _Search:
                 f"next: {format_percent(known.expected_gain)} faster on average,"
                 f" {format_percent(known.chance)} chance that one left is faster",
             ]
-        if self._budget.seconds is not None:
-            said.append(f"{format_duration(max(0.0, self._left_s()))} left")
+        if self.budget.seconds is not None:
+            said.append(f"{format_duration(max(0.0, self.left_s()))} left")
         report(f"{'; '.join(said)}; variants that ran", len(known.tried))
 
-    def _try_promising(self) -> bool:
+    def try_promising(self) -> bool:
         """Build the most promising variants and try them; tell whether there was time for any.
 
         While they are timed on the processors of this machine, nothing else is done.
         """
-        most = len(self._benches)
-        if (limit := self._budget.measurements) is not None:
-            most = max(1, min(most, limit - self._done))
-        points = self._known.promising(self._unreserved_s(), most)
+        most = len(self.benches)
+        if (limit := self.budget.measurements) is not None:
+            most = max(1, min(most, limit - self.done))
+        points = self.known.promising(self.unreserved_s(), most)
         builds: list[tuple[Predicted, Future[float]]] = []
-        for bench, point in zip(self._benches, points, strict=False):
-            self._built_by[as_key(point.choice)] = bench
+        for bench, point in zip(self.benches, points, strict=False):
+            self.built_by[as_key(point.choice)] = bench
             builds.append((point, self.threads.submit(bench.build, point.choice)))
-        self._await([build for _, build in builds], self._plan.ranking_share)
-        self._be_alone()
+        self.wait_for([build for _, build in builds], self.plan.ranking_share)
+        self.be_alone()
         for point, build in builds:
-            if not (self._known.tried and self._is_over()):
-                self._try(point, build)
+            if not (self.known.tried and self.is_over()):
+                self.try_variant(point, build)
         return bool(points)
 
-    def _be_alone(self) -> None:
+    def be_alone(self) -> None:
         """Have predictions pause where they would disturb timings."""
-        if self._device.device_type == "cpu":
+        if self.runners[0].identity.device_type == "cpu":
             self.ranker.pause()
 
-    def _await(self, tasks: Iterable[Future[Any]], share: float = 0.0) -> None:
+    def wait_for(self, tasks: Iterable[Future[Any]], share: float = 0.0) -> None:
         """Wait for tasks, and predict meanwhile for a share of the seconds."""
         while under_way := [task for task in tasks if not task.done()]:
             end_if_interrupted()
             wait(under_way, timeout=_BUILD_S)
-            if share and self._left_s(share) > 0:
+            if share and self.left_s(share) > 0:
                 self.ranker.work(0.0)
 
-    def _try(self, point: Predicted, build: Future[float]) -> None:
-        label = self._task.space.label(point.choice)
-        best_s = self._known.best_s
+    def try_variant(self, point: Predicted, build: Future[float]) -> None:
+        label = self.task.space.label(point.choice)
+        best_s = self.known.best_s
         try:
             build_s = build.result()
-            samples, cut_short = self._time(point.choice, best_s)
+            samples, cut_short = self.time_variant(point.choice, best_s)
         except MeasurementError as error:
             stage = _STAGES[error.stage]
             refused = Refused(choice=point.choice, stage=stage, reason=str(error))
-            self._write(refused)
-            self._known.refuse(refused)
+            self.write(refused)
+            self.known.refuse(refused)
             self.say(f"failed: {label}: {error}")
             return
         tried = Trial(
@@ -478,20 +480,20 @@ class _Search:
             interval_level=point.interval_level,
             samples_s=samples,
             cut_short=cut_short,
-            at_s=self._spent_s(),
+            at_s=self.spent_s(),
         )
-        self._write(tried)
-        self._known.learn(tried, build_s)
-        self._rounds[as_key(point.choice)] += 1
+        self.write(tried)
+        self.known.learn(tried, build_s)
+        self.rounds[as_key(point.choice)] += 1
         if best_s is None or tried.time_s < best_s:
             self.say(f"{tried.time_s:.4g} s: {label}")
 
-    def _time(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
+    def time_variant(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
         """Time a variant where it was built."""
         end_if_interrupted()
-        bench = self._built_by.get(as_key(choice), self._benches[0])
+        bench = self.built_by.get(as_key(choice), self.benches[0])
         timing = self.threads.submit(bench.time, choice, best_s)
-        self._await([timing])
+        self.wait_for([timing])
         return timing.result()
 
     def confirm(self) -> None:
@@ -500,62 +502,62 @@ class _Search:
         Of many variants that ran once, the fastest is likely to have been lucky. When it is not the
         fastest any more, the one that is then takes its place.
         """
-        self._be_alone()
-        while len(self._known.tried) > 1 and self._left_s() > 0:
-            fastest = self._known.fastest
+        self.be_alone()
+        while len(self.known.tried) > 1 and self.left_s() > 0:
+            fastest = self.known.fastest
             key = as_key(fastest.choice)
-            if self._rounds[key] >= self._plan.rounds:
+            if self.rounds[key] >= self.plan.rounds:
                 return
-            self._rounds[key] += 1
+            self.rounds[key] += 1
             try:
-                more, cut_short = self._time(fastest.choice, None)
+                more, cut_short = self.time_variant(fastest.choice, None)
             except MeasurementError as error:
-                label = self._task.space.label(fastest.choice)
+                label = self.task.space.label(fastest.choice)
                 self.say(f"failed when run again: {label}: {error}")
                 continue
             again = fastest.again(more, cut_short=cut_short)
-            self._write(again)
-            self._known.learn(again)
+            self.write(again)
+            self.known.learn(again)
 
     # --- the end
 
     def end(self, stopped: Stop) -> TuningResult:
         """Sum up, and write down that the search has ended, so that it is not begun again."""
-        spent_s = self._spent_s()
-        if not self._known.tried:
-            reasons = [refused.reason for refused in self._known.refused.values()]
+        spent_s = self.spent_s()
+        if not self.known.tried:
+            reasons = [refused.reason for refused in self.known.refused.values()]
             raise TuningError(
-                f"no variant of '{self._task.space.name}' ran on {self._device.slug}"
+                f"no variant of '{self.task.space.name}' ran on {self.runners[0].identity.slug}"
                 f" ({len(reasons)} tried): {reasons[0] if reasons else 'no time for one'}",
                 refusals=reasons,
             )
-        end = self._sum_up(stopped)
-        self._write(end, spent_s)
-        return self._make_result(end, spent_s)
+        end = self.sum_up(stopped)
+        self.write(end, spent_s)
+        return self.make_result(end, spent_s)
 
     def interrupt(self) -> SearchInterrupt:
         """Sum up a search that does not go on now."""
-        spent_s = self._spent_s()
-        self._look()
-        tried, failed = len(self._known.tried), len(self._known.refused)
-        counts = f"{self._ranking.predicted} variants predicted, {tried} ran, {failed} failed"
-        result = self._make_result(self._sum_up("interrupted"), spent_s) if tried else None
-        store = None if self._journal is None else str(self._journal.path)
+        spent_s = self.spent_s()
+        self.look()
+        tried, failed = len(self.known.tried), len(self.known.refused)
+        counts = f"{self.ranking.predicted} variants predicted, {tried} ran, {failed} failed"
+        result = self.make_result(self.sum_up("interrupted"), spent_s) if tried else None
+        store = None if self.journal is None else str(self.journal.path)
         return SearchInterrupt(result, store, counts)
 
-    def _sum_up(self, stopped: Stop) -> End:
+    def sum_up(self, stopped: Stop) -> End:
         """Return what is known of variants that were not measured, as soon as one was."""
-        ranking, known = self._ranking, self._known
+        ranking, known = self.ranking, self.known
         without = sum(ranking.refusals[s].count for s in _UNPREDICTED if s in ranking.refusals)
         others = 0
         if not ranking.complete:
-            there = self._task.space.number_of_choices()
+            there = self.task.space.number_of_choices()
             others = max(0, there - ranking.predicted - ranking.refused)
         unbounded = without + others
         is_alone = known.known == 1 and unbounded > 0
         return End(
             stopped=stopped,
-            budget=self._budget,
+            budget=self.budget,
             refusals={**ranking.refusals, **count_refusals(known.refused.values())},
             predicted=ranking.predicted,
             ranking_complete=ranking.complete,
@@ -565,21 +567,21 @@ class _Search:
             ranking_s=ranking.seconds,
         )
 
-    def _make_result(self, end: End, spent_s: float) -> TuningResult:
-        winner, within = ties(self._known.ran, floor=0.0)
+    def make_result(self, end: End, spent_s: float) -> TuningResult:
+        winner, within = ties(self.known.ran, floor=0.0)
         return TuningResult(
-            space=self._task.space.name,
-            device=self._device.slug,
-            weights=self._task.weights.name,
-            model=self._task.weights.model,
-            sizes=self._task.sizes,
+            space=self.task.space.name,
+            device=self.runners[0].identity.slug,
+            weights=self.task.weights.name,
+            model=self.task.weights.model,
+            sizes=self.task.sizes,
             winner=winner,
             within_noise=within,
-            tried=self._known.ran,
-            failed=tuple(self._known.refused.values()),
+            tried=self.known.ran,
+            failed=tuple(self.known.refused.values()),
             stopped=end.stopped,
-            confidence=self._plan.confidence,
+            confidence=self.plan.confidence,
             spent_s=spent_s,
-            numbers_checked=self._task.space.reference is not None,
+            numbers_checked=self.task.space.reference is not None,
             **{field.name: getattr(end, field.name) for field in fields(Outlook)},
         )
