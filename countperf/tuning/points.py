@@ -172,33 +172,25 @@ def predict_point(task: PredictionTask, choice: Choice) -> Point:
     time_s = float(prediction.time_s)
     if not 0 < time_s < math.inf:
         return refuse("predict", f"the model predicts {time_s:.3g} s, which is no time")
+    ends_s = prediction.interval_s
     return Predicted(
         choice=dict(choice),
         time_s=time_s,
-        interval_s=interval_of(prediction),
+        interval_s=None if ends_s is None else (float(ends_s[0]), float(ends_s[1])),
         interval_level=prediction.interval_level,
         missing=prediction.missing,
         parts=_shares(prediction),
     )
 
 
-def interval_of(prediction: Prediction) -> tuple[float, float] | None:
-    """Return the ends of the interval of a single time, s; None where the model cannot tell."""
-    if prediction.interval_s is None:
-        return None
-    low, high = prediction.interval_s
-    return float(low), float(high)
-
-
 def _shares(prediction: Prediction) -> dict[str, float]:
     """Return the shares of the time that weights take, of all that the correction leaves alone."""
-    parts = {k: float(part) for k, part in prediction.breakdown.items() if k != CORRECTION}
-    plain_s = float(prediction.time_s) - float(prediction.breakdown.get(CORRECTION, 0.0))
-    shares = {name: part / plain_s for name, part in parts.items()}
+    parts = {name: float(part) for name, part in prediction.breakdown.items()}
+    plain_s = float(prediction.time_s) - parts.pop(CORRECTION, 0.0)
     return {
-        name: round(share, _DIGITS)
-        for name, share in shares.items()
-        if abs(share) >= _SMALLEST_SHARE
+        name: round(part / plain_s, _DIGITS)
+        for name, part in parts.items()
+        if abs(part / plain_s) >= _SMALLEST_SHARE
     }
 
 

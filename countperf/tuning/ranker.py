@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import math
 import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import Any, Self
 
@@ -214,6 +214,7 @@ def rank_points(
         return ranker.ranking()
 
 
+@dataclass(eq=False)
 class Ranker:
     """A ranking under way; a context manager that drops what has not begun.
 
@@ -221,146 +222,130 @@ class Ranker:
     of promise come first, after a sample from all over the space.
     """
 
-    def __init__(
-        self,
-        task: PredictionTask,
-        executor: Executor,
-        *,
-        keep: int = KEPT,
-        points: int | None = None,
-        on_point: Callable[[Point], None] | None = None,
-        now: Callable[[], float] = time.monotonic,
-        by_promise: bool = False,
-        longest_s: float = LONGEST_S,
-    ) -> None:
-        if not 0 < longest_s < float("inf"):
-            message = f"longest_s is {longest_s}; it is a finite time in seconds, more than 0"
+    task: PredictionTask
+    executor: Executor
+    _: KW_ONLY
+    keep: int = KEPT
+    points: int | None = None  # to predict, of those that were not begun
+    on_point: Callable[[Point], None] | None = None
+    now: Callable[[], float] = time.monotonic
+    by_promise: bool = False
+    longest_s: float = LONGEST_S
+
+    def __post_init__(self) -> None:
+        if not 0 < self.longest_s < math.inf:
+            message = f"longest_s is {self.longest_s}; it is a finite time in seconds, more than 0"
             raise ParameterError(message, parameter="longest_s")
-        self._task = task
-        self._executor = executor
-        self._on_point = on_point
-        self._now = now
-        self._longest_s = longest_s
-        self._keep = keep
-        self._best: list[tuple[float, int, Predicted]] = []
-        self._refusals = RefusalCounter()
-        self._predicted = 0
-        self._spent_s = 0.0
-        self._waiting = enumerate(task.space.choices())
-        self._left = points
-        self._ahead: list[Numbered] = []  # taken from it, and in no chunk yet
-        self._chunks: deque[list[Numbered]] = deque()
-        self._pending: dict[Future[list[Point]], list[Numbered]] = {}
-        self._promise = Surrogate(task.space.parameters) if by_promise else None
         self.answered = 0
+        self.predicted = 0
+        self.best: list[tuple[float, int, Predicted]] = []
+        self.refusals = RefusalCounter()
+        self.spent_s = 0.0
+        self.packed = self.task.pack()
+        self.waiting = enumerate(self.task.space.choices())
+        self.ahead: list[Numbered] = []  # taken from it, and in no chunk yet
+        self.chunks: deque[list[Numbered]] = deque()
+        self.pending: dict[Future[list[Point]], list[Numbered]] = {}
+        self.promise = Surrogate(self.task.space.parameters)
 
     @property
     def is_done(self) -> bool:
         """True if all points, or as many as were wanted, are predicted."""
         self._fill()
-        return not (self._chunks or self._pending)
-
-    @property
-    def has_predictions(self) -> bool:
-        """True if there is a variant with a prediction."""
-        return self._predicted > 0
+        return not (self.chunks or self.pending)
 
     def work(self, seconds: float | None) -> None:
         """Keep the executor busy, and wait for an answer, so long at most."""
-        began_s = self._now()
-        workers = capacity(self._executor)
-        brief = self._promise is not None and isinstance(self._executor, Pool)
-        while len(self._pending) < (workers if brief else _IN_FLIGHT * workers):
+        began_s = self.now()
+        workers = capacity(self.executor)
+        brief = self.by_promise and isinstance(self.executor, Pool)
+        while len(self.pending) < (workers if brief else _IN_FLIGHT * workers):
             self._fill()
-            if not self._chunks:
+            if not self.chunks:
                 break
-            chunk = self._chunks.popleft()
-            self._pending[self._begin([choice for _, choice in chunk])] = chunk
+            chunk = self.chunks.popleft()
+            self.pending[self._begin([choice for _, choice in chunk])] = chunk
         self._collect(seconds)
-        self._spent_s += self._now() - began_s
+        self.spent_s += self.now() - began_s
 
     def pause(self) -> None:
         """Put back what has not begun, and wait for what has, so that the executor is idle."""
-        began_s = self._now()
-        withdrawn = [task for task in self._pending if task.cancel()]
-        self._chunks.extendleft(self._pending.pop(task) for task in reversed(withdrawn))
-        while self._pending:
+        began_s = self.now()
+        withdrawn = [task for task in self.pending if task.cancel()]
+        self.chunks.extendleft(self.pending.pop(task) for task in reversed(withdrawn))
+        while self.pending:
             end_if_interrupted()
             self._collect(_WAIT_S)
-        self._spent_s += self._now() - began_s
+        self.spent_s += self.now() - began_s
 
     def ranking(self) -> Ranking:
         """Return what came back so far."""
         self._look_ahead(1)
         return Ranking(
-            space=self._task.space.name,
-            sizes=self._task.sizes,
-            device=self._task.weights.device.slug,
-            weights=self._task.weights.name,
-            model=self._task.weights.model,
+            space=self.task.space.name,
+            sizes=self.task.sizes,
+            device=self.task.weights.device.slug,
+            weights=self.task.weights.name,
+            model=self.task.weights.model,
             # of equal ones those first that are visited first
-            best=tuple(p for *_, p in sorted(self._best, key=lambda i: i[:2], reverse=True)),
-            predicted=self._predicted,
-            refusals=self._refusals.by_stage(),
-            complete=not (self._ahead or self._chunks or self._pending),
-            seconds=self._spent_s,
+            best=tuple(p for *_, p in sorted(self.best, key=lambda i: i[:2], reverse=True)),
+            predicted=self.predicted,
+            refusals=self.refusals.by_stage(),
+            complete=not (self.ahead or self.chunks or self.pending),
+            seconds=self.spent_s,
         )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for task in self._pending:
+        for task in self.pending:
             task.cancel()
 
     def _fill(self) -> None:
         """Make chunks of more points when all those before are under way."""
-        if self._chunks or self._left == 0:
+        if self.chunks or self.points == 0:
             return
-        if self._promise is not None and self._pending and not self.answered:
+        if self.by_promise and self.pending and not self.answered:
             return  # what promises anything is not known before there is an answer
         self._look_ahead(_AHEAD)
-        workers = capacity(self._executor)
-        if self._promise is None:
-            chosen = list(range(len(self._ahead)))
+        workers = capacity(self.executor)
+        if not self.by_promise:
+            chosen = list(range(len(self.ahead)))
             size = min(_CHUNK, max(1, -(-len(chosen) // (2 * workers))))
         else:
-            chosen, size = self._promising(self._promise, max(_SAMPLE, 2 * workers)), 1
-        if self._left is not None:
-            chosen = chosen[: self._left]
-            self._left -= len(chosen)
-        points = [self._ahead[position] for position in chosen]
-        self._chunks.extend(points[start : start + size] for start in range(0, len(points), size))
+            chosen, size = self._promising(max(_SAMPLE, 2 * workers)), 1
+        if self.points is not None:
+            chosen = chosen[: self.points]
+            self.points -= len(chosen)
+        points = [self.ahead[position] for position in chosen]
+        self.chunks.extend(points[start : start + size] for start in range(0, len(points), size))
         for position in sorted(chosen, reverse=True):
-            del self._ahead[position]
+            del self.ahead[position]
 
     def _look_ahead(self, count: int) -> None:
-        self._ahead.extend(islice(self._waiting, max(0, count - len(self._ahead))))
+        self.ahead.extend(islice(self.waiting, max(0, count - len(self.ahead))))
 
-    def _promising(self, promise: Surrogate, count: int) -> list[int]:
+    def _promising(self, count: int) -> list[int]:
         """Choose points: three of four promise short times, the others are the next ones."""
-        there = range(len(self._ahead))
-        if not self._predicted:
+        there = range(len(self.ahead))
+        if not self.predicted:
             return list(there[:count])
-        order = promise.order([choice for _, choice in self._ahead])[: count - count // 4]
+        order = self.promise.order([choice for _, choice in self.ahead])[: count - count // 4]
         return list(dict.fromkeys([*order, *there[:count]]))[:count]
 
-    @cached_property
-    def _packed(self) -> bytes:
-        return self._task.pack()
-
     def _begin(self, choices: list[dict[str, Value]]) -> Future[list[Point]]:
-        asked = predict_packed, self._packed, choices
-        if isinstance(self._executor, Pool):
-            return self._executor.submit_within(self._longest_s, *asked)
-        return self._executor.submit(*asked)
+        asked = predict_packed, self.packed, choices
+        if isinstance(self.executor, Pool):
+            return self.executor.submit_within(self.longest_s, *asked)
+        return self.executor.submit(*asked)
 
     def _collect(self, seconds: float | None) -> None:
-        if not self._pending:
+        if not self.pending:
             return
-        done, _ = wait(self._pending, seconds, return_when=FIRST_COMPLETED)
+        done, _ = wait(self.pending, seconds, return_when=FIRST_COMPLETED)
         for task in done:
-            chunk = self._pending.pop(task)
+            chunk = self.pending.pop(task)
             for (number, _), point in zip(chunk, self._answer(task, chunk), strict=False):
                 self._add(number, point)
 
@@ -369,17 +354,16 @@ class Ranker:
         self.answered += 1
         time_s = None
         if isinstance(point, Refused):
-            self._refusals.add(number, point)
+            self.refusals.add(number, point)
         else:
             time_s = point.time_s
-            self._predicted += 1
-            heapq.heappush(self._best, (-time_s, -number, point))
-            if len(self._best) > self._keep:
-                heapq.heappop(self._best)
-        if self._promise is not None:
-            self._promise.add(point.choice, time_s)
-        if self._on_point is not None:
-            self._on_point(point)
+            self.predicted += 1
+            heapq.heappush(self.best, (-time_s, -number, point))
+            if len(self.best) > self.keep:
+                heapq.heappop(self.best)
+        self.promise.add(point.choice, time_s)
+        if self.on_point is not None:
+            self.on_point(point)
 
     def _answer(self, task: Future[list[Point]], chunk: list[Numbered]) -> list[Point]:
         """Return the points of a chunk; of one whose process was lost each is tried by itself."""
@@ -387,14 +371,14 @@ class Ranker:
             return task.result()
         except WorkerLostError as error:
             if len(chunk) > 1:
-                self._chunks.extendleft([point] for point in reversed(chunk))
+                self.chunks.extendleft([point] for point in reversed(chunk))
                 return []
             reason = f"the process that built and counted it was lost: {error.reason}"
             if error.is_late:
                 reason += f"; {option('longest_s', 'SECONDS')} gives it more"
             return [Refused(choice=chunk[0][1], stage="build", reason=reason)]
         except ImportError as error:  # of a module that the task refers to
-            raise self._task.refuse_sending(f"{type(error).__name__}: {error}") from error
+            raise self.task.refuse_sending(f"{type(error).__name__}: {error}") from error
 
 
 _EXAMPLES = 3

@@ -25,7 +25,8 @@ from pydantic import (
 
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import IntervalOfTimes, Part, parse_json, validate
-from countperf.errors import DocumentError, MeasurementError, ParameterError, option
+from countperf.errors import DocumentError, ParameterError, option
+from countperf.measuring.campaign import refuse_differences
 from countperf.store import AppendedLines, parse_lines, read_content, split_lines
 from countperf.text import (
     EACH,
@@ -410,17 +411,12 @@ class Journal(AppendedLines):
 
         def read(lines: Sequence[str]) -> None:
             there, self.entries = _parse(Path(path), lines)
-            different = sorted(k for k in {*there, *wanted} if there.get(k) != wanted.get(k))
-            if different:
-                said = "; ".join(_difference(n, there.get(n), wanted.get(n)) for n in different)
-                raise MeasurementError(
-                    f"{path} holds another search: {said}; name another file, or ask for what it"
-                    " holds"
-                )
-            for number, content in ((entry.number, entry.content) for entry in self.entries):
-                if not isinstance(content, End) and content.choice not in task.space:
-                    said = f"{content.choice} is none of the space '{task.space.name}'"
-                    raise _make_error(path, said, f"line {number}: $.choice")
+            refuse_differences(_pair_fields(there, wanted), Path(path), "trials")
+            for entry in self.entries:
+                choice = getattr(entry.content, "choice", None)
+                if choice is not None and choice not in task.space:
+                    said = f"{choice} is none of the space '{task.space.name}'"
+                    raise _make_error(path, said, f"line {entry.number}: $.choice")
 
         super().__init__(path, "the search", json.dumps(wanted, allow_nan=False) + "\n", read)
 
@@ -431,23 +427,23 @@ class Journal(AppendedLines):
 
 
 _DIGESTS = {
-    "space_digest": "the values, constraints or builder of the space have changed",
-    "weights_digest": "the weights, or whether they may leave properties out, have changed",
+    "space_digest": "digest of the space's values, constraints and builder",
+    "weights_digest": "digest of the weights, and of whether they may leave properties out",
 }
 
 
-def _difference(name: str, there: Any, now: Any) -> str:
-    """Say how a field of the header differs: of several values those that do."""
-    if name in _DIGESTS:
-        return _DIGESTS[name]
-    if isinstance(there, dict) and isinstance(now, dict):
-        before, after = cast("dict[str, Any]", there), cast("dict[str, Any]", now)
-        return "; ".join(
-            f"{part} of {name} is {before.get(part)} there, {after.get(part)} now"
-            for part in sorted({*before, *after})
-            if before.get(part) != after.get(part)
-        )
-    return f"{name} is {there} there, {now} now"
+def _pair_fields(
+    there: Mapping[str, Any], now: Mapping[str, Any], of: str = ""
+) -> dict[str, tuple[Any, Any]]:
+    """Return the fields of two headers, and of the objects in them, with both values."""
+    pairs: dict[str, tuple[Any, Any]] = {}
+    for name in sorted({*there, *now}):
+        before, after = there.get(name), now.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            pairs |= _pair_fields(before, after, f" of {name}")
+        else:
+            pairs[_DIGESTS.get(name, name) + of] = before, after
+    return pairs
 
 
 def read_journal(path: Path) -> tuple[SearchHeader, list[Entry]]:

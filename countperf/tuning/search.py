@@ -374,7 +374,7 @@ class _Search:
         """
         while not self.ranker.is_done:
             end_if_interrupted()
-            if self.left_s(self.plan.first_share) <= 0 and self.ranker.has_predictions:
+            if self.left_s(self.plan.first_share) <= 0 and self.ranker.predicted:
                 break
             if self.left_s() < -_OVERTIME_S and self.ranker.answered:
                 break

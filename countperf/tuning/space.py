@@ -238,14 +238,10 @@ class SearchSpace(ShortRepr):
             From a choice, as keyword arguments, to the ``loopy.TranslationUnit``. Values of an
             argument are those of its annotation (``Literal[8, 16]``, ``bool``) or of its default (a
             list, tuple or ``range``); see `countperf.tuning.space`.
-        constraints : sequence of str or callable, optional
-            What a choice has to satisfy: ``"tile * unroll <= 64"``.
-        sizes : Mapping from str to int, optional
-            Sizes for which variants are compared.
+        constraints, sizes, **more
+            Attributes of the space.
         name : str, optional
             By default that of the function.
-        **more
-            Other attributes, such as `reference` or `make_arguments`.
 
         Raises
         ------
@@ -386,17 +382,7 @@ class SearchSpace(ShortRepr):
         sizes: Mapping[str, int] | None = None,
         statistics: Statistics | None = None,
     ) -> KernelCase:
-        """Make the measurement case of a choice.
-
-        Parameters
-        ----------
-        choice : Mapping from str to value
-            The variant.
-        sizes : Mapping from str to int, optional
-            In place of the space's sizes, or of some of them.
-        statistics : Mapping or callable, optional
-            In place of the space's statistics, or of some of them.
-        """
+        """Make the measurement case of a choice; sizes and statistics replace the space's."""
         wanted = self.sizes_with(sizes or {})
         kernel = f"{self.name}/{self.label(choice)}"
         built: list[Any] = []
