@@ -9,7 +9,6 @@ however that ends; on systems other than Linux, after its task.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pickle
 import signal
@@ -35,12 +34,16 @@ from countperf.user_code import path_of_children
 NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)
 """Errors that a task raises if it cannot be pickled."""
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _MESSAGE_LIMIT = 800
-_PROGRAM = (
-    "from sys import argv, path; path[:] = argv[1:]; from countperf.devices import workers;"
-    " workers.work()"
-)
+_PROGRAM = """
+import ctypes, os, sys
+_, caller, *sys.path = sys.argv
+if sys.platform == "linux":  # end with the caller, also amid code that holds the interpreter
+    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG of linux/prctl.h, SIGKILL
+if os.getppid() == int(caller):
+    from countperf.devices import workers
+    workers.work()
+"""
 
 
 class WorkerLostError(BrokenExecutor):
@@ -109,7 +112,7 @@ class Worker:
                 self._lost = None
                 self._output = tempfile.TemporaryFile()  # noqa: SIM115  closed by close
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", _PROGRAM, *path_of_children()],
+                    [sys.executable, "-c", _PROGRAM, str(os.getpid()), *path_of_children()],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._output,
@@ -220,8 +223,6 @@ def work() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
-    if sys.platform == "linux":  # also amid compiled code that holds the interpreter
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     warnings.simplefilter("ignore")
     with contextlib.suppress(EOFError):
         while True:

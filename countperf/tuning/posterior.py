@@ -292,44 +292,30 @@ def _shares(parts: Sequence[Mapping[str, float]], count: int) -> Array:
     return np.array([[row.get(name, 0.0) for name in names] for row in rows])
 
 
-MOST = 256
-"""Points from which others are estimated: the latest ones."""
-
 _RIDGE = 0.02
 
 
-class Surrogate:
-    """Estimates predicted times of points from those of others."""
+def order_by_promise(
+    parameters: Mapping[str, Sequence[Value]],
+    known: Sequence[tuple[Choice, float | None]],
+    choices: Sequence[Choice],
+) -> list[int]:
+    """Return the positions of choices, those first that should have the shortest times.
 
-    def __init__(self, parameters: Mapping[str, Sequence[Value]]) -> None:
-        self._parameters = parameters
-        self._choices: list[Choice] = []
-        self._times: list[float | None] = []
-
-    def add(self, choice: Choice, time_s: float | None) -> None:
-        """Learn from the predicted time of a point, s; None if it has none."""
-        self._choices.append(choice)
-        self._times.append(time_s)
-        del self._choices[:-MOST], self._times[:-MOST]
-
-    def order(self, choices: Sequence[Choice]) -> list[int]:
-        """Return the positions of points, those first that should have the shortest times."""
-        known = [time_s for time_s in self._times if time_s is not None]
-        if not known:
-            return list(range(len(choices)))
-        slowest = max(known)  # what has no prediction is as good as that
-        logarithms = np.log([slowest if t is None else t for t in self._times])
-        codes, numeric = ranks(self._parameters, [*self._choices, *choices])
-        there, asked = codes[: len(self._choices)], codes[len(self._choices) :]
-        center = float(np.mean(logarithms))
-        among = _similarity(there, there, numeric) + _RIDGE * np.eye(len(there))
-        weights = np.linalg.solve(among, logarithms - center)
-        estimates = _similarity(asked, there, numeric) @ weights
-        return np.argsort(estimates, kind="stable").tolist()
-
-
-def _similarity(some: Array, others: Array, numeric: NDArray[np.bool_]) -> Array:
-    return product(alike(np.abs(some[:, None] - others[None]), numeric), np.float64(0.5))
+    That is estimated from the predicted times of others, s; None for what has no prediction.
+    """
+    times = [time_s for _, time_s in known if time_s is not None]
+    if not times:
+        return list(range(len(choices)))
+    slowest = max(times)  # what has no prediction is as good as that
+    logarithms = np.log([slowest if time_s is None else time_s for _, time_s in known])
+    codes, numeric = ranks(parameters, [*(choice for choice, _ in known), *choices])
+    there = codes[: len(known)]
+    similar = product(alike(np.abs(codes[:, None] - there), numeric), np.float64(0.5))
+    among, asked = similar[: len(known)], similar[len(known) :]
+    center = float(np.mean(logarithms))
+    weights = np.linalg.solve(among + _RIDGE * np.eye(len(known)), logarithms - center)
+    return np.argsort(asked @ weights, kind="stable").tolist()
 
 
 FIRST = 8

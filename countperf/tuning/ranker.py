@@ -34,8 +34,8 @@ from countperf.text import (
     weights_text,
 )
 from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_packed
-from countperf.tuning.posterior import Surrogate
-from countperf.tuning.space import Value
+from countperf.tuning.posterior import order_by_promise
+from countperf.tuning.space import Choice, Value
 
 _KINDS = 50  # of reasons that are told apart at a stage
 _NAMED = 3  # of them in a sentence
@@ -55,11 +55,6 @@ class RefusalCount(ShortRepr):
 
     count: int  # how many
     reasons: tuple[Reason, ...]  # why, the most frequent one first
-
-    @property
-    def examples(self) -> tuple[Refused, ...]:
-        """A point for each reason."""
-        return tuple(reason.example for reason in self.reasons)
 
 
 class RefusalCounter:
@@ -181,6 +176,7 @@ KEPT = 10_000
 """Default number of best predicted points that are kept."""
 
 _AHEAD = 512  # points among which those of promise are looked for
+_LATEST = 256  # points from which that is estimated
 _SAMPLE = 8  # points that are predicted before any is chosen by promise
 _CHUNK = 16  # points of a task
 _IN_FLIGHT = 4  # tasks for each worker
@@ -246,7 +242,7 @@ class Ranker:
         self.ahead: list[Numbered] = []  # taken from it, and in no chunk yet
         self.chunks: deque[list[Numbered]] = deque()
         self.pending: dict[Future[list[Point]], list[Numbered]] = {}
-        self.promise = Surrogate(self.task.space.parameters)
+        self.latest: deque[tuple[Choice, float | None]] = deque(maxlen=_LATEST)
 
     @property
     def is_done(self) -> bool:
@@ -331,8 +327,10 @@ class Ranker:
         there = range(len(self.ahead))
         if not self.predicted:
             return list(there[:count])
-        order = self.promise.order([choice for _, choice in self.ahead])[: count - count // 4]
-        return list(dict.fromkeys([*order, *there[:count]]))[:count]
+        order = order_by_promise(
+            self.task.space.parameters, self.latest, [choice for _, choice in self.ahead]
+        )
+        return list(dict.fromkeys([*order[: count - count // 4], *there[:count]]))[:count]
 
     def _begin(self, choices: list[dict[str, Value]]) -> Future[list[Point]]:
         asked = predict_packed, self.packed, choices
@@ -361,7 +359,7 @@ class Ranker:
             heapq.heappush(self.best, (-time_s, -number, point))
             if len(self.best) > self.keep:
                 heapq.heappop(self.best)
-        self.promise.add(point.choice, time_s)
+        self.latest.append((point.choice, time_s))
         if self.on_point is not None:
             self.on_point(point)
 

@@ -122,12 +122,12 @@ def _marked(folder: Path) -> list[int]:
 
 @LINUX
 @pytest.mark.parametrize(
-    ("number", "whole_group"),
-    [(signal.SIGTERM, True), (signal.SIGKILL, False)],
-    ids=["SIGTERM of all", "SIGKILL of the caller"],
+    ("number", "whole_group", "begun"),
+    [(signal.SIGTERM, True, 3), (signal.SIGKILL, False, 3), (signal.SIGKILL, False, 0)],
+    ids=["SIGTERM of all", "SIGKILL of the caller", "SIGKILL while they start"],
 )
 def test_busy_and_idle_processes_end_with_a_killed_caller(
-    number: signal.Signals, whole_group: bool, tmp_path: Path
+    number: signal.Signals, whole_group: bool, begun: int, tmp_path: Path
 ) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _BUSY],
@@ -137,8 +137,11 @@ def test_busy_and_idle_processes_end_with_a_killed_caller(
         stderr=subprocess.STDOUT,
         start_new_session=True,
     ) as caller:
-        _until(lambda: len(list(tmp_path.glob("began-*"))) >= 3 or caller.poll() is not None)
-        assert len(_marked(tmp_path)) == 6  # the caller, four workers, and one of a worker
+        if begun:
+            _until(lambda: len(list(tmp_path.glob("began-*"))) >= begun)
+            assert len(_marked(tmp_path)) == 6  # the caller, four workers, and one of a worker
+        else:
+            _until(lambda: len(_marked(tmp_path)) >= 3)
         (os.killpg if whole_group else os.kill)(caller.pid, number)
         caller.communicate(timeout=LONGEST_S)  # until nobody holds the pipe
     _until(lambda: not _marked(tmp_path))

@@ -74,7 +74,7 @@ def test_points_are_ranked_by_predicted_time_and_the_refused_summed_up() -> None
     assert first.time_s == pytest.approx(1e-6 + N * 4e-9 + 1e-7 * N / (64 * 8))
     assert sum(first.parts.values()) == pytest.approx(1.0, abs=0.02)
     assert ranking.refusals["build"].count == 3
-    assert ranking.refusals["build"].examples[0].reason == "ValueError: no fetch of eight"
+    assert ranking.refusals["build"].reasons[0].example.reason == "ValueError: no fetch of eight"
     few = rank_points(_question(), executor=Inline(), keep=4)
     assert (few.best, few.predicted) == (ranking.best[:4], 15)
     assert len(passed) == 18
@@ -133,7 +133,7 @@ def test_variants_that_cannot_be_are_refused_with_stage_and_reason(
     ranking = _ranking(**changes)
 
     assert ranking.refusals[stage].count == count
-    assert all(reason in example.reason for example in ranking.refusals[stage].examples)
+    assert all(reason in r.example.reason for r in ranking.refusals[stage].reasons)
     assert ranking.predicted == 15 - count
 
 
@@ -153,7 +153,7 @@ def test_statistics_are_those_of_the_variant(of_space: Any, given: Any) -> None:
 
     if of_space is _fail:
         said = "space 'choosy': the function of its statistics fails at tile="
-        reason = ranking.refusals["count"].examples[0].reason
+        reason = ranking.refusals["count"].reasons[0].example.reason
         assert reason.startswith(said)
         assert reason.endswith("ZeroDivisionError: division by zero")
         return
@@ -167,7 +167,7 @@ def test_an_error_for_want_of_statistics_says_which() -> None:
 
     with pytest.raises(TuningError) as caught:
         ranking.check_predicted()
-    example = ranking.refusals["count"].examples[0].choice["tile"]
+    example = ranking.refusals["count"].reasons[0].example.choice["tile"]
     assert caught.value.statistics == {f"a[i] > {example}": 0.5}
 
 
