@@ -31,7 +31,7 @@ from countperf.measuring import KernelCase as KernelCase
 from countperf.measuring import Measurement as Measurement
 from countperf.measuring import MeasurementSet as MeasurementSet
 from countperf.measuring import Timing as Timing
-from countperf.measuring.apart import measure as measure
+from countperf.measuring.campaign import measure as measure
 from countperf.mechanistic.compiled_profile import profile_kernel as profile_kernel
 from countperf.models.library import load_weights as load_weights
 from countperf.models.predictions import Prediction as Prediction

@@ -19,7 +19,7 @@ from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
-from countperf.devices.workers import process_pool
+from countperf.devices.workers import Pool
 from tests.counting.random_kernels import Campaign
 
 BATCH = 250
@@ -84,7 +84,7 @@ def main() -> None:
         documents = [json.loads(line) for line in given.state.read_text().splitlines()]
     done = {document["seed"] for document in documents}
     seeds = [given.seed * 1_000_000 + k for k in range(-(-given.number // given.batch))]
-    with process_pool(given.processes) as pool:
+    with Pool(given.processes) as pool:
         jobs = [pool.submit(batch, seed, given.batch) for seed in seeds if seed not in done]
         for job in as_completed(jobs):
             document = job.result()

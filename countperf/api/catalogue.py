@@ -16,7 +16,7 @@ from countperf.counting.structure.memory_hierarchy import CacheSize
 from countperf.devices.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import counted_caches_of
-from countperf.devices.workers import process_pool
+from countperf.devices.workers import Pool
 from countperf.errors import (
     CountingError,
     DeviceMismatchError,
@@ -374,7 +374,7 @@ def with_machine_code(
         )
         return replace(measured, measurements=noted)
 
-    with process_pool() as pool:
+    with Pool() as pool:
         done, written = 0, time.monotonic()
         read = pool.map(partial(_code_of, chosen.label), batches)
         pairs = zip(batches, read, strict=True)

@@ -18,11 +18,11 @@ from countperf.measuring.apart import ApartRunner
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords, given_sizes
 from countperf.steps import report
-from countperf.tuning.points import PredictionTask, checked_space, user_space
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
-from countperf.tuning.space import SearchSpace
+from countperf.tuning.space import SearchSpace, find_space
 from measurement_kernels.variants import spaces
 
 if TYPE_CHECKING:
@@ -31,28 +31,26 @@ if TYPE_CHECKING:
     from countperf.tuning.ranker import Ranking
     from countperf.tuning.result import TuningResult
     from countperf.tuning.space import Statistics
-    from countperf.tuning.trials import Watch
 
 
-def load_space(specification: str) -> SearchSpace:
-    """Return the search space that a text names."""
-    if ":" in specification:
-        return user_space(specification)
-    known = spaces()
-    if specification not in known:
-        raise SearchSpaceError(
-            f"no search space is called {specification!r}; there are {', '.join(known)}, and"
-            f" path/file.py:name{nearest(specification, known)}"
-        )
-    return known[specification]
-
-
-def named_in_processes(space: SearchSpace | str) -> SearchSpace | str:
-    """Return a space as processes get it: a space of users' code by its text, others themselves.
-
-    Functions of a user's file cannot be sent to other processes, so each reads the file.
-    """
-    return load_space(space) if isinstance(space, str) and ":" not in space else space
+def load_space(
+    specification: SearchSpace | str, sizes: Mapping[str, int] | None = None
+) -> SearchSpace:
+    """Return the search space that a text names; refuse sizes that it does not have."""
+    if isinstance(specification, SearchSpace):
+        space = specification
+    elif ":" in specification:
+        space = find_space(specification)
+    else:
+        known = spaces()
+        if specification not in known:
+            raise SearchSpaceError(
+                f"no search space is called {specification!r}; there are {', '.join(known)}, and"
+                f" path/file.py:name{nearest(specification, known)}"
+            )
+        space = known[specification]
+    space.sizes_with(sizes or {})
+    return space
 
 
 @checks_keywords
@@ -115,19 +113,13 @@ def rank(
         A size is not positive, or is none of the space.
     """
     sizes = given_sizes(parameters, more)
-    space = named_in_processes(space)
-    checked_space(space, sizes)
+    space = load_space(space, sizes)
     target = None if device is None else find_device(device)
     asked = {"incomplete_ok": incomplete_ok, "statistics": statistics}
-    question = _task(space, sizes, weights, model, target, force, **asked)
+    task = _make_task(space, sizes, weights, model, target, force, **asked)
     with pool_or(executor, workers) as pool:
         return rank_points(
-            question,
-            executor=pool,
-            keep=keep,
-            points=points,
-            on_point=on_point,
-            longest_s=longest_s,
+            task, executor=pool, keep=keep, points=points, on_point=on_point, longest_s=longest_s
         )
 
 
@@ -151,7 +143,6 @@ def tune(
     workers: int | None = None,
     progress: Callable[[str], None] | None = None,
     longest_s: float | None = None,
-    watch: Watch | None = None,
     statistics: Statistics | None = None,
     **more: int,
 ) -> TuningResult:
@@ -178,8 +169,8 @@ def tune(
         At which to stop, and at which the regret is bounded; gains below are not looked for.
     executor, workers, longest_s
         As for `rank`; by default half of the seconds, but 3 s at least and a minute at most.
-    progress, watch : callable, optional
-        Are told what happens, a line at a time, and the `SearchState` between variants.
+    progress : callable, optional
+        Is told what happens, a line at a time.
     statistics
         As for `rank`.
 
@@ -198,28 +189,22 @@ def tune(
     began_s = clock.now()
     budget = Budget(seconds=seconds, measurements=measurements)
     plan = Plan(confidence=confidence, tolerance=tolerance)
-    sizes = given_sizes(parameters, more)
-    space = named_in_processes(space)
     report("preparing the search", 0)
-    checked_space(space, sizes)
+    sizes = given_sizes(parameters, more)
+    space = load_space(space, sizes)
     target = find_device(device)
     asked = {"incomplete_ok": incomplete_ok, "statistics": statistics}
-    question = _task(space, sizes, weights, model, target, force, **asked)
+    task = _make_task(space, sizes, weights, model, target, force, **asked)
+    longest_s = budget.longest_s if longest_s is None else longest_s
     more_than_one = target.identity.device_type == "cpu"
     number = min(_BUILDERS, workers or available_cores()) if more_than_one else 1
     with pool_or(executor, workers) as pool, ExitStack() as stack:
         runners = [
-            stack.enter_context(
-                ApartRunner(
-                    target, clock, longest_s=budget.longest_s if longest_s is None else longest_s
-                )
-            )
+            stack.enter_context(ApartRunner(target, clock, longest_s=longest_s))
             for _ in range(number)
         ]
-        for runner in runners:
-            runner.begin()
         return tune_space(
-            question,
+            task,
             runners[0],
             budget,
             store=store,
@@ -228,7 +213,6 @@ def tune(
             progress=progress,
             began_s=began_s,
             longest_s=longest_s,
-            watch=watch,
             builders=runners[1:],
         )
 
@@ -240,8 +224,8 @@ Those for other devices than the processors of this machine would disturb its ti
 """
 
 
-def _task(
-    space: SearchSpace | str,
+def _make_task(
+    space: SearchSpace,
     sizes: Mapping[str, int],
     weights: WeightSet | Path | str | None,
     model: str | None,
@@ -250,11 +234,10 @@ def _task(
     **more: Any,
 ) -> PredictionTask:
     """Return the task to predict variants, with weights that match the device, and its limits."""
-    identity = None if device is None else device.identity
     chosen = choose_weights(
         weights,
         model=model,
-        device=identity,
+        device=None if device is None else device.identity,
         force=force,
         without_code="variants are ranked by counts",
     ).weights

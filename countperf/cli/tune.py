@@ -7,13 +7,12 @@ import json
 from typing import TYPE_CHECKING
 
 from countperf.api.searching import rank, tune
-from countperf.cli.common import PROGRESS, as_dict, given, say, show
+from countperf.cli.common import as_dict, given, say, show
 from countperf.figures import check_outputs, draw
 from countperf.store import check_writable, write_atomically
 from countperf.text import plain
 from countperf.tuning.ranker import lay_out_point
 from countperf.tuning.result import SearchInterrupt
-from countperf.tuning.trials import state_text
 
 if TYPE_CHECKING:
     from countperf.tuning.result import TuningResult
@@ -32,7 +31,6 @@ def run_tune(options: argparse.Namespace) -> None:
             seconds=seconds,
             statistics=as_dict(options.statistics) or None,
             progress=say,
-            watch=lambda state: PROGRESS.show(state_text(state)),
             **given(options, "measurements", "device", "weights", "model", "force", "store"),
             **given(options, "longest_s"),
         )

@@ -11,21 +11,19 @@
 ... def kernel(...): ...
 
 A cost function ranks configurations by their meta-parameters (``BLOCK_SIZE``, ``num_warps``,
-``num_stages``) and by the arguments of the call. For Triton's own ``perf_model`` a cost function is
-passed as it is, wrapped by `perf_model`.
+``num_stages``) and by the arguments of the call.
 
 Source: Triton's documentation of ``triton.autotune`` (``prune_configs_by``).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from countperf.errors import CountperfError, ParameterError
+from countperf.errors import ParameterError
 from countperf.integrations import Cost, predicted_times
 
 Prune: TypeAlias = Callable[..., list[Any]]
@@ -58,20 +56,3 @@ def early_config_prune(cost: Cost, *, keep: int) -> Prune:
         return [configs[position] for position in order[:keep]]
 
     return prune
-
-
-def perf_model(cost: Cost) -> Callable[..., float]:
-    """Return a function for ``prune_configs_by={"perf_model": ..., "top_k": k}``.
-
-    Triton sorts by it; configurations without a prediction come last.
-    """
-
-    def estimate(**given: Any) -> float:
-        configuration = {name: value for name, value in given.items() if value is not None}
-        try:
-            time_s = float(cost(configuration))
-        except CountperfError:
-            return math.inf
-        return time_s if math.isfinite(time_s) else math.inf
-
-    return estimate

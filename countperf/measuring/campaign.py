@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
-from countperf.devices.device import check_clocks
+from countperf.devices.device import Device, EventClock, check_clocks
 from countperf.errors import CountingError, DeviceLostError, MeasurementError
 from countperf.measuring import (
     FailedCase,
@@ -19,9 +19,11 @@ from countperf.measuring import (
     Protocol,
     Resumption,
 )
+from countperf.measuring.apart import LONGEST_S, running
 from countperf.measuring.environment import gather_environment, timestamp
 from countperf.measuring.lines import case_fields, format_line
 from countperf.measuring.runner import BROAD, CaseRunner, Repeats, RoundSchedule, in_mixed_order
+from countperf.sizes import checks_keywords
 from countperf.steps import report
 from countperf.store import AppendedLines, locked, write_atomically
 
@@ -103,19 +105,30 @@ IsOver = Callable[[Collection[str], Sequence[Measurement]], bool]
 """From the kernels that were begun, and what was measured, to whether no more are to begin."""
 
 
+@checks_keywords
 def measure(
     cases: Sequence[KernelCase],
     *,
     store: Store | Path | str,
-    runner: CaseRunner,
+    device: str | Device | None = None,
     protocol: Protocol = BROAD,
     count: CountKernel | None = None,
+    clock: EventClock | None = None,
+    runner: CaseRunner | None = None,
     retry_failed: bool = False,
     begin_no_more: IsOver | None = None,
+    longest_s: float = LONGEST_S,
 ) -> MeasurementSet:
-    """Measure cases by a runner, as `countperf.measure` does; a store that is open stays open."""
+    """Measure cases and keep the results in a file, going on where an earlier session stopped.
+
+    Each finished case is on the disk before the next round begins. Cases that the store holds
+    already, failed ones included, are not run again. A case that fails is recorded, and the others
+    go on. Kernels of all families take turns, so that a machine that others slow down for a while
+    slows down some of each. A store that is open stays open.
+    """
     _check_names(cases)
     with ExitStack() as stack:
+        runner = stack.enter_context(running(runner, device, clock, longest_s=longest_s))
         file = store
         if not isinstance(file, Store):
             file = stack.enter_context(open_store(file, runner, protocol))

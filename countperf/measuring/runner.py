@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from countperf.user_code import describe_failure
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
+_T = TypeVar("_T")
 _WARM_UP_S = 0.05
 """Threads of a device that have slept, while a kernel was built or checked, wake up on one core.
 
@@ -233,6 +233,10 @@ class CaseRunner(ABC):
     @abstractmethod
     def loaded(self, case: KernelCase) -> AbstractContextManager[Run]:
         """Put the case's arguments into fresh memory, and give what runs it once."""
+
+    def apply(self, function: Callable[..., _T], case: KernelCase, *more: Any) -> _T:
+        """Call a function with the runner and a case, in the process that runs it."""
+        return function(self, case, *more)
 
     @cached_property
     def neighbors(self) -> Neighbors:

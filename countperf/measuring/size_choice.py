@@ -171,6 +171,10 @@ CostOf = Callable[[KernelCase], tuple[float, float]]
 def time_case(runner: CaseRunner, case: KernelCase, limits: SizeLimits) -> tuple[float, float]:
     """Find out roughly what a run of a case costs, and its setup, s."""
     runner.check(case)
+    return runner.apply(_time_loaded, case, limits)
+
+
+def _time_loaded(runner: CaseRunner, case: KernelCase, limits: SizeLimits) -> tuple[float, float]:
     began = runner.clock.now()
     with runner.loaded(case) as run:
         setup_s = runner.clock.now() - began

@@ -7,14 +7,12 @@ is packed once, and unpacked once in each process.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import pickle
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import cloudpickle
@@ -25,20 +23,17 @@ from countperf.counting.frontend.producers import translation_unit
 from countperf.counting.frontend.schedule import scheduled
 from countperf.counting.transactions import with_transactions
 from countperf.devices.device import DeviceLimits
-from countperf.devices.workers import NOT_SENT, WorkerLostError, process_pool
+from countperf.devices.workers import NOT_SENT
 from countperf.errors import (
     CountingError,
     CountperfError,
     ParameterError,
     PredictionError,
     SearchSpaceError,
-    UnknownSizeError,
-    nearest,
 )
 from countperf.models.correction import CORRECTION
 from countperf.text import ShortRepr, cut
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
-from countperf.user_code import find_in_user_code
 
 if TYPE_CHECKING:
     from countperf.models.predictions import Prediction
@@ -48,6 +43,7 @@ if TYPE_CHECKING:
 _SMALLEST_SHARE = 0.01
 _DIGITS = 4  # of shares
 _REASON = 1000  # characters of a reason
+_LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of higher levels
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
 ]
@@ -87,101 +83,118 @@ Point: TypeAlias = Predicted | Refused
 class PredictionTask:
     """Task of predicting points: everything that a predicting process needs."""
 
-    space: SearchSpace | str  # the space, or a text for `user_space`, which names it in any process
+    space: SearchSpace
     weights: WeightSet  # what predicts
-    sizes: Mapping[str, int]  # sizes of the kernel
+    sizes: Mapping[str, int]  # sizes of the kernel, in the place of some of the space's
     limits: DeviceLimits | None = None  # of the device
     incomplete_ok: bool = False  # whether to leave out properties without a weight
     statistics: Statistics | None = None  # in place of the space's, or of some of them
 
-    def named_space(self) -> SearchSpace:
-        """Return the space, found by its name if that is what is given."""
-        return user_space(self.space) if isinstance(self.space, str) else self.space
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", self.space.sizes_with(self.sizes))
+
+    def pack(self) -> bytes:
+        """Pack the task for other processes.
+
+        Functions of the caller's main module, of notebooks and of functions go along by value,
+        those of other modules by name.
+        """
+        try:
+            return zlib.compress(cloudpickle.dumps(self), _LEVEL)
+        except NOT_SENT as error:
+            raise self.refuse_sending(str(error)) from error
+
+    def refuse_sending(self, reason: str) -> SearchSpaceError:
+        """Make the error of a task that cannot be packed, or not unpacked."""
+        return SearchSpaceError(
+            f"space '{self.space.name}' cannot be sent to the processes that count: {reason}; "
+            "let its functions be functions of a module that they can import, which hold no locks,"
+            " files or the like, or name it: 'path/file.py:name'"
+        )
 
 
-def predict_points(question: PredictionTask, choices: Sequence[Choice]) -> list[Point]:
+@lru_cache(maxsize=4)
+def _unpack(packed: bytes) -> PredictionTask:
+    return pickle.loads(zlib.decompress(packed))
+
+
+def predict_packed(packed: bytes, choices: Sequence[Choice]) -> list[Point]:
+    """Predict some points of a packed task."""
+    return predict_points(_unpack(packed), choices)
+
+
+def predict_points(task: PredictionTask, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points."""
-    space = question.named_space()
     with without_disk_caches():  # which take longer than what variants would gain from them
-        return [predict_point(question, space, choice) for choice in choices]
+        return [predict_point(task, choice) for choice in choices]
 
 
-def predict_point(question: PredictionTask, space: SearchSpace, choice: Choice) -> Point:
+def predict_point(task: PredictionTask, choice: Choice) -> Point:
     """Build, count and predict a variant."""
-    kept = dict(choice)
+    space, weights = task.space, task.weights
 
-    def refused(stage: Stage, error: CountperfError | str) -> Refused:
+    def refuse(stage: Stage, error: CountperfError | str) -> Refused:
         return Refused(
-            choice=kept,
+            choice=dict(choice),
             stage=stage,
             reason=cut(" ".join(str(error).split()), _REASON),
             statistics=getattr(error, "statistics", None),
         )
 
     try:
-        unit = built(space, choice)
+        unit = build_variant(space, choice)
         ready, resources = scheduled(unit)
     except SearchSpaceError as error:
-        return refused("build", error)
+        return refuse("build", error)
     except CountingError as error:
-        return refused("schedule", error)
-    if question.limits is not None and (too_much := exceeded(question.limits, resources)):
-        return refused("limits", too_much)
-    weights = question.weights
-    sizes = {**space.sizes, **question.sizes}
+        return refuse("schedule", error)
+    if task.limits is not None and (too_much := find_exceeded_limit(task.limits, resources)):
+        return refuse("limits", too_much)
     try:
         vector = count_kernel(
             ready,
-            statistics=space.statistics_at(choice, question.statistics),
+            statistics=space.statistics_at(choice, task.statistics),
             view=weights.view,
             caches=weights.counted_caches,
             cache=False,
         )
         vector = with_transactions(vector, unit, weights.definition.named_transactions)
     except CountperfError as error:
-        return refused("count", error)
+        return refuse("count", error)
     try:
-        prediction = weights.predict_counts(vector, sizes, incomplete_ok=question.incomplete_ok)
+        prediction = weights.predict_counts(vector, task.sizes, incomplete_ok=task.incomplete_ok)
     except PredictionError as error:
-        return refused("predict", error)
+        return refuse("predict", error)
     except CountingError as error:  # at sizes, of what has no formula
-        return refused("count", error)
+        return refuse("count", error)
     except ParameterError as error:
-        return refused("sizes", error)
+        return refuse("sizes", error)
     time_s = float(prediction.time_s)
     if not 0 < time_s < math.inf:
-        return refused("predict", f"the model predicts {time_s:.3g} s, which is no time")
+        return refuse("predict", f"the model predicts {time_s:.3g} s, which is no time")
+    ends_s = prediction.interval_s
     return Predicted(
-        choice=kept,
+        choice=dict(choice),
         time_s=time_s,
-        interval_s=interval_of(prediction),
+        interval_s=None if ends_s is None else (float(ends_s[0]), float(ends_s[1])),
         interval_level=prediction.interval_level,
         missing=prediction.missing,
         parts=_shares(prediction),
     )
 
 
-def interval_of(prediction: Prediction) -> tuple[float, float] | None:
-    """Return the ends of the interval of a single time, s; None where the model cannot tell."""
-    if prediction.interval_s is None:
-        return None
-    low, high = prediction.interval_s
-    return float(low), float(high)
-
-
 def _shares(prediction: Prediction) -> dict[str, float]:
     """Return the shares of the time that weights take, of all that the correction leaves alone."""
-    parts = {k: float(part) for k, part in prediction.breakdown.items() if k != CORRECTION}
-    plain_s = float(prediction.time_s) - float(prediction.breakdown.get(CORRECTION, 0.0))
-    shares = {name: part / plain_s for name, part in parts.items()}
+    parts = {name: float(part) for name, part in prediction.breakdown.items()}
+    plain_s = float(prediction.time_s) - parts.pop(CORRECTION, 0.0)
     return {
-        name: round(share, _DIGITS)
-        for name, share in shares.items()
-        if abs(share) >= _SMALLEST_SHARE
+        name: round(part / plain_s, _DIGITS)
+        for name, part in parts.items()
+        if abs(part / plain_s) >= _SMALLEST_SHARE
     }
 
 
-def built(space: SearchSpace, choice: Choice) -> Any:
+def build_variant(space: SearchSpace, choice: Choice) -> Any:
     """Build a variant; whatever its builder raises becomes a `SearchSpaceError`."""
     try:
         return translation_unit(space.build(**choice))
@@ -191,7 +204,7 @@ def built(space: SearchSpace, choice: Choice) -> Any:
         raise SearchSpaceError(f"{type(error).__name__}: {error}") from error
 
 
-def exceeded(limits: DeviceLimits, resources: Any) -> str:
+def find_exceeded_limit(limits: DeviceLimits, resources: Any) -> str:
     """Say which limit a launch exceeds; empty if none."""
     items = resources.group_items
     if items is not None and items > limits.max_group_size:
@@ -205,101 +218,3 @@ def exceeded(limits: DeviceLimits, resources: Any) -> str:
     if local is not None and local > limits.local_memory_bytes:
         return f"{local} byte of local memory; the device has {limits.local_memory_bytes}"
     return ""
-
-
-@lru_cache(maxsize=32)
-def user_space(specification: str) -> SearchSpace:
-    """Find the search space of a user's code that a text names."""
-    space = find_in_user_code(
-        specification,
-        SearchSpace,
-        kind_name="countperf.SearchSpace",
-        error=SearchSpaceError,
-    )
-    assert isinstance(space, SearchSpace)
-    return space
-
-
-_LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of higher levels
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """A question on its way.
-
-    Functions of the caller's main module, of notebooks and of functions go along by value, those of
-    other modules by name.
-    """
-
-    digest: str  # of the content, by which processes know it again
-    content: bytes = field(compare=False)  # the question, pickled and compressed
-
-    @classmethod
-    def of(cls, question: PredictionTask) -> Packed:
-        """Pack a question."""
-        pickled: bytes = cloudpickle.dumps(question, pickle.HIGHEST_PROTOCOL)
-        content = zlib.compress(pickled, _LEVEL)
-        return cls(hashlib.sha256(content).hexdigest(), content)
-
-    def question(self) -> PredictionTask:
-        """Unpack it, or return what this process unpacked before."""
-        return _unpacked(self)
-
-
-@lru_cache(maxsize=4)
-def _unpacked(packed: Packed) -> PredictionTask:
-    return pickle.loads(zlib.decompress(packed.content))
-
-
-def predict_sent(asked: Packed, choices: Sequence[Choice]) -> list[Point]:
-    """Predict some points; what a process of the pool is asked to do."""
-    return predict_points(asked.question(), choices)
-
-
-_PROBED = 8  # variants, to find out which sizes kernels of a space have
-_PROBE_S = 10.0  # for each of them
-
-
-def checked_space(space: SearchSpace | str, sizes: Mapping[str, int]) -> SearchSpace:
-    """Find a space, and see to it before any work that it can be asked for these sizes."""
-    if isinstance(space, str):
-        space = user_space(space)
-    for name, value in sizes.items():
-        if value < 0 or (not value and name not in _known_sizes(space)[1]):
-            raise ParameterError(
-                f"space '{space.name}': {name} = {value}; sizes are positive", parameter=name
-            )
-    unknown = [name for name in sizes if name not in space.sizes]
-    there = {*space.sizes, *_known_sizes(space)[0]} if unknown else set[str]()
-    for name in unknown:
-        if there and name not in there:
-            raise UnknownSizeError(
-                f"space '{space.name}' has no size {name}; there are {', '.join(sorted(there))}"
-                f"{nearest(name, there)}",
-                parameter=name,
-            )
-    return space
-
-
-@lru_cache(maxsize=32)
-def _known_sizes(space: SearchSpace) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the parameters of the first variant that can be counted, and those with defaults.
-
-    A process of its own builds and counts variants, since builders are anybody's code. Both are
-    empty if none of the first variants can be counted.
-    """
-    with process_pool(1) as pool:
-        for choice in islice(space.choices(), _PROBED):
-            try:
-                return pool.submit_within(_PROBE_S, _parameters_of, space, dict(choice)).result()
-            except (CountperfError, WorkerLostError):
-                continue
-            except NOT_SENT:
-                break
-    return (), frozenset()
-
-
-def _parameters_of(space: SearchSpace, choice: Choice) -> tuple[tuple[str, ...], frozenset[str]]:
-    statistics = space.statistics_at(choice)
-    vector = count_kernel(built(space, choice), statistics=statistics, cache=False)
-    return tuple(vector.parameters), frozenset(vector.defaults)

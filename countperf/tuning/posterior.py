@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import ParameterError
-from countperf.tuning.space import Choice, SearchSpace, Value
+from countperf.tuning.space import Choice, Value
 
 Array = NDArray[np.float64]
 PRIOR_FREEDOM = 4.0
@@ -193,9 +193,7 @@ class Posterior:
         parts: Sequence[Mapping[str, float]] = (),
         groups: Sequence[str] = (),
         prior_scatter: float = 0.5,
-        drawn: dict[tuple[float, ...], tuple[Draw, ...]] | None = None,
     ) -> None:
-        self._drawn = {} if drawn is None else drawn
         self._log_predicted = np.log(np.asarray(predicted_s, np.float64))
         count = len(self._log_predicted)
         codes, numeric = ranks(parameters, choices, groups or [""] * count)
@@ -203,57 +201,54 @@ class Posterior:
         self._numeric = np.append(numeric, np.True_)
         self._parts = _shares(parts, count)
         self._prior_square = PRIOR_FREEDOM * prior_scatter**2
-        self._similar = np.empty((count, 0, self._codes.shape[1]))
-        self._measured: list[int] = []
-        self._ratios: list[float] = []
+        self._measured: dict[int, float] = {}  # ratios by position
 
     def add(self, position: int, time_s: float) -> None:
         """Learn from a variant's measured time, s; a second one of the same replaces the first."""
-        ratio = float(np.log(time_s) - self._log_predicted[position])
-        if position in self._measured:
-            self._ratios[self._measured.index(position)] = ratio
-            return
-        similar = alike(np.abs(self._codes - self._codes[position]), self._numeric)
-        self._similar = np.concatenate([self._similar, similar[:, None, :]], axis=1)
-        self._measured.append(position)
-        self._ratios.append(ratio)
+        self._measured[position] = float(np.log(time_s) - self._log_predicted[position])
 
     def log_times(self) -> LogTimes:
         """Return the distributions of all variants' times, those measured included."""
-        count = len(self._ratios)
+        measured, ratios = list(self._measured), np.array([*self._measured.values()])
         whole = PART_VARIANCE * (self._parts**2).sum(axis=1) + 1.0
-        if not count:
+        if not measured:
             scale = np.sqrt(whole * self._prior_square / PRIOR_FREEDOM)
             return LogTimes(
                 mean=self._log_predicted[None], scale=scale[None], freedom=PRIOR_FREEDOM
             )
-        cross = PART_VARIANCE * self._parts @ self._parts[self._measured].T
-        solved = [self._solve(draw, cross, whole) for draw in self._draws(cross)]
-        wider = np.sqrt(max(1.0, float(np.mean([excess for *_, excess in solved]))))
-        return LogTimes(
-            mean=self._log_predicted + np.array([mean for mean, *_ in solved]),
-            scale=wider * np.array([scale for _, scale, _ in solved]),
-            freedom=PRIOR_FREEDOM + count,
+        similar = alike(np.abs(self._codes[:, None] - self._codes[measured]), self._numeric)
+        cross = PART_VARIANCE * self._parts @ self._parts[measured].T
+        sampler = Sampler(
+            similar[measured],
+            cross[measured],
+            ratios,
+            prior_square=self._prior_square,
+            prior_freedom=PRIOR_FREEDOM,
         )
-
-    def _draws(self, cross: Array) -> tuple[Draw, ...]:
-        """Draw what matters how much, which measured variants alone decide."""
-        key = tuple(self._ratios)
-        if key not in self._drawn:
-            self._drawn.clear()
-            sampler = Sampler(
-                self._similar[self._measured],
-                cross[self._measured],
-                np.array(self._ratios),
-                prior_square=self._prior_square,
-                prior_freedom=PRIOR_FREEDOM,
-            )
-            self._drawn[key] = sampler.draws()
-        return self._drawn[key]
+        freedom = PRIOR_FREEDOM + len(ratios)
+        means: list[Array] = []
+        scales: list[Array] = []
+        excess: list[float] = []  # of squares of measured variants, each told from the others
+        for draw in sampler.draws():
+            reach = cross + (1 - draw.own) * product(similar, draw.matters)
+            among = reach[measured] + (draw.own + JITTER) * np.eye(len(ratios))
+            inverse = np.linalg.inv(among)
+            weights = inverse @ ratios
+            square = (self._prior_square + float(ratios @ weights)) / freedom
+            variance = square * np.maximum(whole - ((reach @ inverse) * reach).sum(axis=1), JITTER)
+            means.append(reach @ weights)
+            scales.append(np.sqrt(variance))
+            excess.append(float((weights**2 / np.diag(inverse) / square).mean()))
+        wider = np.sqrt(max(1.0, float(np.mean(excess))))
+        return LogTimes(
+            mean=self._log_predicted + np.array(means),
+            scale=wider * np.array(scales),
+            freedom=freedom,
+        )
 
     def unknown(self, predicted_s: float) -> LogTimes:
         """Return the distribution of a variant of which nothing but its prediction is known."""
-        ratios = np.array(self._ratios)
+        ratios = np.array([*self._measured.values()])
         freedom = PRIOR_FREEDOM + len(ratios)
         weight = 1 / PART_VARIANCE + len(ratios)
         mean = float(ratios.sum() / weight)
@@ -264,22 +259,6 @@ class Posterior:
             scale=np.array([[scale]]),
             freedom=freedom,
         )
-
-    def _solve(self, draw: Draw, cross: Array, whole: Array) -> tuple[Array, Array, float]:
-        """Return mean and scale of the ratios, and by which factor squares exceed what is said.
-
-        The last compares measured variants, each told from the others, with their distributions.
-        """
-        ratios = np.array(self._ratios)
-        reach = cross + (1 - draw.own) * product(self._similar, draw.matters)
-        among = reach[self._measured] + (draw.own + JITTER) * np.eye(len(ratios))
-        inverse = np.linalg.inv(among)
-        weights = inverse @ ratios
-        freedom = PRIOR_FREEDOM + len(ratios)
-        square = (self._prior_square + float(ratios @ weights)) / freedom
-        variance = square * np.maximum(whole - ((reach @ inverse) * reach).sum(axis=1), JITTER)
-        off = weights**2 / np.diag(inverse) / square
-        return reach @ weights, np.sqrt(variance), float(off.mean())
 
 
 def alike(apart: Array, is_number: NDArray[np.bool_] | np.bool_) -> Array:
@@ -309,54 +288,34 @@ def ranks(
 def _shares(parts: Sequence[Mapping[str, float]], count: int) -> Array:
     """Write shares as a matrix, shape (n, k); what has none is one part."""
     rows = [part or {"": 1.0} for part in parts] or [{"": 1.0}] * count
-    names = {
-        name: position for position, name in enumerate(sorted({n for row in rows for n in row}))
-    }
-    shares = np.zeros((count, len(names)))
-    for position, row in enumerate(rows):
-        for name, share in row.items():
-            shares[position, names[name]] = share
-    return shares
+    names = sorted({name for row in rows for name in row})
+    return np.array([[row.get(name, 0.0) for name in names] for row in rows])
 
-
-MOST = 256
-"""Points from which others are estimated: the latest ones."""
 
 _RIDGE = 0.02
 
 
-class Surrogate:
-    """Estimates predicted times of points from those of others."""
+def order_by_promise(
+    parameters: Mapping[str, Sequence[Value]],
+    known: Sequence[tuple[Choice, float | None]],
+    choices: Sequence[Choice],
+) -> list[int]:
+    """Return the positions of choices, those first that should have the shortest times.
 
-    def __init__(self, space: SearchSpace) -> None:
-        self._space = space
-        self._choices: list[Choice] = []
-        self._times: list[float | None] = []
-
-    def add(self, choice: Choice, time_s: float | None) -> None:
-        """Learn from the predicted time of a point, s; None if it has none."""
-        self._choices.append(choice)
-        self._times.append(time_s)
-        del self._choices[:-MOST], self._times[:-MOST]
-
-    def order(self, choices: Sequence[Choice]) -> list[int]:
-        """Return the positions of points, those first that should have the shortest times."""
-        known = [time_s for time_s in self._times if time_s is not None]
-        if not known:
-            return list(range(len(choices)))
-        slowest = max(known)  # what has no prediction is as good as that
-        logarithms = np.log([slowest if t is None else t for t in self._times])
-        codes, numeric = ranks(self._space.parameters, [*self._choices, *choices])
-        there, asked = codes[: len(self._choices)], codes[len(self._choices) :]
-        center = float(np.mean(logarithms))
-        among = _similarity(there, there, numeric) + _RIDGE * np.eye(len(there))
-        weights = np.linalg.solve(among, logarithms - center)
-        estimates = _similarity(asked, there, numeric) @ weights
-        return np.argsort(estimates, kind="stable").tolist()
-
-
-def _similarity(some: Array, others: Array, numeric: NDArray[np.bool_]) -> Array:
-    return product(alike(np.abs(some[:, None] - others[None]), numeric), np.float64(0.5))
+    That is estimated from the predicted times of others, s; None for what has no prediction.
+    """
+    times = [time_s for _, time_s in known if time_s is not None]
+    if not times:
+        return list(range(len(choices)))
+    slowest = max(times)  # what has no prediction is as good as that
+    logarithms = np.log([slowest if time_s is None else time_s for _, time_s in known])
+    codes, numeric = ranks(parameters, [*(choice for choice, _ in known), *choices])
+    there = codes[: len(known)]
+    similar = product(alike(np.abs(codes[:, None] - there), numeric), np.float64(0.5))
+    among, asked = similar[: len(known)], similar[len(known) :]
+    center = float(np.mean(logarithms))
+    weights = np.linalg.solve(among + _RIDGE * np.eye(len(known)), logarithms - center)
+    return np.argsort(asked @ weights, kind="stable").tolist()
 
 
 FIRST = 8
@@ -404,7 +363,6 @@ class Chooser:
         }
         self._first = first
         self._posterior: Posterior | None = None
-        self._drawn: dict[tuple[float, ...], tuple[Draw, ...]] = {}
         self._gain: NDArray[np.float64] | None = None
         self._times_s: dict[int, float] = {}
 
@@ -422,10 +380,7 @@ class Chooser:
             if self._posterior is None and position is not None:
                 scale = time_s / self._predicted_s[position]
                 self._posterior = Posterior(
-                    self._parameters,
-                    self._configurations,
-                    scale * self._predicted_s,
-                    drawn=self._drawn,
+                    self._parameters, self._configurations, scale * self._predicted_s
                 )
         elif self._times_s:
             time_s = _FAILED * max(self._times_s.values())

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import heapq
+import math
 import re
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import Any, Self
 
 from countperf.devices.workers import Pool, WorkerLostError, capacity, pool_or
-from countperf.errors import ParameterError, SearchSpaceError, TuningError, option
+from countperf.errors import ParameterError, TuningError, option
 from countperf.steps import end_if_interrupted, report
 from countperf.text import (
     EACH,
@@ -33,18 +33,9 @@ from countperf.text import (
     table_of,
     weights_text,
 )
-from countperf.tuning.points import (
-    NOT_SENT,
-    Packed,
-    Point,
-    Predicted,
-    PredictionTask,
-    Refused,
-    checked_space,
-    predict_sent,
-)
-from countperf.tuning.posterior import Surrogate
-from countperf.tuning.space import Value
+from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_packed
+from countperf.tuning.posterior import order_by_promise
+from countperf.tuning.space import Choice, Value
 
 _KINDS = 50  # of reasons that are told apart at a stage
 _NAMED = 3  # of them in a sentence
@@ -65,47 +56,39 @@ class RefusalCount(ShortRepr):
     count: int  # how many
     reasons: tuple[Reason, ...]  # why, the most frequent one first
 
-    @property
-    def examples(self) -> tuple[Refused, ...]:
-        """A point for each reason."""
-        return tuple(reason.example for reason in self.reasons)
 
-
-class _Refusals:
-    """Counts points that fall out at a stage."""
+class RefusalCounter:
+    """Counts points that fall out, by stage and reason; of each reason it keeps the first."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._reasons: dict[str, tuple[int, Reason]] = {}
+        self._counts: Counter[str] = Counter()
+        self._reasons: dict[str, dict[str, tuple[int, Reason]]] = {}
 
     def add(self, number: int, point: Refused) -> None:
-        self._count += 1
-        kind = _kind(point)
-        if kind not in self._reasons:
-            if len(self._reasons) < _KINDS:
-                self._reasons[kind] = number, Reason(count=1, example=point)
-            return
-        first, reason = self._reasons[kind]
-        reason = replace(reason, count=reason.count + 1)
-        if number < first:
-            first, reason = number, replace(reason, example=point)
-        self._reasons[kind] = first, reason
+        """Count a point with its number in the order of the space."""
+        self._counts[point.stage] += 1
+        reasons = self._reasons.setdefault(point.stage, {})
+        kind = re.sub(r"\d+", "#", point.reason)
+        first, known = reasons.get(kind, (number, Reason(count=0, example=point)))
+        if kind in reasons or len(reasons) < _KINDS:
+            example = point if number < first else known.example
+            reasons[kind] = min(first, number), Reason(count=known.count + 1, example=example)
 
-    def summary(self) -> RefusalCount:
-        order = sorted(self._reasons.values(), key=lambda item: (-item[1].count, item[0]))
-        return RefusalCount(count=self._count, reasons=tuple(reason for _, reason in order))
-
-
-def _kind(point: Refused) -> str:
-    return re.sub(r"\d+", "#", point.reason)
+    def by_stage(self) -> dict[str, RefusalCount]:
+        """Sum up."""
+        summary: dict[str, RefusalCount] = {}
+        for stage, count in sorted(self._counts.items()):
+            order = sorted(self._reasons[stage].values(), key=lambda it: (-it[1].count, it[0]))
+            summary[stage] = RefusalCount(count=count, reasons=tuple(r for _, r in order))
+        return summary
 
 
-def by_stage(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
+def count_refusals(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
     """Sum up points that fell out, by stage."""
-    stages: dict[str, _Refusals] = {}
+    counter = RefusalCounter()
     for number, point in enumerate(refused):
-        stages.setdefault(point.stage, _Refusals()).add(number, point)
-    return {stage: counted.summary() for stage, counted in stages.items()}
+        counter.add(number, point)
+    return counter.by_stage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,39 +134,37 @@ class Ranking(Result):
         """Give the best points, how many there were, and what was refused and why."""
         best = [lay_out_point(row) for row in self.best]
         level = f"to ({format_percent(self.best[0].interval_level)})" if best else ""
-        shown = [{**row, "mark": "*" if row.get("missing") else None} for row in best]
-        columns = {
-            **{"predicted_s": Column("predicted", format_seconds), "mark": Column()},
-            **make_interval_columns(level),
-            "choice": EACH,
-        }
         some = "" if self.complete else ", not all of the space"
         notes = [
             f"{self.space} on {self.device}, {point_text(self.sizes)}: {self.predicted} "
             f"variants predicted{some} in {format_quantity(self.seconds, 's')};"
             f" {short_name(self.model)} model{weights_text(self.weights, self.device)}",
         ]
-        missing = sorted({name for row in self.best for name in row.missing})
-        if missing:
+        if missing := sorted({name for row in self.best for name in row.missing}):
             notes.append(
                 f"* without the cost of {', '.join(missing)}, for which there is no weight"
             )
         notes += write_refusals(self.refusals)
         if self.refused:
             notes.append(f"{kept} every refused one with its reason")
-        rows = [
-            {"place": position, **{n: v for n, v in row.items() if n not in _ASIDE}}
-            for position, row in enumerate(best, start=1)
-        ]
         return Printed(
             head=[] if best else ["no variant has a prediction"],
-            rows=rows,
-            shown=table_of(shown, columns),
+            rows=[
+                {"place": place, **{n: v for n, v in row.items() if n not in _ASIDE}}
+                for place, row in enumerate(best, start=1)
+            ],
+            shown=table_of(
+                [{**row, "mark": "*" if row.get("missing") else None} for row in best],
+                {
+                    **{"predicted_s": Column("predicted", format_seconds), "mark": Column()},
+                    **make_interval_columns(level),
+                    "choice": EACH,
+                },
+            ),
             notes=notes,
             facts={
-                **picked(
-                    self, "space", "device", "weights", "model", "predicted", "complete", "seconds"
-                ),
+                **picked(self, "space", "device", "weights", "model", "predicted", "complete"),
+                "seconds": self.seconds,
                 "parameters": dict(self.sizes),
                 "refused": list_refusals(self.refusals),
                 "best": best,
@@ -195,6 +176,7 @@ KEPT = 10_000
 """Default number of best predicted points that are kept."""
 
 _AHEAD = 512  # points among which those of promise are looked for
+_LATEST = 256  # points from which that is estimated
 _SAMPLE = 8  # points that are predicted before any is chosen by promise
 _CHUNK = 16  # points of a task
 _IN_FLIGHT = 4  # tasks for each worker
@@ -206,7 +188,7 @@ Numbered = tuple[int, dict[str, Value]]
 
 
 def rank_points(
-    question: PredictionTask,
+    task: PredictionTask,
     *,
     executor: Executor | None = None,
     keep: int = KEPT,
@@ -216,16 +198,10 @@ def rank_points(
 ) -> Ranking:
     """Predict the points of a space."""
     report("looking at variants", 0)
-    checked_space(question.space, question.sizes)
     with (
         pool_or(executor) as chosen,
         Ranker(
-            question,
-            chosen,
-            keep=keep,
-            points=points,
-            on_point=on_point,
-            longest_s=longest_s,
+            task, chosen, keep=keep, points=points, on_point=on_point, longest_s=longest_s
         ) as ranker,
     ):
         while not ranker.is_done:
@@ -234,184 +210,158 @@ def rank_points(
         return ranker.ranking()
 
 
+@dataclass(eq=False)
 class Ranker:
-    """A ranking under way; a context manager that ends what is left to do.
+    """A ranking under way; a context manager that drops what has not begun.
 
     Points are taken in the order of `SearchSpace.choices`. Where not all may be predicted, points
     of promise come first, after a sample from all over the space.
     """
 
-    def __init__(
-        self,
-        question: PredictionTask,
-        executor: Executor,
-        *,
-        keep: int = KEPT,
-        points: int | None = None,
-        on_point: Callable[[Point], None] | None = None,
-        now: Callable[[], float] = time.monotonic,
-        by_promise: bool = False,
-        longest_s: float = LONGEST_S,
-    ) -> None:
-        if not 0 < longest_s < float("inf"):
-            message = f"longest_s is {longest_s}; it is a finite time in seconds, more than 0"
+    task: PredictionTask
+    executor: Executor
+    _: KW_ONLY
+    keep: int = KEPT
+    points: int | None = None  # to predict, of those that were not begun
+    on_point: Callable[[Point], None] | None = None
+    now: Callable[[], float] = time.monotonic
+    by_promise: bool = False
+    longest_s: float = LONGEST_S
+
+    def __post_init__(self) -> None:
+        if not 0 < self.longest_s < math.inf:
+            message = f"longest_s is {self.longest_s}; it is a finite time in seconds, more than 0"
             raise ParameterError(message, parameter="longest_s")
-        space = question.named_space()
-        self._question = question
-        self._space = space
-        self._executor = executor
-        self._on_point = on_point
-        self._now = now
-        self._longest_s = longest_s
-        self._keep = keep
-        self._best: list[tuple[float, int, Predicted]] = []
-        self._refusals: dict[str, _Refusals] = {}
-        self._predicted = 0
-        self._spent_s = 0.0
-        self._left = points
-        self._waiting = enumerate(space.choices())
-        self._ahead: list[Numbered] = []  # taken from it, and in no chunk yet
-        self._chunks: deque[list[Numbered]] = deque()
-        self._pending: dict[Future[list[Point]], list[Numbered]] = {}
-        self._promise = Surrogate(space) if by_promise else None
         self.answered = 0
+        self.predicted = 0
+        self.best: list[tuple[float, int, Predicted]] = []
+        self.refusals = RefusalCounter()
+        self.spent_s = 0.0
+        self.packed = self.task.pack()
+        self.waiting = enumerate(self.task.space.choices())
+        self.ahead: list[Numbered] = []  # taken from it, and in no chunk yet
+        self.chunks: deque[list[Numbered]] = deque()
+        self.pending: dict[Future[list[Point]], list[Numbered]] = {}
+        self.latest: deque[tuple[Choice, float | None]] = deque(maxlen=_LATEST)
 
     @property
     def is_done(self) -> bool:
         """True if all points, or as many as were wanted, are predicted."""
         self._fill()
-        return not (self._chunks or self._pending)
-
-    @property
-    def has_predictions(self) -> bool:
-        """True if there is a variant with a prediction."""
-        return self._predicted > 0
+        return not (self.chunks or self.pending)
 
     def work(self, seconds: float | None) -> None:
         """Keep the executor busy, and wait for an answer, so long at most."""
-        began_s = self._now()
-        self._submit()
+        began_s = self.now()
+        workers = capacity(self.executor)
+        brief = self.by_promise and isinstance(self.executor, Pool)
+        while len(self.pending) < (workers if brief else _IN_FLIGHT * workers):
+            self._fill()
+            if not self.chunks:
+                break
+            chunk = self.chunks.popleft()
+            self.pending[self._begin([choice for _, choice in chunk])] = chunk
         self._collect(seconds)
-        self._spent_s += self._now() - began_s
+        self.spent_s += self.now() - began_s
 
     def pause(self) -> None:
         """Put back what has not begun, and wait for what has, so that the executor is idle."""
-        began_s = self._now()
-        withdrawn = [task for task in self._pending if task.cancel()]
-        self._chunks.extendleft(self._pending.pop(task) for task in reversed(withdrawn))
-        while self._pending:
+        began_s = self.now()
+        withdrawn = [task for task in self.pending if task.cancel()]
+        self.chunks.extendleft(self.pending.pop(task) for task in reversed(withdrawn))
+        while self.pending:
             end_if_interrupted()
             self._collect(_WAIT_S)
-        self._spent_s += self._now() - began_s
+        self.spent_s += self.now() - began_s
 
     def ranking(self) -> Ranking:
         """Return what came back so far."""
         self._look_ahead(1)
         return Ranking(
-            space=self._space.name,
-            sizes={**self._space.sizes, **self._question.sizes},
-            device=self._question.weights.device.slug,
-            weights=self._question.weights.name,
-            model=self._question.weights.model,
+            space=self.task.space.name,
+            sizes=self.task.sizes,
+            device=self.task.weights.device.slug,
+            weights=self.task.weights.name,
+            model=self.task.weights.model,
             # of equal ones those first that are visited first
-            best=tuple(p for *_, p in sorted(self._best, key=lambda i: i[:2], reverse=True)),
-            predicted=self._predicted,
-            refusals={
-                stage: refused.summary() for stage, refused in sorted(self._refusals.items())
-            },
-            complete=not (self._ahead or self._chunks or self._pending),
-            seconds=self._spent_s,
+            best=tuple(p for *_, p in sorted(self.best, key=lambda i: i[:2], reverse=True)),
+            predicted=self.predicted,
+            refusals=self.refusals.by_stage(),
+            complete=not (self.ahead or self.chunks or self.pending),
+            seconds=self.spent_s,
         )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for task in self._pending:
+        for task in self.pending:
             task.cancel()
-        if isinstance(self._executor, Pool):
-            self._executor.drop(self._pending)
 
     def _fill(self) -> None:
         """Make chunks of more points when all those before are under way."""
-        if self._chunks or self._left == 0:
+        if self.chunks or self.points == 0:
             return
-        if self._promise is not None and self._pending and not self.answered:
+        if self.by_promise and self.pending and not self.answered:
             return  # what promises anything is not known before there is an answer
         self._look_ahead(_AHEAD)
-        workers = capacity(self._executor)
-        if self._promise is None:
-            chosen = list(range(len(self._ahead)))
+        workers = capacity(self.executor)
+        if not self.by_promise:
+            chosen = list(range(len(self.ahead)))
             size = min(_CHUNK, max(1, -(-len(chosen) // (2 * workers))))
         else:
-            chosen, size = self._promising(self._promise, max(_SAMPLE, 2 * workers)), 1
-        if self._left is not None:
-            chosen = chosen[: self._left]
-            self._left -= len(chosen)
-        points = [self._ahead[position] for position in chosen]
-        self._chunks.extend(points[start : start + size] for start in range(0, len(points), size))
-        taken = set(chosen)
-        self._ahead = [point for position, point in enumerate(self._ahead) if position not in taken]
+            chosen, size = self._promising(max(_SAMPLE, 2 * workers)), 1
+        if self.points is not None:
+            chosen = chosen[: self.points]
+            self.points -= len(chosen)
+        points = [self.ahead[position] for position in chosen]
+        self.chunks.extend(points[start : start + size] for start in range(0, len(points), size))
+        for position in sorted(chosen, reverse=True):
+            del self.ahead[position]
 
     def _look_ahead(self, count: int) -> None:
-        self._ahead.extend(islice(self._waiting, max(0, count - len(self._ahead))))
+        self.ahead.extend(islice(self.waiting, max(0, count - len(self.ahead))))
 
-    def _promising(self, promise: Surrogate, count: int) -> list[int]:
+    def _promising(self, count: int) -> list[int]:
         """Choose points: three of four promise short times, the others are the next ones."""
-        there = range(len(self._ahead))
-        if not self._predicted:
+        there = range(len(self.ahead))
+        if not self.predicted:
             return list(there[:count])
-        order = promise.order([choice for _, choice in self._ahead])[: count - count // 4]
-        return list(dict.fromkeys([*order, *there[:count]]))[:count]
-
-    def _submit(self) -> None:
-        workers = capacity(self._executor)
-        brief = self._promise is not None and isinstance(self._executor, Pool)
-        most = workers if brief else _IN_FLIGHT * workers
-        while len(self._pending) < most:
-            self._fill()
-            if not self._chunks:
-                return
-            chunk = self._chunks.popleft()
-            self._pending[self._begin([choice for _, choice in chunk])] = chunk
+        order = order_by_promise(
+            self.task.space.parameters, self.latest, [choice for _, choice in self.ahead]
+        )
+        return list(dict.fromkeys([*order[: count - count // 4], *there[:count]]))[:count]
 
     def _begin(self, choices: list[dict[str, Value]]) -> Future[list[Point]]:
-        if isinstance(self._executor, Pool):
-            return self._executor.submit_within(self._longest_s, predict_sent, self.asked, choices)
-        return self._executor.submit(predict_sent, self.asked, choices)
-
-    @cached_property
-    def asked(self) -> Packed:
-        """The question as processes get it."""
-        try:
-            return Packed.of(self._question)
-        except NOT_SENT as error:
-            raise self._not_sent(str(error)) from error
+        asked = predict_packed, self.packed, choices
+        if isinstance(self.executor, Pool):
+            return self.executor.submit_within(self.longest_s, *asked)
+        return self.executor.submit(*asked)
 
     def _collect(self, seconds: float | None) -> None:
-        if not self._pending:
+        if not self.pending:
             return
-        done, _ = wait(self._pending, seconds, return_when=FIRST_COMPLETED)
+        done, _ = wait(self.pending, seconds, return_when=FIRST_COMPLETED)
         for task in done:
-            chunk = self._pending.pop(task)
+            chunk = self.pending.pop(task)
             for (number, _), point in zip(chunk, self._answer(task, chunk), strict=False):
                 self._add(number, point)
 
     def _add(self, number: int, point: Point) -> None:
         """Take a point and its number in the order of `SearchSpace.choices`."""
         self.answered += 1
+        time_s = None
         if isinstance(point, Refused):
-            self._refusals.setdefault(point.stage, _Refusals()).add(number, point)
+            self.refusals.add(number, point)
         else:
-            self._predicted += 1
-            heapq.heappush(self._best, (-point.time_s, -number, point))
-            if len(self._best) > self._keep:
-                heapq.heappop(self._best)
-        if self._promise is not None:
-            time_s = None if isinstance(point, Refused) else point.time_s
-            self._promise.add(point.choice, time_s)
-        if self._on_point is not None:
-            self._on_point(point)
+            time_s = point.time_s
+            self.predicted += 1
+            heapq.heappush(self.best, (-time_s, -number, point))
+            if len(self.best) > self.keep:
+                heapq.heappop(self.best)
+        self.latest.append((point.choice, time_s))
+        if self.on_point is not None:
+            self.on_point(point)
 
     def _answer(self, task: Future[list[Point]], chunk: list[Numbered]) -> list[Point]:
         """Return the points of a chunk; of one whose process was lost each is tried by itself."""
@@ -419,43 +369,29 @@ class Ranker:
             return task.result()
         except WorkerLostError as error:
             if len(chunk) > 1:
-                self._chunks.extendleft([point] for point in reversed(chunk))
+                self.chunks.extendleft([point] for point in reversed(chunk))
                 return []
             reason = f"the process that built and counted it was lost: {error.reason}"
             if error.is_late:
                 reason += f"; {option('longest_s', 'SECONDS')} gives it more"
             return [Refused(choice=chunk[0][1], stage="build", reason=reason)]
-        except ImportError as error:  # of a module that the question refers to
-            raise self._not_sent(f"{type(error).__name__}: {error}") from error
-
-    def _not_sent(self, reason: str) -> SearchSpaceError:
-        return SearchSpaceError(
-            f"space '{self._space.name}' cannot be sent to the processes that count: {reason}; "
-            "let its functions be functions of a module that they can import, which hold no locks,"
-            " files or the like, or name it: 'path/file.py:name'"
-        )
+        except ImportError as error:  # of a module that the task refers to
+            raise self.task.refuse_sending(f"{type(error).__name__}: {error}") from error
 
 
 _EXAMPLES = 3
-
-_REFUSED = ("stage", "reason")
-
 _ASIDE = ("interval_level", "missing")
 
 
-def lay_out_point(of: Point) -> dict[str, Any]:
+def lay_out_point(point: Point) -> dict[str, Any]:
     """Return a point as a row: its choice with the predicted time, or why it was refused."""
-    choice = dict(of.choice)
-    time_s = getattr(of, "time_s", None)
-    if time_s is None:
-        return {"choice": choice, **{name: str(getattr(of, name, "")) for name in _REFUSED}}
-    missing = list(getattr(of, "missing", ()))
+    if isinstance(point, Refused):
+        return picked(point, "choice", "stage", "reason")
     return {
-        "choice": choice,
-        "predicted_s": time_s,
-        "interval_s": getattr(of, "interval_s", None),
-        "interval_level": getattr(of, "interval_level", None),
-        **({"missing": missing} if missing else {}),
+        "choice": dict(point.choice),
+        "predicted_s": point.time_s,
+        **picked(point, "interval_s", "interval_level"),
+        **({"missing": list(point.missing)} if point.missing else {}),
     }
 
 
@@ -464,7 +400,6 @@ def list_refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
     return {
         stage: {
             "count": refusal.count,
-            "examples": [lay_out_point(example) for example in refusal.examples[:_EXAMPLES]],
             "reasons": [
                 {"count": reason.count, "example": lay_out_point(reason.example)}
                 for reason in refusal.reasons

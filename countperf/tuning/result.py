@@ -25,8 +25,8 @@ from pydantic import (
 
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import IntervalOfTimes, Part, parse_json, validate
-from countperf.errors import DocumentError, MeasurementError, ParameterError, option
-from countperf.measuring.runner import CaseRunner
+from countperf.errors import DocumentError, ParameterError, option
+from countperf.measuring.campaign import refuse_differences
 from countperf.store import AppendedLines, parse_lines, read_content, split_lines
 from countperf.text import (
     EACH,
@@ -46,7 +46,7 @@ from countperf.text import (
 )
 from countperf.tuning.points import PredictionTask, Refused
 from countperf.tuning.ranker import RefusalCount, list_refusals, write_refusals
-from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
+from countperf.tuning.space import Choice, Statistics, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
 """Why a search ended: nothing left can beat the best at the stated confidence; the budget is spent;
@@ -55,6 +55,14 @@ every variant was tried; it was interrupted."""
 Key: TypeAlias = tuple[tuple[str, Value], ...]
 """A choice as something that can be looked up."""
 
+_LARGEST_CLAIM = 0.995
+_MOST_TIES = 5
+_STOPS: Mapping[Stop, str] = {
+    "confident": "no variant left can be faster, at the stated confidence",
+    "budget": "the budget is spent",
+    "exhausted": "every variant was tried",
+    "interrupted": "it was interrupted",
+}
 _LONGEST_S = 60.0  # that a variant may take in the longest of searches, and in the shortest
 _SHORTEST_S = 3.0
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
@@ -109,19 +117,20 @@ class Plan:
     prior_scatter: PositiveFloat = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("confidence", "first_share", "ranking_share"):
-            if not 0 < getattr(self, name) < 1:
-                message = f"{name} is {getattr(self, name)}; it has to lie between 0 and 1"
+        share = "it has to lie between 0 and 1"
+        for name, is_right, wanted in (
+            ("confidence", 0 < self.confidence < 1, share),
+            ("first_share", 0 < self.first_share < 1, share),
+            ("ranking_share", 0 < self.ranking_share < 1, share),
+            ("tolerance", 0 <= self.tolerance < 1, "it is a fraction below 1"),
+            ("warm_up_s", 0 <= self.warm_up_s < math.inf, "it is a time in seconds, 0 or more"),
+            ("runs", self.runs > 0, "it has to be positive"),
+            ("rounds", self.rounds > 0, "it has to be positive"),
+            ("prior_scatter", self.prior_scatter > 0, "it has to be positive"),
+        ):
+            if not is_right:
+                message = f"{name} is {getattr(self, name)}; {wanted}"
                 raise ParameterError(message, parameter=name)
-        if not 0 <= self.warm_up_s < math.inf:
-            message = f"warm_up_s is {self.warm_up_s}; it is a time in seconds, 0 or more"
-            raise ParameterError(message, parameter="warm_up_s")
-        if not 0 <= self.tolerance < 1:
-            message = f"tolerance is {self.tolerance}; it is a fraction below 1"
-            raise ParameterError(message, parameter="tolerance")
-        if self.runs < 1 or self.rounds < 1 or not self.prior_scatter > 0:
-            message = "runs, rounds and prior_scatter have to be positive"
-            raise ParameterError(message, parameter="runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,49 +227,21 @@ class TuningResult(Outlook, Result):
         The bound is null where nothing but the winner is known; it is about ``"bounded"``
         variants, and of ``"unbounded"`` others of the space nothing is known.
         """
-        winner = self.winner
-        failed = f", {len(self.failed)} failed" if self.failed else ""
-        checked = (
-            "numbers checked"
-            if self.numbers_checked
-            else "numbers not checked, for the space has no reference"
-        )
-        level = format_percent(winner.interval_level)
-        interval = (
-            "" if winner.interval_s is None else f", {interval_text(winner.interval_s)} at {level}"
-        )
-        lines = [
-            f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)},"
-            f" predicted "
-            f"{format_quantity(winner.predicted_s, 's')}{interval})",
-            f"{self.space} on {self.device}, {point_text(self.sizes)}; {checked}; predicted by the"
-            f" {short_name(self.model)} model{weights_text(self.weights, self.device)}",
-            f"  {choice_text(winner.choice)}",
-            *(
-                f"  as fast within noise: {format_quantity(trial.time_s, 's')},"
-                f" {choice_text(trial.choice)}"
-                for trial in self.within_noise[:_MOST_TIES]
-            ),
-            *_bound(self),
-            f"{len(self.tried)} of {self.predicted} predicted variants ran{failed};"
-            f" {format_quantity(self.spent_s, 's')} spent, "
-            f"{format_quantity(self.ranking_s, 's')} of it on predictions; {_STOPS[self.stopped]}",
+        fastest = accumulate((trial.time_s for trial in self.tried), min)
+        rows = [
+            {
+                **picked(trial, "choice", "time_s", "predicted_s", "noise"),
+                "runs": len(trial.samples_s),
+                **picked(trial, "cut_short", "at_s"),
+                "best_s": best_s,
+                "is_winner": trial.choice == self.winner.choice,
+            }
+            for trial, best_s in zip(self.tried, fastest, strict=True)
         ]
         what = ("space", "device", "weights", "model", "regret_bound", "bounded", "unbounded")
         return Printed(
-            head=lines,
-            rows=[
-                {
-                    **picked(trial, "choice", "time_s", "predicted_s", "noise"),
-                    "runs": len(trial.samples_s),
-                    **picked(trial, "cut_short", "at_s"),
-                    "best_s": best_s,
-                    "is_winner": trial.choice == winner.choice,
-                }
-                for trial, best_s in zip(
-                    self.tried, accumulate((trial.time_s for trial in self.tried), min), strict=True
-                )
-            ],
+            head=self._sentences(),
+            rows=rows,
             columns={
                 **{"choice": EACH, **columns_of("time_s predicted_s", format_seconds)},
                 **columns_of("noise", format_percent),
@@ -273,13 +254,57 @@ class TuningResult(Outlook, Result):
                 **picked(self, *what, "confidence", "stopped", "spent_s", "ranking_s"),
                 **picked(self, "numbers_checked", "predicted"),
                 "parameters": dict(self.sizes),
-                "winner": _tried(winner),
-                "within_noise": [_tried(trial) for trial in self.within_noise],
+                "winner": _list_facts(self.winner),
+                "within_noise": [_list_facts(trial) for trial in self.within_noise],
                 "complete": self.ranking_complete,
-                "tried": [_tried(trial) for trial in self.tried],
+                "tried": [_list_facts(trial) for trial in self.tried],
                 "refused": list_refusals(self.refusals),
             },
         )
+
+    def _sentences(self) -> list[str]:
+        winner = self.winner
+        predicted = f"predicted {format_quantity(winner.predicted_s, 's')}"
+        if winner.interval_s is not None:
+            level = format_percent(winner.interval_level)
+            predicted += f", {interval_text(winner.interval_s)} at {level}"
+        checked = (
+            "numbers checked"
+            if self.numbers_checked
+            else "numbers not checked, for the space has no reference"
+        )
+        bound = f"too little was measured to bound the fastest of {self.space}"
+        if self.regret_bound is not None and self.regret_bound <= _LARGEST_CLAIM:
+            several = f"the {self.bounded} variants that have a prediction"
+            bound = (
+                f"the fastest of {several if self.unbounded else 'the space'} takes at most"
+                f" {format_percent(self.regret_bound)} less than a median run of this one, at"
+                f" {format_percent(self.confidence)} confidence"
+            )
+        others = f"nothing is known of the {self.unbounded} others that the space may have"
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        return [
+            f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)},"
+            f" {predicted})",
+            f"{self.space} on {self.device}, {point_text(self.sizes)}; {checked}; predicted by the"
+            f" {short_name(self.model)} model{weights_text(self.weights, self.device)}",
+            f"  {choice_text(winner.choice)}",
+            *(
+                f"  as fast within noise: {format_quantity(trial.time_s, 's')},"
+                f" {choice_text(trial.choice)}"
+                for trial in self.within_noise[:_MOST_TIES]
+            ),
+            bound,
+            *([others] if self.unbounded else []),
+            f"{len(self.tried)} of {self.predicted} predicted variants ran{failed};"
+            f" {format_quantity(self.spent_s, 's')} spent, "
+            f"{format_quantity(self.ranking_s, 's')} of it on predictions; {_STOPS[self.stopped]}",
+        ]
+
+
+def _list_facts(trial: Trial) -> dict[str, Any]:
+    what = ("choice", "time_s", "predicted_s", "samples_s", "rounds", "cut_short", "at_s")
+    return picked(trial, *what, "interval_s", "interval_level")
 
 
 class SearchInterrupt(KeyboardInterrupt):
@@ -347,6 +372,8 @@ class SearchHeader(Part):
     plan: Plan
 
 
+FORMAT = "countperf-tuning"
+VERSION = 3
 _KINDS: Mapping[str, type[Trial | Refused | End]] = {"tried": Trial, "refused": Refused, "end": End}
 
 
@@ -355,7 +382,7 @@ def _list_stored(kind: type[Trial | Refused | End]) -> list[str]:
     return [field.name for field in fields(kind) if field.compare]
 
 
-def _line_of(kind: str) -> type[Part]:
+def _make_line_type(kind: str) -> type[Part]:
     """Return what a line with all fields of a result is validated by."""
     hints = get_type_hints(_KINDS[kind], include_extras=True)
     given: dict[str, Any] = {name: (hints[name], ...) for name in _list_stored(_KINDS[kind])}
@@ -363,24 +390,7 @@ def _line_of(kind: str) -> type[Part]:
     return create_model(kind, __base__=Part, **given)
 
 
-_LINES = {kind: _line_of(kind) for kind in _KINDS}
-
-
-def read_line(entry: Mapping[str, Any], number: int, *, path: Path) -> Entry:
-    """Validate a line below the first one."""
-    root = f"line {number}: $"
-    kind = entry.get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        field = f"{root}.kind"
-        message = f"{path}: {field}: one of {', '.join(_KINDS)} is wanted, not {kind!r}"
-        raise DocumentError(message, path=str(path), field=field)
-    line: Any = validate(_LINES[kind], entry, path=path, root=root)
-    values = {name: getattr(line, name) for name in _list_stored(_KINDS[kind])}
-    try:
-        return Entry(number, line.spent_s, _KINDS[kind](**values))
-    except ParameterError as error:
-        message = f"{path}: {root}: {error}"
-        raise DocumentError(message, path=str(path), field=root) from error
+_LINES = {kind: _make_line_type(kind) for kind in _KINDS}
 
 
 def written(content: Trial | Refused | End) -> dict[str, Any]:
@@ -390,61 +400,55 @@ def written(content: Trial | Refused | End) -> dict[str, Any]:
     return {"kind": kind, **{name: values[name] for name in _list_stored(type(content))}}
 
 
-FORMAT = "countperf-tuning"
-VERSION = 3
-
-
 class Journal(AppendedLines):
     """A search's file, open for appending, to begin a search or to go on with it."""
 
-    def __init__(self, path: Path | str, header: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: Path | str, task: PredictionTask, device: DeviceIdentity, plan: Plan
+    ) -> None:
         self.entries: list[Entry] = []
-        wanted = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **header}))
+        wanted = json.loads(json.dumps(_make_header(task, device, plan)))
 
         def read(lines: Sequence[str]) -> None:
-            there, self.entries = _parsed(Path(path), lines)
-            different = sorted(k for k in {*there, *wanted} if there.get(k) != wanted.get(k))
-            if different:
-                said = "; ".join(_difference(n, there.get(n), wanted.get(n)) for n in different)
-                raise MeasurementError(
-                    f"{path} holds another search: {said}; name another file, or ask for what it"
-                    " holds"
-                )
+            there, self.entries = _parse(Path(path), lines)
+            refuse_differences(_pair_fields(there, wanted), Path(path), "trials")
+            for entry in self.entries:
+                choice = getattr(entry.content, "choice", None)
+                if choice is not None and choice not in task.space:
+                    said = f"{choice} is none of the space '{task.space.name}'"
+                    raise _make_error(path, said, f"line {entry.number}: $.choice")
 
-        super().__init__(path, "the search", _line(wanted), read)
+        super().__init__(path, "the search", json.dumps(wanted, allow_nan=False) + "\n", read)
 
-    def append(self, entry: Mapping[str, Any]) -> None:
+    def append(self, content: Trial | Refused | End, spent_s: float) -> None:
         """Write a line; it is on the disk when this returns."""
-        self.write(_line(entry))
-
-
-def _line(entry: Mapping[str, Any]) -> str:
-    return json.dumps(entry, allow_nan=False) + "\n"
+        line = {**written(content), "spent_s": spent_s}
+        self.write(json.dumps(line, allow_nan=False) + "\n")
 
 
 _DIGESTS = {
-    "space_digest": "the values, constraints or builder of the space have changed",
-    "weights_digest": "the weights, or whether they may leave properties out, have changed",
+    "space_digest": "digest of the space's values, constraints and builder",
+    "weights_digest": "digest of the weights, and of whether they may leave properties out",
 }
 
 
-def _difference(name: str, there: Any, now: Any) -> str:
-    """Say how a field of the header differs: of several values those that do."""
-    if name in _DIGESTS:
-        return _DIGESTS[name]
-    if isinstance(there, dict) and isinstance(now, dict):
-        before, after = cast("dict[str, Any]", there), cast("dict[str, Any]", now)
-        return "; ".join(
-            f"{part} of {name} is {before.get(part)} there, {after.get(part)} now"
-            for part in sorted({*before, *after})
-            if before.get(part) != after.get(part)
-        )
-    return f"{name} is {there} there, {now} now"
+def _pair_fields(
+    there: Mapping[str, Any], now: Mapping[str, Any], of: str = ""
+) -> dict[str, tuple[Any, Any]]:
+    """Return the fields of two headers, and of the objects in them, with both values."""
+    pairs: dict[str, tuple[Any, Any]] = {}
+    for name in sorted({*there, *now}):
+        before, after = there.get(name), now.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            pairs |= _pair_fields(before, after, f" of {name}")
+        else:
+            pairs[_DIGESTS.get(name, name) + of] = before, after
+    return pairs
 
 
 def read_journal(path: Path) -> tuple[SearchHeader, list[Entry]]:
     """Read a file without going on with it: its header, and the entries."""
-    header, entries = _parsed(path, split_lines(read_content(path), path=path).lines)
+    header, entries = _parse(path, split_lines(read_content(path), path=path).lines)
     return validate(SearchHeader, header, path=path, root="line 1: $"), entries
 
 
@@ -455,54 +459,67 @@ def trials_in(entries: Iterable[Entry]) -> tuple[Trial, ...]:
     return tuple(sorted(last.values(), key=lambda trial: trial.at_s))
 
 
-def _parsed(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[Entry]]:
+def _make_error(path: Path | str, said: str, field: str) -> DocumentError:
+    return DocumentError(f"{path}: {field}: {said}", path=str(path), field=field)
+
+
+def _parse(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[Entry]]:
     """Parse the header and the entries, and check what the header says of the format."""
 
     def parse(line: str, number: int) -> Entry:
-        entry = parse_json(line, path=path, first_line=number)
+        root = f"line {number}: $"
+        entry: Any = parse_json(line, path=path, first_line=number)
         if not isinstance(entry, dict):
-            raise DocumentError("an object is wanted", path=str(path), field=f"line {number}: $")
-        return read_line(cast("dict[str, Any]", entry), number, path=path)
+            raise _make_error(path, "an object is wanted", root)
+        kind = cast("dict[str, Any]", entry).get("kind")
+        if not isinstance(kind, str) or kind not in _KINDS:
+            said = f"one of {', '.join(_KINDS)} is wanted, not {kind!r}"
+            raise _make_error(path, said, f"{root}.kind")
+        read: Any = validate(_LINES[kind], entry, path=path, root=root)
+        try:
+            content = _KINDS[kind](**{n: getattr(read, n) for n in _list_stored(_KINDS[kind])})
+        except ParameterError as error:
+            raise _make_error(path, str(error), root) from error
+        return Entry(number, read.spent_s, content)
 
     def parse_header(line: str) -> dict[str, Any]:
-        header = parse_json(line, path=path)
-        if not isinstance(header, dict) or header.get("format") != FORMAT:
+        header: Any = parse_json(line, path=path)
+        if not isinstance(header, dict) or cast("Any", header).get("format") != FORMAT:
             raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))
-        version = header.get("version")
+        version = cast("dict[str, Any]", header).get("version")
         if type(version) is not int or version != VERSION:  # true equals 1
             message = f"{path} has version {version!r}; this reads {VERSION}: name another file"
             raise DocumentError(message, path=str(path), field="$.version")
         return cast("dict[str, Any]", header)
 
-    if not lines:
-        raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))
-    return parse_lines(lines, parse_header, parse, path=path)
+    return parse_lines(lines or ["{}"], parse_header, parse, path=path)
 
 
-def search_header(
-    question: PredictionTask, space: SearchSpace, runner: CaseRunner, plan: Plan
-) -> dict[str, Any]:
+def _make_header(task: PredictionTask, device: DeviceIdentity, plan: Plan) -> dict[str, Any]:
     """Say what a search is of, so that it goes on with nothing else."""
-    weights = question.weights
-    text = repr((sorted(weights.to_object().items()), question.incomplete_ok))
+    space, weights = task.space, task.weights
     listed = repr([(name, list(values)) for name, values in space.parameters.items()])
     rules = repr(
         [str(getattr(constraint, "__qualname__", constraint)) for constraint in space.constraints]
     )
     return {
+        "format": FORMAT,
+        "version": VERSION,
         "space": space.name,
         "parameters": list(space.parameters),
-        "space_digest": hashlib.sha256(
-            (listed + rules + _source(space.build)).encode()
-        ).hexdigest()[:16],
-        "sizes": {**space.sizes, **question.sizes},
-        **_statistics_header(space.statistics, question.statistics or {}),
-        "device": runner.identity.to_object(),
+        "space_digest": _digest(listed + rules + _source(space.build)),
+        "sizes": task.sizes,
+        **_statistics_header(space.statistics, task.statistics or {}),
+        "device": device.to_object(),
         "timer": "event",
         "weights": f"{weights.model} for {weights.device.slug}",
-        "weights_digest": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "weights_digest": _digest(repr((sorted(weights.to_object().items()), task.incomplete_ok))),
         "plan": asdict(plan),
     }
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _statistics_header(*given: Statistics) -> dict[str, dict[str, float | str]]:
@@ -510,7 +527,7 @@ def _statistics_header(*given: Statistics) -> dict[str, dict[str, float | str]]:
     found: dict[str, float | str] = {}
     for some in given:
         if callable(some):
-            found["a function"] = hashlib.sha256(_source(some).encode()).hexdigest()[:16]
+            found["a function"] = _digest(_source(some))
         else:
             found |= {name: v if isinstance(v, str) else float(v) for name, v in some.items()}
     return {"statistics": found} if found else {}
@@ -522,33 +539,3 @@ def _source(function: Callable[..., Any]) -> str:
         return inspect.getsource(function)
     except (OSError, TypeError):
         return ""
-
-
-_LARGEST_CLAIM = 0.995
-
-_MOST_TIES = 5
-
-_STOPS = {
-    "confident": "no variant left can be faster, at the stated confidence",
-    "budget": "the budget is spent",
-    "exhausted": "every variant was tried",
-    "interrupted": "it was interrupted",
-}
-
-
-def _bound(of: TuningResult) -> list[str]:
-    """Say how much faster others may be, and of how many nothing is known."""
-    said = f"too little was measured to bound the fastest of {of.space}"
-    if of.regret_bound is not None and of.regret_bound <= _LARGEST_CLAIM:
-        whole = f"the {of.bounded} variants that have a prediction" if of.unbounded else "the space"
-        said = (
-            f"the fastest of {whole} takes at most {format_percent(of.regret_bound)} less than a"
-            f" median run of this one, at {format_percent(of.confidence)} confidence"
-        )
-    others = f"nothing is known of the {of.unbounded} others that the space may have"
-    return [said, others] if of.unbounded else [said]
-
-
-def _tried(of: Trial) -> dict[str, Any]:
-    what = ("choice", "time_s", "predicted_s", "samples_s", "rounds", "cut_short", "at_s")
-    return picked(of, *what, "interval_s", "interval_level")

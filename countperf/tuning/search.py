@@ -5,24 +5,29 @@ Variants are built several at a time, and timed one at a time.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from countperf.devices.workers import pool_or
-from countperf.errors import DocumentError, MeasurementError, TuningError
+from countperf.errors import MeasurementError, TuningError
 from countperf.measuring.runner import CaseRunner
-from countperf.steps import deferred_interrupts, end_if_interrupted
-from countperf.tuning.points import Predicted, PredictionTask, Refused, Stage, checked_space
-from countperf.tuning.ranker import KEPT, Ranker, Ranking, by_stage
+from countperf.steps import deferred_interrupts, end_if_interrupted, format_duration, report
+from countperf.text import choice_text, format_percent, format_quantity
+from countperf.tuning.points import Predicted, PredictionTask, Refused, Stage
+from countperf.tuning.posterior import Array, LogTimes, Posterior
+from countperf.tuning.ranker import KEPT, Ranker, Ranking, count_refusals
 from countperf.tuning.result import (
     Budget,
     End,
-    Entry,
     Journal,
     Key,
     Outlook,
@@ -32,13 +37,19 @@ from countperf.tuning.result import (
     Trial,
     TuningResult,
     as_key,
-    search_header,
+    fastest_of,
     ties,
-    written,
 )
-from countperf.tuning.space import Choice, SearchSpace
-from countperf.tuning.trials import Candidates, SearchState, Watch
-from countperf.tuning.variant_bench import VariantBench
+from countperf.tuning.space import Choice, Value
+from countperf.tuning.variant_bench import (
+    FEWEST_RUNS,
+    Rest,
+    VariantBench,
+    chance_of_better,
+    least_hope,
+    median_limit,
+    regret_bound,
+)
 
 _STAGES: Mapping[str, Stage] = {"build": "compile", "check": "results", "run": "run"}
 """Stages at which variants fail on the device, by those of measurements."""
@@ -48,13 +59,179 @@ Progress = Callable[[str], None]
 _OVERTIME_S = 1.0  # for a first prediction, where others were refused
 _ANSWER_S = 0.25  # for an answer of the executor, before it is seen whether Ctrl-C was pressed
 _BUILD_S = 0.05  # for a variant, before others are looked after
+_PRIOR_S = 0.3  # for building a variant, before any was built
 RESERVED = 0.1
 """Fraction of the seconds that is kept for running the best again, if that takes so long."""
 _UNPREDICTED = ("count", "predict")  # stages at which variants fall out that there may well be
+MOST = 2000
+"""Candidates: the fastest by prediction; more would take longer to choose from than to build."""
+
+
+class Candidates:
+    """The variants that are predicted to be fastest, and what was measured of them."""
+
+    def __init__(self, parameters: Mapping[str, Sequence[Value]], plan: Plan) -> None:
+        self._parameters = parameters
+        self._plan = plan
+        self._built_s: list[float] = []
+        self._positions: dict[Key, int] = {}
+        self._predicted = 0  # variants, those that were not kept included
+        self._dropped = 0  # of these, those that were not kept
+        self._slowest_s = 0.0  # longest prediction of those that were kept, s
+        self._learnt: tuple[Posterior, LogTimes] | None = None  # of all that is known now
+        self.points: tuple[Predicted, ...] = ()
+        self.tried: dict[Key, Trial] = {}
+        self.refused: dict[Key, Refused] = {}
+
+    def look(self, ranking: Ranking) -> None:
+        """Take over what was predicted meanwhile."""
+        if self.points and ranking.predicted == self._predicted:
+            return
+        kept = {as_key(point.choice): point for point in ranking.best[:MOST]}
+        self._dropped = ranking.predicted - len(kept)
+        self._slowest_s = max((point.time_s for point in kept.values()), default=0.0)
+        for key, tried in self.tried.items():  # by earlier sessions, or when fewer were known
+            kept.setdefault(key, Predicted(choice=tried.choice, time_s=tried.predicted_s))
+        self._predicted = ranking.predicted
+        self._positions = {key: position for position, key in enumerate(kept)}
+        self._learnt = None
+        self.points = tuple(kept.values())
+
+    def learn(self, tried: Trial, build_s: float | None = None) -> None:
+        """Learn from a variant's times, and from the time of building it, s."""
+        self._learnt = None
+        self.tried[as_key(tried.choice)] = tried
+        if build_s is not None:
+            self._built_s.append(build_s)
+
+    def refuse(self, refused: Refused) -> None:
+        """Take a variant out that failed."""
+        self.refused[as_key(refused.choice)] = refused
+
+    def _learn(self) -> tuple[Posterior, LogTimes]:
+        """Return what is known of all candidates' times."""
+        if self._learnt is None:
+            posterior = Posterior(
+                self._parameters,
+                [point.choice for point in self.points],
+                [point.time_s for point in self.points],
+                parts=[point.parts for point in self.points],
+                groups=[",".join(point.missing) for point in self.points],
+                prior_scatter=self._plan.prior_scatter,
+            )
+            for key, tried in self.tried.items():
+                posterior.add(self._positions[key], tried.time_s)
+            self._learnt = posterior, posterior.log_times()
+        return self._learnt
+
+    @property
+    def best_s(self) -> float | None:
+        """Shortest time so far, s."""
+        return self.fastest.time_s if self.tried else None
+
+    @property
+    def fastest(self) -> Trial:
+        """The fastest of those that ran."""
+        return fastest_of(self.ran)
+
+    @property
+    def ran(self) -> tuple[Trial, ...]:
+        """Those that ran, in order."""
+        return tuple(sorted(self.tried.values(), key=lambda trial: trial.at_s))
+
+    @property
+    def remaining(self) -> NDArray[np.bool_]:
+        """Candidates that were not tried."""
+        remaining = np.ones(len(self.points), np.bool_)
+        done = (self._positions.get(key) for key in (*self.tried, *self.refused))
+        remaining[[position for position in done if position is not None]] = False
+        return remaining
+
+    @property
+    def known(self) -> int:
+        """Number of variants that have a prediction and did not fail."""
+        failed = sum(key in self._positions for key in self.refused)
+        return len(self.points) + self._dropped - failed
+
+    @property
+    def chance(self) -> float:
+        """Bound of the probability that what is left beats the best by more than the tolerance."""
+        if self.best_s is None:
+            return 1.0
+        return chance_of_better(self._rest(), self.best_s, self._plan.tolerance)
+
+    @property
+    def expected_gain(self) -> float:
+        """Fraction of the best time that the most promising one left is expected to gain.
+
+        By the expected decrease of the time's logarithm.
+        """
+        left = self._gain()[self.remaining]
+        return -math.expm1(-float(left.max())) if len(left) else 0.0
+
+    def _gain(self) -> Array:
+        """Return the expected improvement over the best; before that, over the median prediction.
+
+        Source: Snoek, Larochelle, Adams (2012), arXiv:1206.2944.
+        """
+        _, times = self._learn()
+        return times.expected_improvement(self.best_s or float(np.median(times.center_s)))
+
+    def promising(self, left_s: float, most: int) -> list[Predicted]:
+        """Choose variants to try, the most promising first; none if no time is left for any."""
+        eligible = self.remaining
+        if self.tried or self.refused:  # the first one is always tried
+            center_s = self._learn()[1].center_s
+            run_s = FEWEST_RUNS * center_s + self._warming_s(center_s)
+            build_s = float(np.mean(self._built_s)) if self._built_s else _PRIOR_S
+            eligible = eligible & (build_s + run_s <= left_s)
+        order = np.argsort(-self._gain(), kind="stable")
+        return [self.points[position] for position in order if eligible[position]][:most]
+
+    def regret(self, winner: Trial) -> float:
+        """Bound by which fraction of a variant's median run the fastest that is known takes less.
+
+        Of those that were measured, the shortest runs count, and what later ones might have come
+        to where there were few: that the variant is the fastest of them may be luck of its own. Of
+        its median there is a limit as well, with half the chance to be wrong. The sum over what was
+        not measured takes the whole chance, as where the search stops, but is far from it in
+        replays of recorded searches, so that there is room for both.
+        """
+        confidence = self._plan.confidence
+        median_s = median_limit(winner.samples_s, (1 + confidence) / 2)
+        others_s = (
+            least_hope(tried.samples_s) if tried.cut_short else tried.time_s
+            for tried in self.tried.values()
+            if tried is not winner
+        )
+        measured = max(0.0, 1 - min(others_s, default=median_s) / median_s)
+        if not self.remaining.any() and not self._dropped:
+            return measured
+        return max(measured, regret_bound(self._rest(), median_s, confidence))
+
+    def _rest(self) -> Rest:
+        """Return all that was not measured: candidates, and what was not kept as one."""
+        posterior, times = self._learn()
+        candidates = times.of(self.remaining), 1
+        if not self._dropped:
+            return [candidates]
+        return [candidates, (posterior.unknown(self._slowest_s), self._dropped)]
+
+    def _warming_s(self, run_s: Array | float) -> Array:
+        """Return how long runs of so many seconds are repeated until the device is warm, s."""
+        return np.where(run_s < self._plan.warm_up_s, self._plan.warm_up_s, 0.0)
+
+    @property
+    def confirming_s(self) -> float:
+        """Seconds to run the fastest again, and another one if that may be faster."""
+        fastest, others = ties(tuple(self.tried.values()), floor=0.0)
+        samples = fastest.samples_s[-self._plan.runs :]
+        round_s = float(self._warming_s(samples[0])) + sum(samples)
+        return (2 if others else 1) * (self._plan.rounds - 1) * round_s
 
 
 def tune_space(
-    question: PredictionTask,
+    task: PredictionTask,
     runner: CaseRunner,
     budget: Budget,
     *,
@@ -66,178 +243,151 @@ def tune_space(
     began_s: float | None = None,
     longest_s: float | None = None,
     builders: Sequence[CaseRunner] = (),
-    watch: Watch | None = None,
 ) -> TuningResult:
     """Find the fastest variant of a space on a device within a budget.
 
     More runners of the device build as many more variants at a time.
     """
     plan = plan or Plan()
-    space = checked_space(question.space, question.sizes)
-    began_s = runner.clock.now() if began_s is None else began_s
+    now = runner.clock.now
+    began_s = now() if began_s is None else began_s
     with ExitStack() as stack:
         journal = None
         if store is not None:
-            journal = stack.enter_context(
-                Journal(store, search_header(question, space, runner, plan))
-            )
-        search = _Search(question, space, (runner, *builders), budget, plan, journal, began_s)
-        search.say = progress or search.say
-        search.watch = watch
-        if (earlier := search.earlier_result()) is not None:
-            return earlier
-        search.ranker = Ranker(
-            question,
+            journal = stack.enter_context(Journal(store, task, runner.identity, plan))
+        ranker = Ranker(
+            task,
             stack.enter_context(pool_or(executor)),
             keep=keep,
-            now=runner.clock.now,
+            now=now,
             by_promise=budget.seconds is not None,
             longest_s=budget.longest_s if longest_s is None else longest_s,
         )
-        stack.enter_context(search.ranker)
+        search = _Search(
+            task=task,
+            ranker=stack.enter_context(ranker),
+            runners=(runner, *builders),
+            threads=ThreadPoolExecutor(1 + len(builders)),
+            budget=budget,
+            plan=plan,
+            journal=journal,
+            began_s=began_s,
+            say=progress or (lambda _: None),
+        )
         stack.callback(search.threads.shutdown, wait=False, cancel_futures=True)
-        try:
-            with deferred_interrupts():
-                search.begin()
-                stopped = search.measure()
-                search.confirm()
-                return search.end(stopped)
-        except KeyboardInterrupt as error:
-            raise search.interrupted() from error
+        return search.recall_result() or search.run()
 
 
+@dataclass(kw_only=True, eq=False)
 class _Search:
     """The state of one call of `tune_space`."""
 
-    def __init__(
-        self,
-        question: PredictionTask,
-        space: SearchSpace,
-        runners: Sequence[CaseRunner],
-        budget: Budget,
-        plan: Plan,
-        journal: Journal | None,
-        began_s: float,
-    ) -> None:
-        self._question = question
-        self._space = space
-        self._device = runners[0].identity
-        self._now = runners[0].clock.now
-        self._budget = budget
-        self._plan = plan
-        self._journal = journal
-        self._began_s = began_s
-        self._entries = [] if journal is None else journal.entries
-        self._before_s = max((entry.spent_s for entry in self._entries), default=0.0)
-        self._rounds: Counter[Key] = Counter()  # in which each was run
-        self._known = Candidates(space, plan)
-        self._ranking: Ranking
-        most_s = min(plan.max_case_s, (budget.seconds or float("inf")) / 50)
-        self._benches = [
-            VariantBench(
-                space,
-                question.sizes,
-                runner,
-                plan,
-                statistics=question.statistics,
-                most_s=most_s,
-                left_s=self._left_s,
-            )
-            for runner in runners
+    task: PredictionTask
+    ranker: Ranker
+    runners: Sequence[CaseRunner]
+    threads: ThreadPoolExecutor  # one for each runner
+    budget: Budget
+    plan: Plan
+    journal: Journal | None
+    began_s: float
+    say: Progress
+    before_s: float = 0.0  # what earlier sessions took, s
+    earlier_end: End | None = None
+
+    def __post_init__(self) -> None:
+        self.known = Candidates(self.task.space.parameters, self.plan)
+        self.rounds: Counter[Key] = Counter()  # in which each was run
+        most_s = (self.budget.seconds or math.inf) / 50
+        self.benches = [
+            VariantBench(self.task, runner, self.plan, most_s=most_s, left_s=self.left_s)
+            for runner in self.runners
         ]
-        self._built_by: dict[Key, VariantBench] = {}
-        self.threads = ThreadPoolExecutor(len(runners))
-        self.ranker: Ranker
-        self.say: Progress = lambda _: None
-        self.watch: Watch | None = None
-        for entry in self._entries:
-            self._recall(entry)
+        self.built_by: dict[Key, VariantBench] = {}
+        self.ranking: Ranking
+        for entry in () if self.journal is None else self.journal.entries:
+            self.before_s = max(self.before_s, entry.spent_s)
+            self.earlier_end = entry.content if isinstance(entry.content, End) else None
+            if isinstance(entry.content, Refused):
+                self.known.refuse(entry.content)
+            elif isinstance(entry.content, Trial):
+                self.known.learn(entry.content)
+                self.rounds[as_key(entry.content.choice)] += 1
 
-    def _recall(self, entry: Entry) -> None:
-        """Take over what an earlier session measured."""
-        content = entry.content
-        if isinstance(content, End):
-            return
-        key = as_key(content.choice)
-        if not self._space.has_values(content.choice):
-            path = None if self._journal is None else str(self._journal.path)
-            field = f"line {entry.number}: $.choice"
-            message = f"{path}: {field}: {dict(key)} is none of the space '{self._space.name}'"
-            raise DocumentError(message, path=path, field=field)
-        if isinstance(content, Refused):
-            self._known.refuse(content)
-        else:
-            self._rounds[key] += 1
-            self._known.tried[key] = content
+    def run(self) -> TuningResult:
+        """Predict, measure, run the fastest again, and sum up; Ctrl-C ends each step."""
+        try:
+            with deferred_interrupts():
+                self.predict_first()
+                stopped = self.measure()
+                self.confirm()
+                return self.end(stopped)
+        except KeyboardInterrupt as error:
+            raise self.interrupt() from error
 
-    def _write(self, content: Trial | Refused | End, spent_s: float | None = None) -> None:
-        if self._journal is not None:
-            spent_s = self._spent_s() if spent_s is None else spent_s
-            self._journal.append({**written(content), "spent_s": spent_s})
-
-    def earlier_result(self) -> TuningResult | None:
+    def recall_result(self) -> TuningResult | None:
         """Return the result of a search that has ended, unless more may be spent now than then."""
-        end = self._entries[-1].content if self._entries else None
-        if not isinstance(end, End):
-            return None
-        if end.stopped == "budget" and self._budget.exceeds(end.budget):
+        end = self.earlier_end
+        if end is None or (end.stopped == "budget" and self.budget.exceeds(end.budget)):
             return None
         self.say("the search has ended before; its file has the answer")
-        return self._result(end.stopped, end, self._before_s)
+        return self.make_result(end, self.before_s)
+
+    def write(self, content: Trial | Refused | End, spent_s: float | None = None) -> None:
+        if self.journal is not None:
+            self.journal.append(content, self.spent_s() if spent_s is None else spent_s)
 
     # --- the budget, earlier sessions included
 
-    def _spent_s(self) -> float:
-        return self._before_s + self._now() - self._began_s
+    def spent_s(self) -> float:
+        return self.before_s + self.runners[0].clock.now() - self.began_s
 
-    def _left_s(self, share: float = 1.0) -> float:
+    def left_s(self, share: float = 1.0) -> float:
         """Return what is left of a share of the seconds, s."""
-        seconds = self._budget.seconds
-        return float("inf") if seconds is None else share * seconds - self._spent_s()
+        seconds = self.budget.seconds
+        return math.inf if seconds is None else share * seconds - self.spent_s()
 
     @property
-    def _done(self) -> int:
+    def done(self) -> int:
         """Number of variants that ran or failed."""
-        return len(self._known.tried) + len(self._known.refused)
+        return len(self.known.tried) + len(self.known.refused)
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
         """Tell whether the budget is spent; the first variant is always tried."""
-        limit = self._budget.measurements
-        if limit is not None and self._done >= limit:
-            return bool(self._known.tried) or self._done >= 2 * limit
-        return self._unreserved_s() <= 0 and self._done > 0
+        limit = self.budget.measurements
+        if limit is not None and self.done >= limit:
+            return bool(self.known.tried) or self.done >= 2 * limit
+        return self.unreserved_s() <= 0 and self.done > 0
 
-    def _unreserved_s(self) -> float:
+    def unreserved_s(self) -> float:
         """Return what is left, but for running the best again, s."""
-        seconds = self._budget.seconds
-        if seconds is None or len(self._known.tried) < 2:
-            return self._left_s()
-        return self._left_s() - min(RESERVED * seconds, self._known.confirming_s)
+        seconds = self.budget.seconds
+        if seconds is None or len(self.known.tried) < 2:
+            return self.left_s()
+        return self.left_s() - min(RESERVED * seconds, self.known.confirming_s)
 
     # --- predicting and measuring
 
-    def begin(self) -> None:
+    def predict_first(self) -> None:
         """Predict for the first share of the seconds, and go on until there is a prediction.
 
         Where no variant can be predicted, that ends soon after the seconds.
         """
         while not self.ranker.is_done:
             end_if_interrupted()
-            if self._left_s(self._plan.first_share) <= 0 and self.ranker.has_predictions:
+            if self.left_s(self.plan.first_share) <= 0 and self.ranker.predicted:
                 break
-            if self._left_s() < -_OVERTIME_S and self.ranker.answered:
+            if self.left_s() < -_OVERTIME_S and self.ranker.answered:
                 break
             self.ranker.work(_ANSWER_S)
-        self._look()
-        self._ranking.check_predicted()
-        some = "" if self._ranking.complete else ", others not looked at"
-        counted = f"{self._ranking.predicted} variants predicted, {self._ranking.refused} refused"
-        self.say(f"{counted}{some}")
+        self.look()
+        self.ranking.check_predicted()
+        some = "" if self.ranking.complete else ", others not looked at"
+        counts = f"{self.ranking.predicted} variants predicted, {self.ranking.refused} refused"
+        self.say(f"{counts}{some}")
 
-    def _look(self) -> None:
-        self._ranking = self.ranker.ranking()
-        if self._ranking.best or self._known.tried:
-            self._known.look(self._ranking)
+    def look(self) -> None:
+        self.ranking = self.ranker.ranking()
+        self.known.look(self.ranking)
 
     def measure(self) -> Stop:
         """Measure one variant after the other until one of the reasons to stop.
@@ -246,64 +396,82 @@ class _Search:
         it gets all that is left where no variant that is predicted is worth a measurement.
         """
         while True:
-            self._look()
-            if self._is_over():
+            self.look()
+            if self.is_over():
                 return "budget"
-            self._show()
-            if not self._known.remaining.any() or self._known.is_confident:
-                if self.ranker.is_done:
-                    return "confident" if self._known.remaining.any() else "exhausted"
-                if self._left_s() <= 0:
+            self.report_state()
+            is_confident = self.known.chance <= 1 - self.plan.confidence
+            if self.known.remaining.any() and not is_confident:
+                if not self.try_promising():
                     return "budget"
+            elif self.ranker.is_done:
+                return "confident" if self.known.remaining.any() else "exhausted"
+            elif self.left_s() <= 0:
+                return "budget"
+            else:
                 end_if_interrupted()
                 self.ranker.work(_ANSWER_S)
-            elif not self._go_on():
-                return "budget"
 
-    def _go_on(self) -> bool:
+    def report_state(self) -> None:
+        """Tell who listens the best time, what may be gained, and the time that is left."""
+        known = self.known
+        said = [f"searching {self.task.space.name}"]
+        if known.tried:
+            best_s, choice = format_quantity(known.fastest.time_s, "s"), known.fastest.choice
+            said = [
+                f"{said[0]}: best {best_s} ({choice_text(choice)})",
+                f"next: {format_percent(known.expected_gain)} faster on average,"
+                f" {format_percent(known.chance)} chance that one left is faster",
+            ]
+        if self.budget.seconds is not None:
+            said.append(f"{format_duration(max(0.0, self.left_s()))} left")
+        report(f"{'; '.join(said)}; variants that ran", len(known.tried))
+
+    def try_promising(self) -> bool:
         """Build the most promising variants and try them; tell whether there was time for any.
 
         While they are timed on the processors of this machine, nothing else is done.
         """
-        most = len(self._benches)
-        if (limit := self._budget.measurements) is not None:
-            most = max(1, min(most, limit - self._done))
-        points = self._known.promising(self._unreserved_s(), most)
+        most = len(self.benches)
+        if (limit := self.budget.measurements) is not None:
+            most = max(1, min(most, limit - self.done))
+        points = self.known.promising(self.unreserved_s(), most)
         builds: list[tuple[Predicted, Future[float]]] = []
-        for bench, point in zip(self._benches, points, strict=False):
-            self._built_by[as_key(point.choice)] = bench
+        for bench, point in zip(self.benches, points, strict=False):
+            self.built_by[as_key(point.choice)] = bench
             builds.append((point, self.threads.submit(bench.build, point.choice)))
-        self._await([build for _, build in builds], self._plan.ranking_share)
-        self._be_alone()
+        self.wait_for([build for _, build in builds], self.plan.ranking_share)
+        self.be_alone()
         for point, build in builds:
-            if not (self._known.tried and self._is_over()):
-                self._try(point, build)
+            if not (self.known.tried and self.is_over()):
+                self.try_variant(point, build)
         return bool(points)
 
-    def _be_alone(self) -> None:
+    def be_alone(self) -> None:
         """Have predictions pause where they would disturb timings."""
-        if self._device.device_type == "cpu":
+        if self.runners[0].identity.device_type == "cpu":
             self.ranker.pause()
 
-    def _await(self, tasks: Iterable[Future[Any]], share: float = 0.0) -> None:
+    def wait_for(self, tasks: Iterable[Future[Any]], share: float = 0.0) -> None:
         """Wait for tasks, and predict meanwhile for a share of the seconds."""
         while under_way := [task for task in tasks if not task.done()]:
             end_if_interrupted()
             wait(under_way, timeout=_BUILD_S)
-            if share and self._left_s(share) > 0:
+            if share and self.left_s(share) > 0:
                 self.ranker.work(0.0)
 
-    def _try(self, point: Predicted, build: Future[float]) -> None:
-        best_s = self._known.best_s
+    def try_variant(self, point: Predicted, build: Future[float]) -> None:
+        label = self.task.space.label(point.choice)
+        best_s = self.known.best_s
         try:
             build_s = build.result()
-            samples, cut_short = self._time(point.choice, best_s)
+            samples, cut_short = self.time_variant(point.choice, best_s)
         except MeasurementError as error:
             stage = _STAGES[error.stage]
             refused = Refused(choice=point.choice, stage=stage, reason=str(error))
-            self._write(refused)
-            self._known.refuse(refused)
-            self.say(f"failed: {self._space.label(point.choice)}: {error}")
+            self.write(refused)
+            self.known.refuse(refused)
+            self.say(f"failed: {label}: {error}")
             return
         tried = Trial(
             choice=point.choice,
@@ -312,20 +480,20 @@ class _Search:
             interval_level=point.interval_level,
             samples_s=samples,
             cut_short=cut_short,
-            at_s=self._spent_s(),
+            at_s=self.spent_s(),
         )
-        self._write(tried)
-        self._known.learn(tried, build_s)
-        self._rounds[as_key(point.choice)] += 1
+        self.write(tried)
+        self.known.learn(tried, build_s)
+        self.rounds[as_key(point.choice)] += 1
         if best_s is None or tried.time_s < best_s:
-            self.say(f"{tried.time_s:.4g} s: {self._space.label(point.choice)}")
+            self.say(f"{tried.time_s:.4g} s: {label}")
 
-    def _time(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
+    def time_variant(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
         """Time a variant where it was built."""
         end_if_interrupted()
-        bench = self._built_by.get(as_key(choice), self._benches[0])
+        bench = self.built_by.get(as_key(choice), self.benches[0])
         timing = self.threads.submit(bench.time, choice, best_s)
-        self._await([timing])
+        self.wait_for([timing])
         return timing.result()
 
     def confirm(self) -> None:
@@ -334,71 +502,63 @@ class _Search:
         Of many variants that ran once, the fastest is likely to have been lucky. When it is not the
         fastest any more, the one that is then takes its place.
         """
-        self._be_alone()
-        while len(self._known.tried) > 1 and self._left_s() > 0:
-            fastest = self._known.fastest
+        self.be_alone()
+        while len(self.known.tried) > 1 and self.left_s() > 0:
+            fastest = self.known.fastest
             key = as_key(fastest.choice)
-            if self._rounds[key] >= self._plan.rounds:
+            if self.rounds[key] >= self.plan.rounds:
                 return
-            self._rounds[key] += 1
+            self.rounds[key] += 1
             try:
-                more, cut_short = self._time(fastest.choice, None)
+                more, cut_short = self.time_variant(fastest.choice, None)
             except MeasurementError as error:
-                self.say(f"failed when run again: {self._space.label(fastest.choice)}: {error}")
+                label = self.task.space.label(fastest.choice)
+                self.say(f"failed when run again: {label}: {error}")
                 continue
             again = fastest.again(more, cut_short=cut_short)
-            self._write(again)
-            self._known.learn(again)
+            self.write(again)
+            self.known.learn(again)
 
-    # --- what there is to say
-
-    def _show(self) -> None:
-        """Tell who watches the state."""
-        if self.watch is None:
-            return
-        known = self._known
-        self.watch(
-            SearchState(
-                space=self._space.name,
-                device=self._device.slug,
-                best_s=known.best_s,
-                best=known.fastest.choice if known.tried else {},
-                tried=len(known.tried),
-                failed=len(known.refused),
-                predicted=self._ranking.predicted,
-                expected_gain=known.expected_gain,
-                chance=known.chance,
-                spent_s=self._spent_s(),
-                seconds=self._budget.seconds,
-            )
-        )
+    # --- the end
 
     def end(self, stopped: Stop) -> TuningResult:
         """Sum up, and write down that the search has ended, so that it is not begun again."""
-        spent_s = self._spent_s()
-        if not self._known.tried:
-            reasons = [refused.reason for refused in self._known.refused.values()]
+        spent_s = self.spent_s()
+        if not self.known.tried:
+            reasons = [refused.reason for refused in self.known.refused.values()]
             raise TuningError(
-                f"no variant of '{self._space.name}' ran on {self._device.slug}"
+                f"no variant of '{self.task.space.name}' ran on {self.runners[0].identity.slug}"
                 f" ({len(reasons)} tried): {reasons[0] if reasons else 'no time for one'}",
                 refusals=reasons,
             )
-        about = self._outlook()
-        known = {field.name: getattr(about, field.name) for field in fields(Outlook)}
-        self._write(End(stopped=stopped, budget=self._budget, **known), spent_s)
-        return self._result(stopped, about, spent_s)
+        end = self.sum_up(stopped)
+        self.write(end, spent_s)
+        return self.make_result(end, spent_s)
 
-    def _outlook(self) -> Outlook:
+    def interrupt(self) -> SearchInterrupt:
+        """Sum up a search that does not go on now."""
+        spent_s = self.spent_s()
+        self.look()
+        tried, failed = len(self.known.tried), len(self.known.refused)
+        counts = f"{self.ranking.predicted} variants predicted, {tried} ran, {failed} failed"
+        result = self.make_result(self.sum_up("interrupted"), spent_s) if tried else None
+        store = None if self.journal is None else str(self.journal.path)
+        return SearchInterrupt(result, store, counts)
+
+    def sum_up(self, stopped: Stop) -> End:
         """Return what is known of variants that were not measured, as soon as one was."""
-        ranking, known = self._ranking, self._known
+        ranking, known = self.ranking, self.known
         without = sum(ranking.refusals[s].count for s in _UNPREDICTED if s in ranking.refusals)
         others = 0
         if not ranking.complete:
-            others = self._space.number_of_choices() - ranking.predicted - ranking.refused
-        unbounded = without + max(0, others)
+            there = self.task.space.number_of_choices()
+            others = max(0, there - ranking.predicted - ranking.refused)
+        unbounded = without + others
         is_alone = known.known == 1 and unbounded > 0
-        return Outlook(
-            refusals={**ranking.refusals, **by_stage(known.refused.values())},
+        return End(
+            stopped=stopped,
+            budget=self.budget,
+            refusals={**ranking.refusals, **count_refusals(known.refused.values())},
             predicted=ranking.predicted,
             ranking_complete=ranking.complete,
             regret_bound=None if is_alone else known.regret(ties(known.ran, floor=0.0)[0]),
@@ -407,36 +567,21 @@ class _Search:
             ranking_s=ranking.seconds,
         )
 
-    def _result(self, stopped: Stop, about: Outlook, spent_s: float) -> TuningResult:
-        winner, within = ties(self._known.ran, floor=0.0)
+    def make_result(self, end: End, spent_s: float) -> TuningResult:
+        winner, within = ties(self.known.ran, floor=0.0)
         return TuningResult(
-            space=self._space.name,
-            device=self._device.slug,
-            weights=self._question.weights.name,
-            model=self._question.weights.model,
-            sizes={**self._space.sizes, **self._question.sizes},
+            space=self.task.space.name,
+            device=self.runners[0].identity.slug,
+            weights=self.task.weights.name,
+            model=self.task.weights.model,
+            sizes=self.task.sizes,
             winner=winner,
             within_noise=within,
-            tried=self._known.ran,
-            failed=tuple(self._known.refused.values()),
-            stopped=stopped,
-            confidence=self._plan.confidence,
+            tried=self.known.ran,
+            failed=tuple(self.known.refused.values()),
+            stopped=end.stopped,
+            confidence=self.plan.confidence,
             spent_s=spent_s,
-            numbers_checked=self._space.reference is not None,
-            **{field.name: getattr(about, field.name) for field in fields(Outlook)},
+            numbers_checked=self.task.space.reference is not None,
+            **{field.name: getattr(end, field.name) for field in fields(Outlook)},
         )
-
-    def interrupted(self) -> SearchInterrupt:
-        """Sum up a search that does not go on now."""
-        spent_s = self._spent_s()
-        # anew, since an interrupt may split any update; what ran and what failed is entered by one
-        # step, with its line in the journal
-        known = Candidates(self._space, self._plan)
-        known.tried, known.refused = self._known.tried, self._known.refused
-        self._known = known
-        self._look()
-        store = None if self._journal is None else str(self._journal.path)
-        tried, failed = len(self._known.tried), len(self._known.refused)
-        counted = f"{self._ranking.predicted} variants predicted, {tried} ran, {failed} failed"
-        result = self._result("interrupted", self._outlook(), spent_s) if tried else None
-        return SearchInterrupt(result, store, counted)

@@ -5,20 +5,20 @@ Constraints are arithmetic and comparisons of parameters, and nothing else.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from countperf.counting.frontend.producers import translation_unit
-from countperf.errors import SearchSpaceError
+from countperf.errors import ParameterError, SearchSpaceError, UnknownSizeError, nearest
 from countperf.measuring import KernelCase
 from countperf.sizes import given_sizes
 from countperf.text import ShortRepr
+from countperf.user_code import find_in_user_code
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,54 +81,42 @@ def _without_numpy(values: Sequence[Any]) -> Sequence[Any]:
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
-_NODES = tuple(
-    getattr(ast, name)
-    for name in (
-        *("Expression", "BoolOp", "And", "Or", "UnaryOp", "Not", "USub", "UAdd", "BinOp", "Add"),
-        *("Sub", "Mult", "Div", "FloorDiv", "Mod", "Compare", "Eq", "NotEq", "Lt", "LtE", "Gt"),
-        *("GtE", "In", "NotIn", "IfExp", "Tuple", "List", "Load", "Name", "Constant"),
-    )
-)
 
 
-def check_expression(text: str, names: Collection[str]) -> None:
-    """Refuse a constraint that is not arithmetic and comparisons of the parameters."""
+@lru_cache(maxsize=1024)
+def compile_constraint(text: str, names: tuple[str, ...]) -> CodeType:
+    """Compile a constraint: an expression of the parameters, `min`, `max` and `abs` alone."""
 
     def refuse(what: str) -> SearchSpaceError:
         return SearchSpaceError(f'constraint "{text}": {what}')
 
     try:
-        tree = ast.parse(text, mode="eval")
+        code = compile(text, "<constraint>", "eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise refuse(f"no expression: {error}") from error
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Name(id=name), keywords=[]) if name in _FUNCTIONS:
-                pass
-            case ast.Call():
-                there = ", ".join(sorted(_FUNCTIONS))
-                name = ast.unparse(node.func)
-                raise refuse(f"{name} is no function here; there are {there}")
-            case ast.Name(id=name) if id(node) not in called and name not in names:
-                raise refuse(f"no parameter is called {name}; there are {', '.join(names)}")
-            case _ if not isinstance(node, _NODES):
-                raise refuse(f"{type(node).__name__} is not allowed; or pass a function instead")
-            case _:
-                pass
-
-
-@lru_cache(maxsize=1024)
-def _compiled(text: str) -> CodeType:
-    return compile(text, "<constraint>", "eval")
+    for name in code.co_names:  # attributes among them
+        if name not in names and name not in _FUNCTIONS:
+            raise refuse(
+                f"no parameter is called {name}; there are {', '.join(names)}, and the functions"
+                f" {', '.join(_FUNCTIONS)}"
+            )
+    if any(isinstance(part, CodeType) for part in code.co_consts):
+        raise refuse("a function or loop is not allowed; or pass a function instead")
+    return code
 
 
 def holds(text: str, choice: Mapping[str, Any]) -> bool:
-    """Evaluate a constraint that `check_expression` passed."""
+    """Evaluate a constraint at a choice."""
+    code = compile_constraint(text, tuple(choice))
     try:
-        return bool(eval(_compiled(text), {"__builtins__": {}, **_FUNCTIONS}, dict(choice)))
-    except (TypeError, ValueError, ArithmeticError, MemoryError, RecursionError) as error:
+        value = eval(code, {"__builtins__": {}, **_FUNCTIONS}, dict(choice))
+    except Exception as error:
         raise SearchSpaceError(f'constraint "{text}" fails at {dict(choice)}: {error}') from error
+    if not isinstance(value, bool | int | float):
+        raise SearchSpaceError(
+            f'constraint "{text}" is {value!r} at {dict(choice)}: no truth value'
+        )
+    return bool(value)
 
 
 Value: TypeAlias = bool | int | float | str
@@ -204,6 +192,7 @@ class SearchSpace(ShortRepr):
     unchecked: bool = False
     element_type: str = "f32"
     statistics: Statistics = field(default_factory=dict[str, "Statistic"])
+    specification: str = field(default="", init=False, repr=False)  # that `find_space` found it by
 
     def __post_init__(self) -> None:
         plain = {name: _without_numpy(values) for name, values in self.parameters.items()}
@@ -224,7 +213,13 @@ class SearchSpace(ShortRepr):
                 raise SearchSpaceError(f"space '{self.name}': {name} lists a value twice")
         for constraint in self.constraints:
             if isinstance(constraint, str):
-                check_expression(constraint, tuple(self.parameters))
+                compile_constraint(constraint, tuple(self.parameters))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Send a space of a user's file to other processes by its text, by which they find it."""
+        if self.specification:
+            return find_space, (self.specification,)
+        return object.__reduce_ex__(self, protocol)
 
     @classmethod
     def from_function(
@@ -244,14 +239,10 @@ class SearchSpace(ShortRepr):
             From a choice, as keyword arguments, to the ``loopy.TranslationUnit``. Values of an
             argument are those of its annotation (``Literal[8, 16]``, ``bool``) or of its default (a
             list, tuple or ``range``); see `countperf.tuning.space`.
-        constraints : sequence of str or callable, optional
-            What a choice has to satisfy: ``"tile * unroll <= 64"``.
-        sizes : Mapping from str to int, optional
-            Sizes for which variants are compared.
+        constraints, sizes, **more
+            Attributes of the space.
         name : str, optional
             By default that of the function.
-        **more
-            Other attributes, such as `reference` or `make_arguments`.
 
         Raises
         ------
@@ -299,7 +290,10 @@ class SearchSpace(ShortRepr):
         return (
             isinstance(choice, Mapping)
             and set(choice) == set(self.parameters)
-            and all(choice[name] in values for name, values in self.parameters.items())
+            and all(
+                any(choice[name] == value and type(choice[name]) is type(value) for value in values)
+                for name, values in self.parameters.items()
+            )
             and self.satisfies(choice)
         )
 
@@ -343,19 +337,27 @@ class SearchSpace(ShortRepr):
             stride += 1
         return stride
 
-    def has_values(self, choice: Choice) -> bool:
-        """Tell whether a choice has a listed value for each parameter, and nothing else."""
-        return choice.keys() == self.parameters.keys() and all(
-            any(
-                value == known and isinstance(value, bool) is isinstance(known, bool)
-                for known in self.parameters[name]
-            )
-            for name, value in choice.items()
-        )
-
     def label(self, choice: Choice) -> str:
         """Write a choice as text: ``tile=8,unroll=2``."""
         return ",".join(f"{name}={choice[name]}" for name in self.parameters)
+
+    def sizes_with(self, others: Mapping[str, int]) -> dict[str, int]:
+        """Return the sizes with others in the place of some; refuse those that no variant has.
+
+        A space without sizes takes any: each variant is refused that has none of the name.
+        """
+        for name, value in others.items():
+            if self.sizes and name not in self.sizes:
+                raise UnknownSizeError(
+                    f"space '{self.name}' has no size {name}; there are"
+                    f" {', '.join(sorted(self.sizes))}{nearest(name, self.sizes)}; another one of"
+                    " its kernels has to be listed in its sizes",
+                    parameter=name,
+                )
+            if value <= 0:
+                message = f"space '{self.name}': {name} = {value}; sizes are positive"
+                raise ParameterError(message, parameter=name)
+        return {**self.sizes, **others}
 
     def statistics_at(
         self, choice: Choice, others: Statistics | None = None
@@ -381,18 +383,8 @@ class SearchSpace(ShortRepr):
         sizes: Mapping[str, int] | None = None,
         statistics: Statistics | None = None,
     ) -> KernelCase:
-        """Make the measurement case of a choice.
-
-        Parameters
-        ----------
-        choice : Mapping from str to value
-            The variant.
-        sizes : Mapping from str to int, optional
-            In place of the space's sizes, or of some of them.
-        statistics : Mapping or callable, optional
-            In place of the space's statistics, or of some of them.
-        """
-        wanted = {**self.sizes, **(sizes or {})}
+        """Make the measurement case of a choice; sizes and statistics replace the space's."""
+        wanted = self.sizes_with(sizes or {})
         kernel = f"{self.name}/{self.label(choice)}"
         built: list[Any] = []
 
@@ -420,3 +412,15 @@ class SearchSpace(ShortRepr):
             statistics=self.statistics_at(choice, statistics),
             inputs="" if self.make_arguments is None else self.name,
         )
+
+
+@lru_cache(maxsize=32)
+def find_space(specification: str) -> SearchSpace:
+    """Find the search space of a user's code that a text names."""
+    space = find_in_user_code(
+        specification, SearchSpace, kind_name="countperf.SearchSpace", error=SearchSpaceError
+    )
+    assert isinstance(space, SearchSpace)
+    found = replace(space)
+    object.__setattr__(found, "specification", specification)
+    return found

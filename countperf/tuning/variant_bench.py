@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import io
-import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from countperf.counting.frontend.loopy_patches import shared_by_threads
 from countperf.errors import MeasurementError
 from countperf.measuring import KernelCase
-from countperf.measuring.apart import ApartRunner
 from countperf.measuring.runner import CaseRunner
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.posterior import LogTimes
 from countperf.tuning.result import Plan
-from countperf.tuning.space import Choice, SearchSpace, Statistics
+from countperf.tuning.space import Choice
 
 _FIRST_ALLOWANCE = 1.0
 _ENOUGH = 3  # runs, two of which are no warm-up
@@ -91,15 +89,6 @@ def regret_bound(rest: Rest, best_s: float, confidence: float) -> float:
     return float(root)
 
 
-@shared_by_threads
-@contextmanager
-def silence() -> Generator[None]:
-    """Silence standard output and warnings until the last thread that asked for it is through."""
-    with redirect_stdout(io.StringIO()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 FEWEST_RUNS = 2
 CHEAP = 0.05
 """Runs that take no more than this fraction of the time of building a variant are not spared."""
@@ -108,63 +97,44 @@ COLD = 3.0
 """So many times as long as later ones, or less, runs take before a device is warm."""
 
 
+@dataclass(eq=False)
 class VariantBench:
     """Measures variants on a device, one at a time."""
 
-    def __init__(
-        self,
-        space: SearchSpace,
-        sizes: Mapping[str, int],
-        runner: CaseRunner,
-        plan: Plan,
-        *,
-        statistics: Statistics | None = None,
-        most_s: float | None = None,
-        left_s: Callable[[], float] = lambda: float("inf"),
-    ) -> None:
-        self._space = space
-        self._sizes = sizes
-        self._statistics = statistics
-        self._runner = runner
-        self._plan = plan
-        self._most_s = plan.max_case_s if most_s is None else most_s
-        self._left_s = left_s
-        self._built_s: list[float] = []
-        self._checked: set[str] = set()
+    task: PredictionTask
+    runner: CaseRunner
+    plan: Plan
+    _: KW_ONLY
+    most_s: float = math.inf  # after so long a variant gets no further runs, once it has two, s
+    left_s: Callable[[], float] = lambda: math.inf
+    built_s: list[float] = field(default_factory=list[float])
+    checked: set[str] = field(default_factory=set[str])
 
     def build(self, choice: Choice) -> float:
         """Build a variant and check its numbers; return the time that it took, s."""
-        began_s = self._runner.clock.now()
-        with silence():
-            self._check(self._case(choice))
-        return self._runner.clock.now() - began_s
+        case = self.task.space.case(choice, self.task.sizes, self.task.statistics)
+        began_s = self.runner.clock.now()
+        self.runner.check(case)
+        took_s = self.runner.clock.now() - began_s
+        if case.kernel not in self.checked:
+            self.checked.add(case.kernel)
+            self.built_s.append(took_s)
+        return took_s
 
     def time(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
         """Check a variant's numbers and run it.
 
         Runs that are over before the device is warm are not kept, see `Plan.warm_up_s`.
         """
-        case = self._case(choice)
-        with silence():
-            self._check(case)
-        cheap_s, left_s = CHEAP * fmean(self._built_s), self._left_s()
-        given = case, self._plan, best_s, cheap_s, self._most_s, left_s
-        if isinstance(self._runner, ApartRunner):
-            return self._runner.apply(timed, *given)
-        return timed(self._runner, *given)
-
-    def _check(self, case: KernelCase) -> None:
-        began_s = self._runner.clock.now()
-        self._runner.check(case)
-        if case.kernel not in self._checked:
-            self._checked.add(case.kernel)
-            self._built_s.append(self._runner.clock.now() - began_s)
-
-    def _case(self, choice: Choice) -> KernelCase:
-        return self._space.case(choice, self._sizes, self._statistics)
+        self.build(choice)
+        case = self.task.space.case(choice, self.task.sizes, self.task.statistics)
+        cheap_s, most_s = CHEAP * fmean(self.built_s), min(self.most_s, self.plan.max_case_s)
+        return self.runner.apply(
+            time_while_hopeful, case, self.plan, best_s, cheap_s, most_s, self.left_s()
+        )
 
 
-def timed(
+def time_while_hopeful(
     runner: CaseRunner,
     case: KernelCase,
     plan: Plan,
@@ -176,7 +146,7 @@ def timed(
     """Run a case while it may be the fastest and there is time, s; see `VariantBench.time`."""
     samples: list[float] = []
     cold: list[float] = []
-    with silence(), runner.loaded(case) as run:
+    with runner.loaded(case) as run:
         began_s = runner.clock.now()
         while len(samples) < plan.runs:
             sample = run().time_s

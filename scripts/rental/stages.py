@@ -16,7 +16,7 @@ from countperf.api.catalogue import measure_variants as measure
 from countperf.api.evaluation import evaluate_ranking
 from countperf.devices.discovery import backends, doctor, find_device, open_session
 from countperf.devices.machine import available_cores
-from countperf.devices.workers import process_pool
+from countperf.devices.workers import Pool
 from countperf.documents import parse_json
 from countperf.errors import CountperfError, DeviceLostError, DocumentError, FitError
 from countperf.measuring.characterization.bench import FULL
@@ -178,7 +178,7 @@ def read_checks(path: Path) -> dict[str, str]:
 
 def _processes() -> Pool:
     """Return a pool of fresh processes, which do not share our device, and one processor fewer."""
-    return process_pool(max(1, available_cores() - 1))
+    return Pool(max(1, available_cores() - 1))
 
 
 def _generate(backend: str, name: str) -> None:

@@ -87,7 +87,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "Predict the run time of Loopy kernels from exact symbolic counts and weights fitted to a"
         " device.",
         "compute unit",
-        "have changed",
         "inline __device__",
         "keep=…",
         "pass what one execution of it does, instruction_counts={{{id!r}",

@@ -529,8 +529,6 @@ def test_a_crash_costs_one_case_alone(device: str) -> None:
             runner.check(crashing)
         runner.check(other)
         assert len(runner.time_round(other, FAST).samples_s) == FAST.runs
-        with runner.loaded(other) as run:
-            assert run().time_s > 0
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.workers import Pool, WorkerLostError, process_pool
+from countperf.devices.workers import Pool, WorkerLostError
 from countperf.errors import ParameterError
 from tests.patience import LONGEST_S
 
@@ -25,7 +25,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    with process_pool(2) as started:
+    with Pool(2) as started:
         yield started
 
 
@@ -33,17 +33,6 @@ def _until(condition: Callable[[], object]) -> None:
     deadline_s = time.monotonic() + LONGEST_S
     while not condition() and time.monotonic() < deadline_s:
         time.sleep(0.05)
-
-
-def test_what_is_dropped_is_not_blamed(pool: Pool) -> None:
-    task = pool.submit(time.sleep, 1000)
-    _until(task.running)
-
-    pool.drop([task])
-
-    error = task.exception()
-    assert isinstance(error, WorkerLostError)
-    assert not error.is_late
 
 
 def fail_as_ours() -> None:
@@ -65,13 +54,15 @@ def test_errors_come_back_and_what_cannot_be_sent_is_refused(pool: Pool) -> None
 
 
 def test_a_pool_that_is_ended_waits_for_nothing() -> None:
-    pool = process_pool(1)
+    pool = Pool(1)
     task, waiting = pool.submit(time.sleep, 1000), pool.submit(abs, -1)
     _until(task.running)
 
     pool.end()
 
-    assert isinstance(task.exception(), WorkerLostError)
+    error = task.exception()
+    assert isinstance(error, WorkerLostError)
+    assert not error.is_late
     assert waiting.cancelled()
     with pytest.raises(RuntimeError, match="after shutdown"):
         pool.submit(abs, -1)
@@ -82,7 +73,7 @@ def test_processes_are_where_the_caller_is_and_hold_no_pipe_of_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "mine"), *sys.path])
-    with process_pool(1) as pool:
+    with Pool(1) as pool:
         assert pool.submit(os.getcwd).result() == str(tmp_path)
         assert pool.submit(list, sys.path).result() == sys.path
         assert pool.submit(lambda: sys.path).result() == sys.path
@@ -96,7 +87,7 @@ def test_processes_are_where_the_caller_is_and_hold_no_pipe_of_it(
 
 _BUSY = """
 import os, sys, time
-from countperf.devices.workers import process_pool, run_apart
+from countperf.devices.workers import Pool, run_apart
 
 def hold_the_interpreter():
     say()
@@ -110,7 +101,7 @@ def sleep_on():
 def say():
     open(f"began-{os.getpid()}", "x").close()
 
-pool = process_pool(4)
+pool = Pool(4)
 tasks = [pool.submit(hold_the_interpreter), pool.submit(sleep_on), pool.submit(os.getpid)]
 tasks += [pool.submit(lambda: run_apart(1000.0, sleep_on))]
 time.sleep(1000)
@@ -131,12 +122,12 @@ def _marked(folder: Path) -> list[int]:
 
 @LINUX
 @pytest.mark.parametrize(
-    ("number", "whole_group"),
-    [(signal.SIGTERM, True), (signal.SIGKILL, False)],
-    ids=["SIGTERM of all", "SIGKILL of the caller"],
+    ("number", "whole_group", "begun"),
+    [(signal.SIGTERM, True, 3), (signal.SIGKILL, False, 3), (signal.SIGKILL, False, 0)],
+    ids=["SIGTERM of all", "SIGKILL of the caller", "SIGKILL while they start"],
 )
 def test_busy_and_idle_processes_end_with_a_killed_caller(
-    number: signal.Signals, whole_group: bool, tmp_path: Path
+    number: signal.Signals, whole_group: bool, begun: int, tmp_path: Path
 ) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _BUSY],
@@ -146,8 +137,11 @@ def test_busy_and_idle_processes_end_with_a_killed_caller(
         stderr=subprocess.STDOUT,
         start_new_session=True,
     ) as caller:
-        _until(lambda: len(list(tmp_path.glob("began-*"))) >= 3 or caller.poll() is not None)
-        assert len(_marked(tmp_path)) == 6  # the caller, four workers, and one of a worker
+        if begun:
+            _until(lambda: len(list(tmp_path.glob("began-*"))) >= begun)
+            assert len(_marked(tmp_path)) == 6  # the caller, four workers, and one of a worker
+        else:
+            _until(lambda: len(_marked(tmp_path)) >= 3)
         (os.killpg if whole_group else os.kill)(caller.pid, number)
         caller.communicate(timeout=LONGEST_S)  # until nobody holds the pipe
     _until(lambda: not _marked(tmp_path))
@@ -167,7 +161,7 @@ from multiprocessing import get_context
 import countperf
 from countperf.devices.discovery import find_device, try_device
 from countperf.measuring.runner import KernelRunner
-from countperf.devices.workers import process_pool
+from countperf.devices.workers import Pool
 from tests.devices.loopy_cases import double
 from tests.devices.fakes import make_case
 
@@ -186,7 +180,7 @@ def refuse(function, *given):
         return str(error).replace(str(os.getppid()), "PARENT")
 
 device = find_device(LABEL)
-runner, pool = KernelRunner.open(device), process_pool(1)
+runner, pool = KernelRunner.open(device), Pool(1)
 assert pool.submit(abs, -1).result() == 1
 
 def forked():

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from math import inf
 from typing import Any
 
 import pytest
 
 from countperf.errors import ParameterError
-from countperf.integrations.triton import early_config_prune, perf_model
+from countperf.integrations.triton import early_config_prune
 
 
 @dataclass
@@ -52,13 +51,6 @@ def test_the_configurations_predicted_fastest_are_kept(n: int, wanted: list[Any]
     kept = prune(configs(), {"x": object(), "n": n})
 
     assert [(each.kwargs["BLOCK"], each.num_warps) for each in kept] == wanted
-
-
-def test_performance_model_takes_arguments_and_meta_parameters() -> None:
-    estimate = perf_model(seconds)
-
-    assert estimate(n=1024, BLOCK=64, num_warps=2, num_stages=3, maxnreg=None) == 36.0
-    assert estimate(n=1024, BLOCK=64, num_warps=16) == inf  # the cost function has no prediction
 
 
 def test_keeping_nothing_is_refused() -> None:

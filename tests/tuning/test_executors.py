@@ -46,7 +46,7 @@ def answers(executor: Any) -> dict[str, Any]:
     question = PredictionTask(space=SPACE, weights=WEIGHTS, sizes={})
     ranking = rank_points(question, executor=executor)
     tuned = tune_space(question, scripted(), Budget(measurements=4), executor=executor)
-    reasons = [e.reason for refused in ranking.refusals.values() for e in refused.examples]
+    reasons = [r.example.reason for found in ranking.refusals.values() for r in found.reasons]
     return {
         "order": [[SPACE.label(p.choice), p.time_s] for p in ranking.best],
         "refused": ranking.refused,

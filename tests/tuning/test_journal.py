@@ -151,7 +151,7 @@ def test_ctrl_c_amid_an_update_of_what_is_known_shows_the_result(
             raise KeyboardInterrupt
         return Posterior(*args, **more)
 
-    monkeypatch.setattr("countperf.tuning.trials.Posterior", interrupted_update)
+    monkeypatch.setattr("countperf.tuning.search.Posterior", interrupted_update)
     with pytest.raises(SearchInterrupt) as caught:
         search(scripted(), store=store, plan=PLAN)
 
@@ -189,22 +189,22 @@ def test_a_search_whose_budget_was_spent_answers_the_same_until_there_is_more(st
     assert search(scripted(), Budget(measurements=4), store=store) == more
 
 
-_BUILDER = "the values, constraints or builder of the space have changed"
+_BUILDER = "digest of the space's values, constraints and builder is "
 
 
 @pytest.mark.parametrize(
     ("change", "device", "said"),
     [
-        ({"sizes": {"n": 8192}}, "", "n of sizes is 4096 there, 8192 now"),
+        ({"sizes": {"n": 8192}}, "", "n of sizes is 4096 there and 8192 now; use another file"),
         (
             {"incomplete_ok": True},
             "",
-            "the weights, or whether they may leave properties out, have changed",
+            "digest of the weights, and of whether they may leave properties out is ",
         ),
         ({"space": replace(LARGE, constraints=("group > 16",))}, "", _BUILDER),
         ({"space": replace(LARGE, build=dict)}, "", _BUILDER),
-        ({"statistics": {"j": 3}}, "", "statistics is None there, {'j': 3.0} now"),
-        ({}, "other", "name of device is Abacus there, other now"),
+        ({"statistics": {"j": 3}}, "", "statistics is None there and {'j': 3.0} now"),
+        ({}, "other", "name of device is 'Abacus' there and 'other' now"),
     ],
     ids=["sizes", "weights", "space", "builder", "statistics", "device"],
 )
@@ -220,8 +220,8 @@ def test_the_file_of_another_search_is_refused(
     with pytest.raises(MeasurementError) as caught:
         tune_space(replace(QUESTION, **change), runner, MANY, executor=Inline(), store=store)
 
-    mend = "name another file, or ask for what it holds"
-    assert str(caught.value) == f"{store} holds another search: {said}; {mend}"
+    assert str(caught.value).startswith(f"{store} holds other trials: {said}")
+    assert str(caught.value).count(" there and ") == 1
     assert store.read_bytes() == before
 
 

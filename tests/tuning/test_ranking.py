@@ -14,20 +14,11 @@ import pytest
 
 from countperf.api.searching import load_space
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
-from countperf.tuning.points import (
-    Packed,
-    Point,
-    Predicted,
-    PredictionTask,
-    Refused,
-    checked_space,
-    predict_point,
-)
-from countperf.tuning.ranker import Ranker, Ranking, by_stage, rank_points
+from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_point
+from countperf.tuning.ranker import Ranker, Ranking, count_refusals, rank_points
 from countperf.tuning.result import Budget, Plan, Trial, as_key
-from countperf.tuning.search import tune_space
+from countperf.tuning.search import Candidates, tune_space
 from countperf.tuning.space import Choice, SearchSpace
-from countperf.tuning.trials import Candidates
 from tests.devices.fakes import LIMITS as FAKE_LIMITS
 from tests.devices.fakes import FakeRunner
 from tests.models.builders import make_weights
@@ -46,7 +37,7 @@ WEIGHTS = make_weights(
 LIMITS = replace(
     FAKE_LIMITS, max_group_size=32, max_group_shape=(32, 32, 32), local_memory_bytes=2**15
 )
-_answers: dict[tuple[str, str], list[Point]] = {}
+_answers: dict[tuple[bytes, str], list[Point]] = {}
 
 
 class Inline(Executor):
@@ -56,8 +47,7 @@ class Inline(Executor):
         assert not kwargs
         future: Future[Any] = Future()
         asked, choices = args
-        assert isinstance(asked, Packed)
-        key = asked.digest, repr(choices)
+        key = asked, repr(choices)
         if key not in _answers:
             _answers[key] = fn(asked, choices)
         future.set_result(_answers[key])
@@ -84,7 +74,7 @@ def test_points_are_ranked_by_predicted_time_and_the_refused_summed_up() -> None
     assert first.time_s == pytest.approx(1e-6 + N * 4e-9 + 1e-7 * N / (64 * 8))
     assert sum(first.parts.values()) == pytest.approx(1.0, abs=0.02)
     assert ranking.refusals["build"].count == 3
-    assert ranking.refusals["build"].examples[0].reason == "ValueError: no fetch of eight"
+    assert ranking.refusals["build"].reasons[0].example.reason == "ValueError: no fetch of eight"
     few = rank_points(_question(), executor=Inline(), keep=4)
     assert (few.best, few.predicted) == (ranking.best[:4], 15)
     assert len(passed) == 18
@@ -116,7 +106,7 @@ def test_very_many_kinds_of_reasons_do_not_pile_up() -> None:
     texts = [f"{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(300)]
     refused = [Refused(choice={}, stage="build", reason=text) for text in texts * 2]
 
-    build = by_stage(refused)["build"]
+    build = count_refusals(refused)["build"]
 
     assert build.count == 600
     assert [reason.count for reason in build.reasons] == [2] * 50
@@ -143,7 +133,7 @@ def test_variants_that_cannot_be_are_refused_with_stage_and_reason(
     ranking = _ranking(**changes)
 
     assert ranking.refusals[stage].count == count
-    assert all(reason in example.reason for example in ranking.refusals[stage].examples)
+    assert all(reason in r.example.reason for r in ranking.refusals[stage].reasons)
     assert ranking.predicted == 15 - count
 
 
@@ -163,7 +153,7 @@ def test_statistics_are_those_of_the_variant(of_space: Any, given: Any) -> None:
 
     if of_space is _fail:
         said = "space 'choosy': the function of its statistics fails at tile="
-        reason = ranking.refusals["count"].examples[0].reason
+        reason = ranking.refusals["count"].reasons[0].example.reason
         assert reason.startswith(said)
         assert reason.endswith("ZeroDivisionError: division by zero")
         return
@@ -177,7 +167,7 @@ def test_an_error_for_want_of_statistics_says_which() -> None:
 
     with pytest.raises(TuningError) as caught:
         ranking.check_predicted()
-    example = ranking.refusals["count"].examples[0].choice["tile"]
+    example = ranking.refusals["count"].reasons[0].example.choice["tile"]
     assert caught.value.statistics == {f"a[i] > {example}": 0.5}
 
 
@@ -199,7 +189,7 @@ def test_each_limit_is_looked_at(changes: dict[str, Any], said: str) -> None:
     space = load_space("matmul")
     choice: dict[str, Any] = {"items_i": 4, "items_j": 16, "rows": 4, "columns": 4, "step": 32}
     choice |= {"fetch": "ab", "block": "ilp", "lanes": "j", "unroll": False}
-    point = predict_point(_question(space=space, limits=replace(LIMITS, **changes)), space, choice)
+    point = predict_point(_question(space=space, limits=replace(LIMITS, **changes)), choice)
 
     assert isinstance(point, Refused)
     assert point.stage == "limits"
@@ -239,20 +229,21 @@ def test_sizes_that_no_variant_can_have_are_refused_before_any_is_predicted(
     assert not store.exists()
 
 
-def test_sizes_of_the_kernel_may_be_none_of_the_space() -> None:
+def test_a_space_without_sizes_takes_those_of_its_kernels() -> None:
     space = replace(DOUBLE, sizes={})
 
+    ranking = _ranking(space=space, sizes={"n": N, "m": N})
+
     assert _ranking(space=space, sizes={"n": N}).predicted == 15
-    with pytest.raises(ParameterError, match="has no size m; there are n"):
-        checked_space(space, {"n": N, "m": N})
-    assert checked_space(make_space(sizes={}), {"any": 1})  # its variants are no kernels
+    assert (ranking.predicted, ranking.refusals["sizes"].count) == (0, 15)
+    assert "m" in ranking.refusals["sizes"].reasons[0].example.reason
 
 
 def test_any_executor_gives_the_same() -> None:
     inline = _ranking()
     with ThreadPoolExecutor(1) as pool:
         assert rank_points(_question(), executor=pool).best == inline.best
-    default = rank_points(_question(space="tests.tuning.spaces:DOUBLE"))
+    default = rank_points(_question(space=load_space("tests.tuning.spaces:DOUBLE")))
     assert default.best == inline.best
     assert default.refusals == inline.refusals
 
@@ -326,7 +317,7 @@ SPACE = make_space(parameters={"x": range(8), "y": [1, 2]}, sizes={})
 
 
 def _known(*points: Predicted) -> Candidates:
-    candidates = Candidates(SPACE, Plan())
+    candidates = Candidates(SPACE.parameters, Plan())
     candidates.look(
         Ranking(
             space="toy",

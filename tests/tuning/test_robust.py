@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from countperf.devices.device import Device
-from countperf.devices.workers import process_pool
+from countperf.devices.workers import Pool
 from countperf.errors import ParameterError, TuningError
 from countperf.measuring.runner import KernelRunner
-from countperf.tuning.points import Point, PredictionTask, Refused, checked_space
+from countperf.tuning.points import Point, PredictionTask, Refused
 from countperf.tuning.ranker import rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
@@ -41,7 +41,7 @@ REASONS = {
 def test_all_other_points_are_ranked() -> None:
     points: list[Point] = []
 
-    with process_pool(2) as pool:
+    with Pool(2) as pool:
         ranking = rank_points(TASK, executor=pool, longest_s=8.0, on_point=points.append)
 
     assert ranking.complete
@@ -57,14 +57,6 @@ def test_all_other_points_are_ranked() -> None:
 def test_a_limit_is_positive() -> None:
     with pytest.raises(ParameterError, match="longest_s is 0"):
         rank_points(TASK, executor=Inline(), longest_s=0)
-
-
-def test_sizes_of_kernels_are_found_beside_builders_that_fail() -> None:
-    space = replace(FAILING, sizes={}, parameters={"group": [32, 16], "how": ["end", "crash"]})
-
-    assert checked_space(space, {"n": 64}) is space
-    with pytest.raises(ParameterError, match="has no size m; there are n"):
-        checked_space(space, {"m": 64})
 
 
 @pytest.mark.device

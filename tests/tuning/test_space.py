@@ -15,7 +15,7 @@ from countperf.devices.device import Device
 from countperf.errors import SearchSpaceError
 from countperf.measuring.runner import KernelRunner
 from countperf.tuning.points import Predicted, PredictionTask, predict_point
-from countperf.tuning.space import SearchSpace, check_expression, holds
+from countperf.tuning.space import SearchSpace, compile_constraint, holds
 from measurement_kernels.variants import spaces
 from measurement_kernels.variants.sets import variant_entries
 from tests.models.builders import make_weights
@@ -63,25 +63,34 @@ def test_constraints_are_texts_or_functions() -> None:
     ("text", "said"),
     [
         ("z > 1", "no parameter is called z; there are x, y"),
-        ("x.real > 1", "Attribute is not allowed"),
-        ("__import__('os')", "__import__ is no function here"),
-        ("[x for x in (1, 2)]", "ListComp is not allowed"),
-        ("x[0]", "Subscript is not allowed"),
-        ("2 ** x > 1", "Pow is not allowed"),
-        ("max(x, key=y)", "max is no function here"),
-        ("(lambda: 1)()", "is no function here"),
+        ("x.real > 1", "no parameter is called real"),
+        (
+            "__import__('os')",
+            "no parameter is called __import__; there are x, y, and the functions",
+        ),
+        ("[x for x in (1, 2)]", "a function or loop is not allowed"),
+        ("(lambda: 1)()", "a function or loop is not allowed"),
         ("x >", "no expression"),
-        ("min", "no parameter is called min"),
     ],
 )
 def test_other_texts_are_refused(text: str, said: str) -> None:
     with pytest.raises(SearchSpaceError, match=re.escape(said)):
-        check_expression(text, ("x", "y"))
+        compile_constraint(text, ("x", "y"))
 
 
-def test_a_constraint_that_fails_says_where() -> None:
-    with pytest.raises(SearchSpaceError, match=r"fails at \{'x': 1, 'y': 0\}: .* by zero"):
-        holds("x % y == 0", {"x": 1, "y": 0})
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x % y == 0", "fails at {'x': 1, 'y': 0}: "),
+        ("x[0]", "fails at"),
+        ("max(x, key=y)", "fails at"),
+        ("min", "no truth value"),
+        ("f'{x}'", "is '1' at {'x': 1, 'y': 0}: no truth value"),
+    ],
+)
+def test_a_constraint_that_fails_says_where(text: str, said: str) -> None:
+    with pytest.raises(SearchSpaceError, match=re.escape(said)):
+        holds(text, {"x": 1, "y": 0})
 
 
 @pytest.mark.parametrize(
@@ -162,7 +171,7 @@ def test_variants_of_five_families_are_predicted_and_compute_what_the_reference_
     assert sum(1 for _ in space.choices()) >= 1000
     weights = make_weights({"launches": 1e-5})
     task = PredictionTask(space=space, weights=weights, sizes={}, incomplete_ok=True)
-    points = [predict_point(task, space, choice) for choice in islice(space.choices(), 4)]
+    points = [predict_point(task, choice) for choice in islice(space.choices(), 4)]
     assert all(isinstance(point, Predicted) for point in points)
     runner = KernelRunner.open(device)
     for point in points[:2]:

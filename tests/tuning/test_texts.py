@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from countperf.steps import listening
 from countperf.tuning.points import Predicted, Refused
-from countperf.tuning.ranker import Ranking, by_stage
-from countperf.tuning.result import Plan, Trial, TuningResult
-from countperf.tuning.trials import Candidates, SearchState, state_text
+from countperf.tuning.ranker import Ranking, count_refusals
+from countperf.tuning.result import Budget, Plan, Trial, TuningResult
+from countperf.tuning.search import Candidates
 from tests.printing import object_of, text_of
-from tests.tuning.test_search import (
-    BEST,
-    BEST_S,
-    LARGE,
-    MANY,
-    QUESTION,
-    Inline,
-    scripted,
-    tune_space,
-)
+from tests.tuning.test_search import LARGE, QUESTION, Inline, scripted, tune_space
 
 WINNER = Trial(choice={"tile": 8}, predicted_s=1.2e-3, samples_s=(1e-3, 1.1e-3, 1.2e-3))
 RESULT = TuningResult(
@@ -67,7 +60,7 @@ def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
         for reason, count in kinds
         for number in range(count)
     ]
-    ranking = ranking_of((), by_stage(refused))
+    ranking = ranking_of((), count_refusals(refused))
 
     assert text_of(ranking, kept="all.jsonl has").splitlines()[-4:] == [
         "refused (build): 5 of 11, such as tile=0: KeyError: x",
@@ -123,53 +116,26 @@ def test_a_bound_of_the_regret_says_of_what_it_is(changes: dict[str, object], sa
     assert [printed[name] for name in fields] == [getattr(result, name) for name in fields]
 
 
-STATE = SearchState(
-    space="toy",
-    device="pocl-testchip",
-    best_s=1.5e-3,
-    best={"tile": 8},
-    tried=4,
-    failed=1,
-    predicted=180,
-    expected_gain=0.034,
-    chance=0.6,
-    spent_s=20.0,
-    seconds=60.0,
-)
-TEXT = (
-    "toy: best 1.50 ms (tile=8); 4 of 180 ran; next: 3.4 % faster on average, 60 % chance that one"
-    " left is faster; 40 s left"
-)
-
-
-def test_a_state_is_one_line() -> None:
-    assert state_text(STATE) == TEXT
-    begun = replace(STATE, best_s=None, tried=0, failed=0, expected_gain=None, chance=None)
-    assert state_text(begun) == "toy: 180 variants predicted, none ran yet; 40 s left"
-    left = [replace(STATE, seconds=seconds).left_s for seconds in (60.0, 15.0, None)]
-    assert left == [40.0, 0.0, None]
-
-
 def test_a_search_tells_its_state() -> None:
-    states: list[SearchState] = []
+    states: list[tuple[str, int]] = []
 
-    result = tune_space(QUESTION, scripted(), MANY, executor=Inline(), watch=states.append)
+    with listening(lambda work, done, _: states.append((work, done))):
+        result = tune_space(QUESTION, scripted(), Budget(seconds=100), executor=Inline())
 
-    assert [state.tried for state in states] == sorted({state.tried for state in states})
-    assert states[0].best_s is None
-    assert states[-1].tried == len(result.tried)
-    assert states[-1].best == BEST
-    assert states[-1].best_s == pytest.approx(BEST_S)
-    chances = [state.chance for state in states if state.chance is not None]
-    assert all(0 <= chance <= 1 for chance in chances)
-    assert chances[-1] <= 0.05  # it stops at 95 % confidence
-    gains = [state.expected_gain for state in states if state.expected_gain is not None]
-    assert all(0 <= gain < 1 for gain in gains)
+    ran = [done for _, done in states]
+    assert ran == sorted({*ran})
+    assert states[0][0].startswith("searching double; ")
+    assert (ran[0], ran[-1]) == (0, len(result.tried))
+    assert states[-1][0].startswith("searching double: best 1.69 ms (group=128 each=4 fetch=no);")
+    chances = [int(found) for work, _ in states for found in re.findall(r"(\d+) % chance", work)]
+    assert len(chances) == len(states) - 1
+    assert chances[-1] <= 5  # it stops at 95 % confidence
+    assert re.fullmatch(r".* s left; variants that ran", states[-1][0])
 
 
 def test_the_expected_gain_is_a_fraction_of_the_best_time() -> None:
     # one variant is left whose time is known to be 0.8 of the best: it gains a fifth
-    known = Candidates(LARGE, Plan(prior_scatter=0.5))
+    known = Candidates(LARGE.parameters, Plan(prior_scatter=0.5))
     points = tuple(
         Predicted(choice=choice, time_s=time_s)
         for choice, time_s in zip(LARGE.choices(), [1e-3] * 8 + [0.8e-3], strict=False)

@@ -10,13 +10,16 @@ import pytest
 from countperf.errors import MeasurementError
 from countperf.measuring import KernelCase
 from countperf.measuring.runner import Run
+from countperf.tuning.points import PredictionTask
 from countperf.tuning.result import Plan
 from countperf.tuning.variant_bench import VariantBench
 from tests.devices.fakes import FakeRunner
 from tests.tuning.spaces import DOUBLE
+from tests.tuning.test_ranking import WEIGHTS
 
 CHOICE = {"group": 16, "each": 1, "fetch": False}
 PLAN = Plan(runs=3, warm_up_s=0.05)
+TASK = PredictionTask(space=DOUBLE, weights=WEIGHTS, sizes={"n": 4096})
 
 
 def _time(
@@ -29,7 +32,7 @@ def _time(
         runs.append(time_s * (2.6 if sum(runs) < 0.02 else 1))
         return runs[-1]
 
-    bench = VariantBench(DOUBLE, {"n": 4096}, FakeRunner(duration), PLAN, left_s=lambda: left_s)
+    bench = VariantBench(TASK, FakeRunner(duration), PLAN, left_s=lambda: left_s)
     return *bench.time(CHOICE, best_s), runs
 
 
@@ -85,7 +88,7 @@ def test_what_fails_in_a_run_fails_as_the_device_says_and_leaves_no_memory() -> 
         return 0.1
 
     runner = _Failing(duration)
-    bench = VariantBench(DOUBLE, {"n": 4096}, runner, PLAN)
+    bench = VariantBench(TASK, runner, PLAN)
 
     with pytest.raises(MeasurementError, match="the driver is gone"):
         bench.time(CHOICE, None)
