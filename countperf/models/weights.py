@@ -24,7 +24,7 @@ from countperf.errors import (
     PredictionError,
     option,
 )
-from countperf.models.anchored import AnchoredWeights, WeightsAndKernel, anchor
+from countperf.models.anchored import Origin
 from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread
@@ -79,7 +79,6 @@ from countperf.text import Printed, Result, ShortRepr
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
-    from countperf.models.anchored import Anchor
 
 
 _WELL_FITTED = 3.0
@@ -334,10 +333,9 @@ class WeightSet(Document, Result):
             ignored=inputs.ignored,
             verdicts=verdicts,
             resources=self.resources,
-            origin=WeightsAndKernel(
+            origin=Origin(
                 weights=self,
                 kernel=kernel,
-                parameters=parameters,
                 options={
                     **{"level": level, "incomplete_ok": incomplete_ok},
                     **{"device": device, "force": force},
@@ -377,36 +375,6 @@ class WeightSet(Document, Result):
             correction=self.correction,
             shortest_s=self.shortest_launch_s,
         )
-
-    def anchored(
-        self, kernel: object, *runs: Anchor, incomplete_ok: bool = False
-    ) -> AnchoredWeights:
-        """Correct a kernel's predictions by measured runs of it.
-
-        Parameters
-        ----------
-        kernel : loopy.TranslationUnit, PropertyVector, or Mapping from str to int or str
-            The kernel.
-        *runs : Timing, Path, str, Measurement, or pair of a Mapping from str to int and a float
-            What `countperf.time_kernel` returned, or its file; or measured runs: parameters and
-            time, s.
-        incomplete_ok : bool
-            Leave out what has no weight, here and in what is predicted.
-
-        Returns
-        -------
-        AnchoredWeights
-            Predicts this kernel, at any parameters.
-
-        Raises
-        ------
-        PredictionError, DeviceMismatchError
-            The fit does not say how kernels scatter, the kernel cannot be predicted, or a timing
-            is of another kernel or device.
-        ParameterError
-            There is no run, or a time is not positive.
-        """
-        return anchor(self, kernel, runs, incomplete_ok=incomplete_ok)
 
     def _check_guessed(self, kernel: str, charge: Charge, verdict: Verdict) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""

@@ -92,8 +92,6 @@ def test_a_vector_for_other_caches_is_refused(columns: Any) -> None:
     with pytest.raises(MismatchError):
         countperf.predict(vector, at, weights=weights)
     with pytest.raises(MismatchError):
-        weights.anchored(vector, (at, 1e-3))
-    with pytest.raises(MismatchError):
         weights.compile(vector)
 
 

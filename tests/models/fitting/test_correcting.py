@@ -204,13 +204,10 @@ def test_arrays_and_compiled_functions_give_the_same_times() -> None:
 
 
 def test_anchors_correct_what_is_left() -> None:
+    made = weights().predict(NEW, n=64)
     time_s = 1.25 * float(weights().predict(NEW, n=1024).time_s)
 
-    anchored = weights().anchored(NEW, ({"n": 1024}, time_s))
-
-    assert 1.0 < anchored.factor <= 1.25
-    expected_s = anchored.predict(n=64).time_s
-    assert anchored.compile()(n=64) == pytest.approx(expected_s, rel=1e-9)
+    assert 1.0 < made.anchored(({"n": 1024}, time_s)).time_s / made.time_s <= 1.25
 
 
 def test_a_document_keeps_it(tmp_path: Path) -> None:
