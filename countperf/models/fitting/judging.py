@@ -32,7 +32,6 @@ from countperf.models.fitting.solve import Vector
 from countperf.models.function import Coverage
 from countperf.models.metrics import EvaluatedCase, Evaluation, mean_error
 from countperf.models.predictions import Verdict
-from countperf.models.validity import checked
 from countperf.models.weights import WeightSet
 from countperf.steps import stepped
 from countperf.text import (
@@ -241,6 +240,13 @@ COVERAGE_ERRORS = 2.0
 _WORST = 3
 
 
+def check(name: str, problem: str, otherwise: str, remedy: str) -> Verdict:
+    """Return a verdict that passes where there is no problem."""
+    if not problem:
+        return Verdict(name=name, passed=True, message=otherwise)
+    return Verdict(name=name, passed=False, message=problem, remedy=remedy)
+
+
 def rank_verdict(diagnosis: Diagnosis, features: int) -> Verdict:
     """Name the features that the measurements cannot tell apart."""
     groups = "; ".join(" and ".join(group.features) for group in diagnosis.groups)
@@ -248,7 +254,7 @@ def rank_verdict(diagnosis: Diagnosis, features: int) -> Verdict:
         f"{diagnosis.rank} of {features}: the measurements cannot tell apart {groups}; each"
         " group shares its cost in proportion"
     )
-    return checked(
+    return check(
         "rank",
         problem if groups else "",
         f"full: {features} weights are all determined",
@@ -262,7 +268,7 @@ def exercise_verdict(design: Design) -> Verdict:
     lacking = [f"never exercised: {', '.join(design.unexercised)}"] if design.unexercised else []
     if design.unknown:
         lacking.append(f"the model has no rule for: {', '.join(design.unknown)}")
-    return checked(
+    return check(
         "exercise",
         "; ".join(lacking),
         "every property of the kernels is exercised",
@@ -320,7 +326,7 @@ def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches | None = None)
                 f"kernels were counted for caches of {caches.text}, and {memory.name} has"
                 f" {memory.counted.text}"
             )
-        return checked(
+        return check(
             "memory",
             problem,
             f"caches are those of {memory.name}",
@@ -353,7 +359,7 @@ def cases_verdict(
         for what, names in caveats
         if names
     ]
-    return checked(
+    return check(
         "cases",
         "; ".join(told),
         f"all {len(observations)} cases repeat and are in the fit",

@@ -97,6 +97,14 @@ def with_its_code(**more: int) -> PropertyVector:
     return vector().with_counts_at(code, "code")
 
 
+def test_groups_that_data_decides_are_told() -> None:
+    names = [
+        {caveat.name for caveat in weights().predict(with_its_code(**more), n=64).caveats}
+        for more in ({}, {"code.groups_unknown": 1})
+    ]
+    assert names[1] - names[0] == {"groups"}
+
+
 def test_instructions_tell_what_counts_do_not() -> None:
     plain = fit(measured(), model=structural(POLICY), correct=False)
     quality, other = weights().quality, plain.weights.quality
