@@ -23,6 +23,7 @@ from countperf.counting.structure.memory_hierarchy import (
     CountedCaches,
     MemoryHierarchy,
 )
+from countperf.counting.vector import PropertyVector
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, FitError
 from countperf.measuring import PURPOSES, Measurement
@@ -173,9 +174,7 @@ def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) ->
 def _ranked(weights: WeightSet, measurement: Measurement) -> RankedVariant:
     """Return a measured variant with its prediction, if it has one."""
     time_s, complete = 0.0, True
-    if (vector := measurement.property_vector()) is not None:
-        check_counting_rules(measurement)
-        weights.definition.check_code(measurement.code or (), f"case {measurement.case!r}")
+    if (vector := _vector_of(measurement, weights)) is not None:
         try:
             prediction = weights.predict_counts(vector, measurement.parameters, incomplete_ok=True)
             time_s, complete = float(prediction.time_s), prediction.complete
@@ -190,19 +189,25 @@ def _ranked(weights: WeightSet, measurement: Measurement) -> RankedVariant:
     )
 
 
+def _vector_of(measurement: Measurement, weights: WeightSet) -> PropertyVector | None:
+    """Return the counts of a case, if it was counted, by the rules of now."""
+    if (vector := measurement.property_vector()) is not None:
+        check_counting_rules(measurement)
+        weights.definition.check_code(measurement.code or (), f"case {measurement.case!r}")
+    return vector
+
+
 def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluation:
     """Compare measured cases with their predictions."""
     cases: list[EvaluatedCase] = []
     needed = [*weights.definition.named_transactions]
     needed += ["code"] if weights.definition.reads_code else []
     for measurement in stepped(measurements, "predicting cases"):
-        vector = measurement.property_vector()
+        vector = _vector_of(measurement, weights)
         if vector is None or not all(map(vector.knows, needed)):
             continue
         if weights.definition.named_shape and not says_group_shape(vector):
             continue
-        check_counting_rules(measurement)
-        weights.definition.check_code(measurement.code or (), f"case {measurement.case!r}")
         prediction = weights.predict_counts(
             vector, measurement.parameters, incomplete_ok=True, level=0.9
         )

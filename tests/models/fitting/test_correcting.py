@@ -18,7 +18,7 @@ from countperf.errors import DocumentError
 from countperf.models.correction import CORRECTION, as_points, profile, similarity
 from countperf.models.features import FeatureSpec
 from countperf.models.fitting.design import Observation
-from countperf.models.fitting.estimate import Estimate, estimate, recipe_of
+from countperf.models.fitting.estimate import Estimate
 from countperf.models.fitting.fit_model import FitResult, fit
 from countperf.models.fitting.leaving_out import (
     LARGEST_LOG,
@@ -30,7 +30,14 @@ from countperf.models.fitting.leaving_out import (
 from countperf.models.library import load_weights
 from countperf.models.shipped import LINEAR, structural
 from countperf.models.weights import WeightSet
-from tests.models.fitting.builders import KERNELS, MadeUpKernel, measure, observe_all
+from tests.models.fitting.builders import (
+    KERNELS,
+    MadeUpKernel,
+    estimate,
+    measure,
+    observe_all,
+    recipe_of,
+)
 from tests.printing import text_of
 
 ADD = "site.free.flat.256x1.flop.add.f32"
