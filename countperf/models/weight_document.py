@@ -93,11 +93,10 @@ class WeightDocument(Document, Result):
         if strange := {term for term, _ in columns} - set(self.definition.terms):
             raise ValueError(f"the model has no term {', '.join(sorted(strange))}")
         function = self.function
-        bounds = zip(function.lower.tolist(), function.upper.tolist(), strict=True)
-        for key, value, (low, high) in zip(function.keys, self.unknowns, bounds, strict=True):
-            if not low <= value <= high:
-                side, bound = ("below", low) if value < low else ("above", high)
-                raise ValueError(f"{key} is {value}, {side} the bound of its model, {bound}")
+        lower = function.lower.tolist()
+        for key, value, low in zip(function.keys, self.unknowns, lower, strict=True):
+            if value < low:
+                raise ValueError(f"{key} is {value}, below the bound of its model, {low}")
         if strange := set(self.ranges) - set(self.definition.scales):
             raise ValueError(f"no term has the scale {', '.join(sorted(strange))}")
         if self.correction is not None and len(self.correction.roots[0]) != len(columns):

@@ -128,7 +128,7 @@ def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) ->
         design.relative,
         recipe,
         row_weights=row_weights(design, recipe.model_error),
-        bounds=(design.function.lower, design.function.upper),
+        lower=design.function.lower,
         prior=prior,
     )
 
@@ -152,8 +152,7 @@ def _shared(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
     inside = weights * norms
     concerned = np.any(np.abs(null) > _NOT_SHARED, axis=0)  # others keep their exact bounds
     spread = (inside - null.T @ (null @ inside)) / norms
-    low, high = problem.low / problem.scale, problem.high / problem.scale
-    shared = np.clip(np.where(concerned, spread, weights), low, high)
+    shared = np.maximum(np.where(concerned, spread, weights), problem.low / problem.scale)
     before, after = (problem.relative @ candidate for candidate in (weights, shared))
     unchanged = np.all(np.abs(after - before) <= _SAME_TIME * np.abs(before))
     return shared if unchanged else weights

@@ -72,11 +72,10 @@ def test_standard_errors_equal_the_scatter_of_repeated_fits() -> None:
     assert np.all((ratio > 0.6) & (ratio < 1.6)), ratio
 
 
-@pytest.mark.parametrize("loss", ["soft_l1", "huber"])
-def test_a_robust_loss_is_hardly_moved_by_a_few_bad_cases(loss: str) -> None:
+def test_a_robust_loss_is_hardly_moved_by_a_few_bad_cases() -> None:
     cases = _cases(0.01)
     bad = [replace(case, time_s=5 * case.time_s) for case in cases[:5]]
-    robust = recipe_of(MODEL, residual="log", loss=loss, loss_scale=0.02)
+    robust = recipe_of(MODEL, residual="log", loss="soft_l1", loss_scale=0.02)
 
     moved = _values(estimate(bad + cases[5:], MODEL, robust))
     plain = _values(estimate(bad + cases[5:], MODEL, recipe_of(MODEL, residual="log")))
