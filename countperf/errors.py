@@ -87,7 +87,6 @@ class ExpressionError(CountperfError, ValueError):
     """A formula of a model cannot be read, or names something that is not there."""
 
     text: str = ""
-    position: int | None = None
     names: tuple[str, ...] = ()
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.models.definition import ModelDefinition
-from countperf.models.fitting.design import Observation
-from countperf.models.fitting.estimate import Estimate, estimate, estimate_design, recipe_of
+from countperf.models.fitting.design import Observation, build_design
+from countperf.models.fitting.estimate import Estimate, estimate_design, recipe_of
 from countperf.models.fitting.leaving_out import HeldOutCase, interval_calibration, leave_out
 from countperf.models.fitting.solve import Recipe
 from countperf.models.weights import WeightSet
@@ -80,7 +80,7 @@ class FitsWithout:
         """Fit all cases, near which the other fits are looked for."""
         cases = tuple(with_labels(observations))
         recipe = recipe_of(model)
-        near = estimate(cases, model, recipe)
+        near = estimate_design(build_design(cases, model), recipe)
         return cls(observations=cases, near=near, recipe=recipe)
 
     def without(self, name: str, is_left_out: Callable[[Observation], bool]) -> LeftOutPart:
@@ -110,7 +110,7 @@ class FitsWithout:
         design = self.near.design
         never = [
             name
-            for name, values in zip(design.names, design.scaled.T, strict=True)
+            for name, values in zip(design.function.keys, design.scaled.T, strict=True)
             if not np.any(values[outside])
         ]
         fitted = estimate_design(design.of_cases(outside), self.recipe, near=self.near)

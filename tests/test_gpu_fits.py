@@ -103,10 +103,8 @@ def test_no_time_is_below_the_shortest_launch_and_others_stay(slug: str) -> None
         caveats = {verdict.name for verdict in one.caveats}
         assert ("launch" in caveats) is (model_s < shortest_s) is (LAUNCH in one.breakdown)
         assert ("extrapolation" in caveats) is (n < 10**8)
-    tiny = weights.anchored(
-        AXPY, ({"n": 10**7}, float(countperf.predict(AXPY, n=10**7, weights=weights).time_s) / 4)
-    )
-    assert tiny.predict(None, n=1).time_s == shortest_s
+    run = {"n": 10**7}, float(countperf.predict(AXPY, n=10**7, weights=weights).time_s) / 4
+    assert countperf.predict(AXPY, n=1, weights=weights, anchors=[run]).time_s == shortest_s
 
 
 @pytest.mark.parametrize("slug", ["nvidia-k40c", "nvidia-titan-x"])

@@ -321,7 +321,12 @@ DEVICE = make_device("fake:0", "Abacus")
         ),
         (lambda: PROTOCOL.changed(rounds=0), "no protocol has"),
         (lambda: Budget(seconds=math.inf), "is none"),
-        (lambda: load_weights(SLUG).anchored({"launches": 1}, ({}, 1.0), ({}, 2.0)), "same sizes"),
+        (
+            lambda: (
+                load_weights(SLUG).predict(HAND, incomplete_ok=True).anchored(({}, 1.0), ({}, 2.0))
+            ),
+            "same sizes",
+        ),
     ],
 )
 def test_arguments_that_are_none_are_refused(call: Callable[[], object], said: str) -> None:

@@ -252,12 +252,9 @@ def _parse_line(
 def _value(text: str, values: Mapping[str, int]) -> float:
     """Return the value of a formula of variables."""
     formula = expressions.parse(text)
-    for name, position in formula.positions:
+    for name in formula.names:
         if name not in values:
-            raise ValueError(
-                f"{text!r}, character {position + 1}: no value for {name}; add {name}=1024, or what"
-                " it is to be"
-            )
+            raise ValueError(f"{text!r}: no value for {name}; add {name}=1024, or what it is to be")
     return check_not_negative(float(formula(values)), f"{text!r}")
 
 

@@ -14,6 +14,7 @@ from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
 from countperf.errors import ParameterError
+from countperf.models.charging import charge_inputs
 from countperf.models.function import model_inputs
 from countperf.models.validity import ExplainedPart, Explanation, Level
 from countperf.models.weights import WeightSet
@@ -109,7 +110,7 @@ def explained(prediction: Prediction) -> Explanation:
         raise ParameterError("a prediction is explained at one size at a time, not at an array")
     weights: WeightSet = prediction.origin.weights
     counts = prediction.origin.kernel.evaluate(prediction.parameters)
-    values = weights.charge(model_inputs(weights.definition, counts)).values
+    values = charge_inputs(weights, model_inputs(weights.definition, counts)).values
     by_feature = weights.by_feature
     return Explanation(
         prediction=prediction,

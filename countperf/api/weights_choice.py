@@ -78,7 +78,6 @@ class ChosenWeights(ShortRepr):
             incomplete_ok=incomplete_ok,
             level=level,
             device=self.device,
-            force=self.force,
         )
         made = made.anchored(*anchors) if anchors else made
         refuse_negative(made.model, made.kernel, made.time_s)

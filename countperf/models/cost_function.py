@@ -46,7 +46,6 @@ class CostFunction(ShortRepr, FieldsAlone):
     lacking: tuple[str, ...] = ()
     # kernels that would supply them; None to leave them out without a complaint
     supplied_by: Mapping[str, tuple[str, ...]] | None = None
-    factor: float = 1.0  # what the time is multiplied by: that of an anchor
     correction: Correction | None = None
     shortest_s: float = 0.0  # of a launch
 
@@ -146,19 +145,14 @@ class CostFunction(ShortRepr, FieldsAlone):
         return times.reshape(shape) if shape else float(times[0])
 
     def _time(self, rows: list[Any]) -> Any:
-        time_s = self._corrected(rows)
-        raised = raise_to_launch(time_s, self.shortest_s * self.factor)
-        return raise_to_launch(raised, self.shortest_s)
-
-    def _corrected(self, rows: list[Any]) -> Any:
-        time_s = self.factor * rows[3]
-        if self.correction is None:
-            return time_s
-        if shape := np.shape(time_s):
-            rows = [[np.broadcast_to(row, shape) for row in parts] for parts in rows[:2]]
-        parts = np.array(rows[:2], float)
-        columns, corrected = self._similar
-        return time_s * np.exp(corrected(*profile(columns, parts[0], parts[1], self._costs)))
+        time_s = rows[3]
+        if self.correction is not None:
+            if shape := np.shape(time_s):
+                rows = [[np.broadcast_to(row, shape) for row in parts] for parts in rows[:2]]
+            values, scaled = np.array(rows[:2], float)
+            columns, log_factor = self._similar
+            time_s = time_s * np.exp(log_factor(*profile(columns, values, scaled, self._costs)))
+        return raise_to_launch(time_s, self.shortest_s)
 
     @cached_property
     def _similar(self) -> tuple[list[ColumnKey], Callable[..., Quantity]]:

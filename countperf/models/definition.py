@@ -63,7 +63,7 @@ from countperf.models.features import FeatureSpec, first_cover
 from countperf.store import read_file_text
 
 Residual = Literal["relative", "log"]
-Loss = Literal["linear", "soft_l1", "huber"]
+Loss = Literal["linear", "soft_l1"]
 CODE = "code."
 """Prefix of the names of properties of compiled code."""
 
@@ -133,18 +133,12 @@ class Term(Part):
 
     charged: tuple[Pattern, ...] = Field(min_length=1)  # properties, or names of derived features
     lower: float | None = 0.0  # of each weight, s per unit
-    upper: float | None = None
+    upper: None = None  # which documents of version 0.2.0 have
     scale: str = ""  # derived feature that the sum is multiplied by; empty for none
     # resource of the features that each pattern covers, the first that does; one word means all
     resource: Annotated[dict[Pattern, Resource], BeforeValidator(_for_all)] = Field(
         default_factory=dict[Pattern, Resource]
     )
-
-    @model_validator(mode="after")
-    def _bounds_are_in_order(self) -> Self:
-        if self.lower is not None and self.upper is not None and self.lower >= self.upper:
-            raise ValueError(f"the lower bound {self.lower} is not below the upper {self.upper}")
-        return self
 
 
 _WORDS_OF_SEVERAL = re.compile(

@@ -125,16 +125,8 @@ class ModelFunction(ShortRepr):
     @cached_property
     def lower(self) -> NDArray[np.float64]:
         """Lower bounds of the weights; minus infinity for none."""
-        return self._bounds("lower", -np.inf)
-
-    @cached_property
-    def upper(self) -> NDArray[np.float64]:
-        """Upper bounds of the weights; infinity for none."""
-        return self._bounds("upper", np.inf)
-
-    def _bounds(self, side: str, none: float) -> NDArray[np.float64]:
-        bounds = [getattr(self.model.terms[term], side) for term, _ in self.columns]
-        return np.array([none if bound is None else bound for bound in bounds], np.float64)
+        bounds = [self.model.terms[term].lower for term, _ in self.columns]
+        return np.array([-np.inf if bound is None else bound for bound in bounds], np.float64)
 
     def breakdown(
         self, scaled: NDArray[np.float64], weights: Sequence[float]

@@ -90,8 +90,8 @@ class Prediction(Result):
         Which model was chosen and why, where none was asked for; else empty.
     given_as : str
         Name of the kernel as the user gave it, where it was a text; else empty.
-    origin : object or None
-        Weights and kernel, for `anchored`; None where the model has no weights that scatter.
+    origin : Origin or None
+        Weights and counts that it is made from; None where the model has no fitted weights.
     resources : Mapping from str to str
         By part of the breakdown what it is for, such as ``"memory: L2"``, where the model states
         it.
@@ -165,7 +165,7 @@ class Prediction(Result):
                 f"the prediction of {self.kernel!r} by the {self.model} model was not made with"
                 " fitted weights, which is what runs correct: predict with load_weights(...)"
             )
-        return self.origin.anchored(*runs)
+        return self.origin.anchor(self, runs)
 
     @property
     def complete(self) -> bool:

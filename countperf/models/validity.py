@@ -96,7 +96,7 @@ def check_level(level: Level) -> None:
 
 
 def log_quantile(
-    quality: FitQuality, level: Level, *, freedom: int, error: Quantity = 0.0
+    quality: FitQuality, level: Level, *, freedom: int = 0, error: Quantity = 0.0
 ) -> Quantity:
     """Return what ``|log(predicted / measured)|`` of new kernels stays below at a level.
 
@@ -179,37 +179,40 @@ def _some(kernels: Sequence[str]) -> str:
     return " or ".join(kernels[:_NAMED]) + (f" ({more} more)" if more > 0 else "")
 
 
-def checked(name: str, problem: str, otherwise: str, remedy: str) -> Verdict:
-    """Return a verdict that passes where there is no problem."""
-    if not problem:
-        return Verdict(name=name, passed=True, message=otherwise)
-    return Verdict(name=name, passed=False, message=problem, remedy=remedy)
+REMEDIES: Mapping[str, str] = {
+    "complete": "measure kernels that exercise them, and refit",
+    "indistinguishable": "measure kernels that have these properties in other proportions, and"
+    " refit",
+    "extrapolation": "measure kernels of such sizes, and refit",
+    "masked": "measure kernels that have them, and refit",
+    "launch": "measure launches of little work there, and refit",
+    "interval": "take another model of these weights, or measure more families of kernels, and"
+    " refit",
+    "groups": "correct predictions by runs: countperf time ... --save FILE, then predict --anchor"
+    " FILE",
+    "sign": "fit with weights of at least zero (countperf fit FILE --nonnegative), or measure"
+    " kernels closer to this one",
+    "device": "measure and fit anew on this device",
+    "weights": "",
+}
+"""What to do about a problem of a prediction, by the name of its caveat."""
 
 
-def incomplete_verdict(missing: Sequence[str]) -> Verdict:
-    """Say which properties the prediction is without."""
-    return checked(
-        "complete",
-        f"without the cost of {', '.join(missing)}" if missing else "",
-        "every charged property has a weight",
-        "measure kernels that exercise them, and refit",
+def make_caveats(**problems: str) -> tuple[Verdict, ...]:
+    """Return a verdict for each problem that is not empty."""
+    return tuple(
+        Verdict(name=name, passed=False, message=problem, remedy=REMEDIES[name])
+        for name, problem in problems.items()
+        if problem
     )
 
 
-def indistinguishable_verdict(
-    groups: Sequence[IndistinguishableGroup], counts: Mapping[str, Quantity]
-) -> Verdict:
-    """Say whether the kernel needs weights apart that the measurements left together."""
+def describe_guess(groups: Sequence[IndistinguishableGroup], counts: Mapping[str, Quantity]) -> str:
+    """Say if the kernel needs weights apart that the measurements left together."""
     names = "; ".join(", ".join(group.features) for group in broken_groups(groups, counts))
-    problem = (
+    return names and (
         f"the measurements cannot tell apart {names}, and this kernel has them in another"
         " proportion: how their cost is shared is a guess"
-    )
-    return checked(
-        "indistinguishable",
-        problem if names else "",
-        "no weight is needed apart from others that it was fitted together with",
-        "measure kernels that have these properties in other proportions, and refit",
     )
 
 
@@ -238,7 +241,7 @@ def anywhere(places: Iterable[Where]) -> Where:
 
 
 def features_outside(
-    weights: Sequence[Weight], counts: Mapping[str, Quantity], parts: Mapping[str, Quantity]
+    weights: Mapping[str, Weight], counts: Mapping[str, Quantity], parts: Mapping[str, Quantity]
 ) -> tuple[dict[str, Where], dict[str, Where]]:
     """Return the notable features far above the range of the measurements, and those below it.
 
@@ -249,8 +252,7 @@ def features_outside(
     work = whole - sizes.get("launches", 0.0)
     above: dict[str, Where] = {}
     below: dict[str, Where] = {}
-    for weight in weights:
-        key = weight.feature if weight.feature in counts else f"{weight.term}:{weight.feature}"
+    for key, weight in weights.items():
         if key not in parts:
             continue
         count = np.asarray(counts[key])
@@ -263,21 +265,14 @@ def features_outside(
     return above, below
 
 
-def extrapolation_verdict(
-    above: Iterable[str], below: Iterable[str] = (), *, has_interval: bool = True
-) -> Verdict:
+def describe_range(above: Iterable[str], below: Iterable[str], *, has_interval: bool = True) -> str:
     """Say what lies far above the range of the measurements, or below it."""
     problems = [
         f"{where} value measured: {', '.join(names)}"
         for where, names in (("far above the largest", above), ("below the smallest", below))
         if names
     ]
-    return checked(
-        "extrapolation",
-        "; ".join(problems + ["the interval is widened"] * (has_interval and bool(problems))),
-        "in the range of what was measured, or not far above",
-        "measure kernels of such sizes, and refit",
-    )
+    return "; ".join(problems + ["the interval is widened"] * (has_interval and bool(problems)))
 
 
 def raise_to_launch(time_s: Quantity, shortest_s: float) -> Quantity:
@@ -287,71 +282,28 @@ def raise_to_launch(time_s: Quantity, shortest_s: float) -> Quantity:
     return shortest_s if 0 < time_s < shortest_s else time_s
 
 
-def launch_verdict(device_type: str, shortest_s: float, raised: Quantity) -> Verdict:
-    """Say whether a time was raised to that of the shortest launch."""
-    problem = (
-        f"the model gives less than {shortest_s * 1e6:.3g} µs, the time of the shortest launch"
-        f" known of a {device_type.upper()}, which is predicted"
-    )
-    return checked(
-        "launch",
-        problem if np.any(np.asarray(raised) > 0) else "",
-        "no shorter than the shortest launch known",
-        "measure launches of little work there, and refit",
-    )
-
-
-def masked_verdict(substitutes: Mapping[str, str]) -> Verdict:
+def describe_substitutes(substitutes: Mapping[str, str]) -> str:
     """Say which masked accesses are charged as others, because the fit has no weight of them."""
-    problem = ", ".join(f"{name} as {other}" for name, other in substitutes.items())
-    return checked(
-        "masked",
-        f"without weights of their own, charged are {problem}" if problem else "",
-        "no masked access is charged as another one",
-        "measure kernels that have them, and refit",
-    )
+    charged = ", ".join(f"{name} as {other}" for name, other in substitutes.items())
+    return charged and f"without weights of their own, charged are {charged}"
 
 
-def interval_verdict(reach: Quantity) -> Verdict:
+def describe_interval(reach: Quantity) -> str:
     """Say why there is no interval, where the fit does not know how far off its predictions are."""
-    problem = ""
     if np.any(np.isinf(reach)):
-        problem = "none: the fit has no more measured cases than weights, so no error is known"
-    elif np.any(np.asarray(reach) >= WORST_LOG_RATIO):
-        problem = (
+        return "none: the fit has no more measured cases than weights, so no error is known"
+    if np.any(np.asarray(reach) >= WORST_LOG_RATIO):
+        return (
             "none: families of kernels left out of the fit were predicted a factor of 1000 or more"
             " off, or with times below zero"
         )
-    return checked(
-        "interval",
-        problem,
-        "the fit knows how far off its predictions are",
-        "take another model of these weights, or measure more families of kernels, and refit",
-    )
+    return ""
 
 
-def groups_verdict(by_data: Where, *, has_interval: bool = True) -> Verdict:
-    """Say whether data decides what work groups execute, where compiled code was followed."""
+def describe_groups(*, has_interval: bool) -> str:
+    """Say how kernels are predicted whose data decides what work groups execute."""
     problem = "data decides what work groups execute: each is taken to execute all that it can"
-    problem += "; the interval is widened" if has_interval else ""
-    return checked(
-        "groups",
-        problem if np.any(by_data) else "",
-        "sizes decide what work groups execute",
-        "correct predictions by runs: countperf time ... --output FILE, then predict --anchor FILE",
-    )
-
-
-def sign_verdict(time_s: Quantity) -> Verdict:
-    """Say whether a time came out that cannot be."""
-    problem = "the predicted time is not positive: negative weights outweigh the others"
-    return checked(
-        "sign",
-        "" if np.all(np.asarray(time_s) > 0) else problem,
-        "the time is positive",
-        "fit with weights of at least zero (countperf fit FILE --nonnegative), or measure"
-        " kernels closer to this one",
-    )
+    return problem + ("; the interval is widened" if has_interval else "")
 
 
 def refuse_negative(model: str, kernel: str, time_s: Quantity) -> None:
@@ -364,16 +316,11 @@ def refuse_negative(model: str, kernel: str, time_s: Quantity) -> None:
         )
 
 
-def device_verdict(fitted: DeviceIdentity, asked: DeviceIdentity | None) -> Verdict:
+def describe_device(fitted: DeviceIdentity, asked: DeviceIdentity | None) -> str:
     """Say in what the device asked for differs from that of the weights."""
     differences = {} if asked is None else fitted.differences(asked)
     text = "; ".join(f"{field} {old!r}, now {new!r}" for field, (old, new) in differences.items())
-    return checked(
-        "device",
-        f"not quite the device of the weights: {text}" if differences else "",
-        "the device of the weights",
-        "measure and fit anew on this device",
-    )
+    return text and f"not quite the device of the weights: {text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,106 +1,67 @@
-"""Fitted weights: the time that they give for counts, and what they can be used for."""
+"""Fitted weights: the time that they give for counts, and whether they can be used for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from countperf.counting.counts import transaction_roots
-from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, CountingRules, View
+from countperf.counting.taxonomy import UNKNOWN_GROUPS
 from countperf.devices.identity import DeviceIdentity
-from countperf.documents import Document
-from countperf.errors import (
-    DeviceMismatchError,
-    MismatchError,
-    ModelNotApplicableError,
-    ParameterError,
-    PredictionError,
-    option,
+from countperf.errors import MismatchError, ParameterError, PredictionError, option
+from countperf.models.anchored import Origin
+from countperf.models.charging import (
+    Charge,
+    charge_inputs,
+    correct_charge,
+    find_log_reach,
+    find_missing,
 )
-from countperf.models.anchored import AnchoredWeights, WeightsAndKernel, anchor
-from countperf.models.correction import CORRECTION, Correction, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
-from countperf.models.definition import ModelDefinition, Unread
 from countperf.models.features import vector_of
-from countperf.models.function import (
-    ColumnKey,
-    FitQuality,
-    IndistinguishableGroup,
-    MeasurementSource,
-    ModelFunction,
-    ModelInputs,
-    Range,
-    Weight,
-    model_inputs,
-)
-from countperf.models.predictions import (
-    ParameterValue,
-    Prediction,
-    Quantity,
-    Verdict,
-    largest_first,
-)
+from countperf.models.function import model_inputs
+from countperf.models.predictions import ParameterValue, Prediction, largest_first
 from countperf.models.validity import (
     EXTRAPOLATION_FACTOR,
     EXTRAPOLATION_WIDENING,
     LAUNCH,
-    SHORTEST_LAUNCH_S,
+    REMEDIES,
     Level,
-    Where,
     anywhere,
     breaks,
     broken_groups,
-    device_verdict,
-    extrapolation_verdict,
+    describe_device,
+    describe_groups,
+    describe_guess,
+    describe_interval,
+    describe_range,
+    describe_substitutes,
     features_outside,
-    groups_verdict,
-    incomplete_verdict,
-    indistinguishable_verdict,
     interval,
-    interval_verdict,
-    launch_verdict,
-    log_quantile,
-    masked_verdict,
-    raise_to_launch,
+    make_caveats,
     refuse_negative,
-    sign_verdict,
     unmeasured_error,
 )
-from countperf.models.weights_text import lay_out_weights
+from countperf.models.weight_document import WeightDocument
 from countperf.sizes import checks_keywords, given_sizes
-from countperf.text import Printed, Result, ShortRepr
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
-    from countperf.models.anchored import Anchor
-
-
-_WELL_FITTED = 3.0
-"""Standard errors from zero of a weight of launches that is known."""
 
 MOST_GUESSED = 0.5
 """Share of a time that may rest on weights which the fit cannot tell apart; more is refused."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Charge(ShortRepr):
-    """A time, and what it is made of."""
-
-    time_s: Quantity
-    values: dict[str, Quantity]  # features by key of the weights
-    parts: dict[str, Quantity]  # the breakdown of the time, s
-    changes: dict[str, Quantity]  # derivatives of the time by weights: rows of `scaled`, by key
+_SHORT = (
+    "the model gives less than {:.3g} µs, the time of the shortest launch known of a {}, which is"
+    " predicted"
+)
+_NEGATIVE = "the predicted time is not positive: negative weights outweigh the others"
 
 
-class WeightSet(Document, Result):
-    """Weights of a fitted model on a device, with their ranges, groups and quality.
+class WeightSet(WeightDocument):
+    """Weights of a fitted model on a device, which predict.
 
     Attributes
     ----------
@@ -117,103 +78,6 @@ class WeightSet(Document, Result):
     correction : Correction or None
         What measured kernels say of kernels like them, by which predictions are corrected.
     """
-
-    format: Literal["countperf-weights"] = "countperf-weights"
-    version: Literal[4] = 4
-    name: str = Field(default="", exclude=True)  # by which they were loaded
-    remade_by = (
-        "fit the measurements again, countperf fit STORE --name NAME, or countperf calibrate"
-    )
-    model: str
-    definition: ModelDefinition
-    device: DeviceIdentity
-    counting_rules: CountingRules
-    view: View = "source"
-    counted_caches: CountedCaches = DEFAULT_CACHES
-    weights: tuple[Weight, ...]
-    ranges: dict[str, Range] = Field(default_factory=dict)  # by scale of terms
-    # which weights are a choice among many that fit as well
-    indistinguishable: tuple[IndistinguishableGroup, ...] = ()
-    quality: FitQuality | None = None
-    source: MeasurementSource | None = None
-    # for features without a weight, measurement kernels that would supply one
-    exercising_kernels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    candidates: Unread = Field(default=(), exclude=True)
-    correction: Correction | None = None
-    probes: Unread = Field(default=(), exclude=True)
-    remark: str = ""  # for whoever predicts, such as for which counts they were printed
-    written_by: str = ""  # version of countperf
-
-    @field_validator("weights")
-    @classmethod
-    def _terms_have_weights(
-        cls, weights: tuple[Weight, ...], info: ValidationInfo
-    ) -> tuple[Weight, ...]:
-        definition = info.data.get("definition")
-        if definition is not None and definition.terms and not weights:
-            raise ValueError("the model has terms, and there is no weight")
-        return weights
-
-    @model_validator(mode="after")
-    def _is_consistent(self) -> Self:
-        columns = [(weight.term, weight.feature) for weight in self.weights]
-        if len(set(columns)) < len(columns):
-            raise ValueError("two weights are for the same feature")
-        if strange := {term for term, _ in columns} - set(self.definition.terms):
-            raise ValueError(f"the model has no term {', '.join(sorted(strange))}")
-        function = self.function
-        bounds = zip(function.lower.tolist(), function.upper.tolist(), strict=True)
-        for key, value, (low, high) in zip(function.keys, self.unknowns, bounds, strict=True):
-            if not low <= value <= high:
-                side, bound = ("below", low) if value < low else ("above", high)
-                raise ValueError(f"{key} is {value}, {side} the bound of its model, {bound}")
-        if strange := set(self.ranges) - set(self.definition.scales):
-            raise ValueError(f"no term has the scale {', '.join(sorted(strange))}")
-        if self.correction is not None and len(self.correction.roots[0]) != len(columns):
-            raise ValueError(f"the correction is not of {len(columns)} weights")
-        grouped = {name for group in self.indistinguishable for name in group.features}
-        if unweighted := grouped - set(self.function.keys):
-            raise ValueError(f"indistinguishable features without a weight: {sorted(unweighted)}")
-        return self
-
-    def to_object(self) -> dict[str, Any]:
-        """Return the document as plain values; the source's view goes without saying."""
-        content = super().to_object()
-        if self.view == "source":
-            del content["view"]
-        if self.view != "structure":
-            del content["counted_caches"]
-        if self.correction is None:
-            del content["correction"]
-        for weight in content["weights"]:
-            if weight["smallest"] is None:
-                del weight["smallest"]
-        return content
-
-    @cached_property
-    def function(self) -> ModelFunction:
-        """The model over the weights."""
-        columns = tuple((weight.term, weight.feature) for weight in self.weights)
-        return ModelFunction(model=self.definition, columns=columns)
-
-    @cached_property
-    def unknowns(self) -> tuple[float, ...]:
-        """The weights, s per unit."""
-        return tuple(weight.value_s for weight in self.weights)
-
-    @cached_property
-    def by_feature(self) -> dict[str, Weight]:
-        """The weights by feature; by ``term:feature`` where several terms charge it."""
-        return dict(zip(self.function.keys, self.weights, strict=True))
-
-    @cached_property
-    def resources(self) -> dict[str, str]:
-        """Resources by part of a time, where the model states them."""
-        keys = zip(self.function.keys, self.function.columns, strict=True)
-        stated = {key: self.definition.resource_of(*column) for key, column in keys}
-        return {LAUNCH: "launch", **{key: one for key, one in stated.items() if one is not None}}
-
-    __str__ = Result.__str__
 
     @checks_keywords
     def predict(
@@ -254,13 +118,13 @@ class WeightSet(Document, Result):
                 " kernel to countperf.predict(kernel, sizes, weights=weights)",
                 parameter="counts",
             )
+        self.check_device(device, force=force)
         made = self.predict_counts(
             vector_of(counts, view=self.view),
             given_sizes(parameters, more),
             incomplete_ok=incomplete_ok,
             level=level,
             device=device,
-            force=force,
         )
         refuse_negative(made.model, made.kernel, made.time_s)
         return made
@@ -274,51 +138,51 @@ class WeightSet(Document, Result):
         level: Level = 0.95,
         shrink: float = 1.0,
         device: DeviceIdentity | None = None,
-        force: bool = False,
     ) -> Prediction:
-        """Predict as `predict` does, also times below zero.
+        """Predict as `predict` does, for any device, also times below zero.
 
         The logarithmic width of intervals is multiplied by `shrink`.
         """
         self.check_counting_rules()
-        self.check_device(device, force=force)
-        vector = self.counted(kernel)
+        vector = self.count(kernel)
         self._check_what_has_no_formula(vector)
         counts = vector.evaluate(parameters)
         inputs = model_inputs(self.definition, counts)
-        missing = self.missing(inputs)
+        missing = find_missing(self, inputs)
         if missing and not incomplete_ok:
             known = {name: self.exercising_kernels.get(name, ()) for name in missing}
             raise unmeasured_error(vector.kernel, self.device.slug, known)
-        charge = self.charge(inputs)
-        time_s, parts, corrected = self.corrected(charge)
-        outside, below = features_outside(self.weights, charge.values, parts)
+        charge = charge_inputs(self, inputs)
+        time_s, parts, corrections = correct_charge(self, charge)
+        if not incomplete_ok:
+            self._check_guessed(vector.kernel, charge)
+        outside, below = features_outside(self.by_feature, charge.values, parts)
         for name, value in inputs.variables.items():
             limit = self.ranges[name].largest if name in self.ranges else np.inf
             if np.any(beyond := np.asarray(value) > EXTRAPOLATION_FACTOR * limit):
                 outside[name] = beyond
-        told_apart = indistinguishable_verdict(self.indistinguishable, charge.changes)
-        if not told_apart.passed and not incomplete_ok:
-            self._check_guessed(vector.kernel, charge, told_apart)
         unsure = (breaks(group, charge.changes) for group in self.indistinguishable)
-        reach = shrink * self._log_reach(charge, level)
+        reach = shrink * find_log_reach(self, charge, level)
         by_data = np.asarray(counts.get(UNKNOWN_GROUPS, 0) if self.definition.reads_code else 0) > 0
         is_wide = anywhere((*outside.values(), *below.values(), by_data))
         widening = np.where(is_wide, EXTRAPOLATION_WIDENING, 1.0)
         known = ~anywhere((*missing.values(), *unsure))
         interval_s = interval(time_s, np.where(known, widening * reach, np.nan))
-        verdicts = (
-            incomplete_verdict([*missing]),
-            told_apart,
-            extrapolation_verdict(outside, below, has_interval=interval_s is not None),
-            masked_verdict(self._find_substitutes(inputs)),
-            launch_verdict(self.device.device_type, self.shortest_launch_s, parts.get(LAUNCH, 0.0)),
-            *(() if self.quality is None else (interval_verdict(reach),)),
-            groups_verdict(by_data, has_interval=interval_s is not None),
-            sign_verdict(time_s),
-            device_verdict(self.device, device),
-            *(() if corrected is None else (corrected,)),
-            *((Verdict(name="weights", passed=False, message=self.remark),) if self.remark else ()),
+        columns = {own: self.function.find_column(own) for own in inputs.values}
+        caveats = make_caveats(
+            complete=f"without the cost of {', '.join(missing)}" if missing else "",
+            indistinguishable=describe_guess(self.indistinguishable, charge.changes),
+            extrapolation=describe_range(outside, below, has_interval=interval_s is not None),
+            masked=describe_substitutes(
+                {own[1]: to[1] for own, to in columns.items() if own != to}
+            ),
+            launch=_SHORT.format(self.shortest_launch_s * 1e6, self.device.device_type.upper())
+            if np.any(np.asarray(parts.get(LAUNCH, 0.0)) > 0)
+            else "",
+            interval="" if self.quality is None else describe_interval(reach),
+            groups=describe_groups(has_interval=interval_s is not None) if np.any(by_data) else "",
+            sign="" if np.all(np.asarray(time_s) > 0) else _NEGATIVE,
+            device=describe_device(self.device, device),
         )
         return Prediction(
             kernel=vector.kernel,
@@ -332,16 +196,12 @@ class WeightSet(Document, Result):
             breakdown=largest_first(parts),
             missing=tuple(missing),
             ignored=inputs.ignored,
-            verdicts=verdicts,
+            verdicts=(*caveats, *corrections, *make_caveats(weights=self.remark)),
             resources=self.resources,
-            origin=WeightsAndKernel(
+            origin=Origin(
                 weights=self,
                 kernel=kernel,
-                parameters=parameters,
-                options={
-                    **{"level": level, "incomplete_ok": incomplete_ok},
-                    **{"device": device, "force": force},
-                },
+                options={"level": level, "incomplete_ok": incomplete_ok, "device": device},
             ),
         )
 
@@ -352,7 +212,7 @@ class WeightSet(Document, Result):
         called with parameters at which it is not zero.
         """
         self.check_counting_rules()
-        vector = self.counted(kernel)
+        vector = self.count(kernel)
         if self.definition.reads_code:
             raise PredictionError(
                 f"the {self.model} model reads compiled code, and a cost function has formulas"
@@ -378,144 +238,21 @@ class WeightSet(Document, Result):
             shortest_s=self.shortest_launch_s,
         )
 
-    def anchored(
-        self, kernel: object, *runs: Anchor, incomplete_ok: bool = False
-    ) -> AnchoredWeights:
-        """Correct a kernel's predictions by measured runs of it.
-
-        Parameters
-        ----------
-        kernel : loopy.TranslationUnit, PropertyVector, or Mapping from str to int or str
-            The kernel.
-        *runs : Timing, Path, str, Measurement, or pair of a Mapping from str to int and a float
-            What `countperf.time_kernel` returned, or its file; or measured runs: parameters and
-            time, s.
-        incomplete_ok : bool
-            Leave out what has no weight, here and in what is predicted.
-
-        Returns
-        -------
-        AnchoredWeights
-            Predicts this kernel, at any parameters.
-
-        Raises
-        ------
-        PredictionError, DeviceMismatchError
-            The fit does not say how kernels scatter, the kernel cannot be predicted, or a timing
-            is of another kernel or device.
-        ParameterError
-            There is no run, or a time is not positive.
-        """
-        return anchor(self, kernel, runs, incomplete_ok=incomplete_ok)
-
-    def _check_guessed(self, kernel: str, charge: Charge, verdict: Verdict) -> None:
+    def _check_guessed(self, kernel: str, charge: Charge) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""
-        names = {
-            n for g in broken_groups(self.indistinguishable, charge.changes) for n in g.features
-        }
+        groups = broken_groups(self.indistinguishable, charge.changes)
+        names = {name for group in groups for name in group.features}
         sizes = {name: np.abs(np.asarray(part)) for name, part in charge.parts.items()}
         guessed = sum((part for n, part in sizes.items() if n in names), start=np.zeros(()))
         whole = sum(sizes.values(), start=np.zeros(()))
         if np.any(guessed > MOST_GUESSED * whole):
+            problem = describe_guess(groups, charge.changes)
             raise PredictionError(
-                f"kernel {kernel!r}: {verdict.message}; {verdict.remedy}, or ask for the guess"
-                f" ({option('incomplete_ok', 'True')})"
+                f"kernel {kernel!r}: {problem}; {REMEDIES['indistinguishable']}, or ask for the"
+                f" guess ({option('incomplete_ok', 'True')})"
             )
 
-    def missing(self, inputs: ModelInputs) -> dict[str, Where]:
-        """Return the features and names that the kernel has and the fit had not, and where."""
-        known, find = set(self.function.columns), self.function.find_column
-        names = self.definition.base_properties
-        amounts = {
-            **{c[1]: n for c, n in inputs.values.items() if find(c) not in known},
-            **{names.get(n, n): v for n, v in inputs.variables.items() if n not in self.ranges},
-            **{name: inputs.issued[name] for name in inputs.unknown},
-        }
-        places = {name: np.asarray(amount) != 0 for name, amount in amounts.items()}
-        return {name: where for name, where in places.items() if np.any(where)}
-
-    def _find_substitutes(self, inputs: ModelInputs) -> dict[str, str]:
-        """Return features that are charged as others."""
-        columns = ((column, self.function.find_column(column)) for column in inputs.values)
-        return {column[1]: other[1] for column, other in columns if other != column}
-
-    @property
-    def shortest_launch_s(self) -> float:
-        """Shortest time of a launch, s: known of the kind of device, or well fitted here."""
-        known = SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0)
-        fitted = [
-            weight.value_s
-            for weight in self.weights
-            if weight.feature == "launches"
-            and weight.standard_error_s is not None
-            and weight.value_s > _WELL_FITTED * weight.standard_error_s
-        ]
-        return min(known, *fitted) if fitted else known
-
-    def _log_reach(self, charge: Charge, level: Level) -> Quantity:
-        """Return what ``|log(predicted / measured)|`` stays below; NaN if nothing is known."""
-        if self.quality is None or self.source is None:
-            return np.nan if self.quality is None else log_quantile(self.quality, level, freedom=0)
-        rank = len(self.weights) - sum(len(group.relations) for group in self.indistinguishable)
-        errors = zip(self.weights, charge.changes.values(), strict=True)
-        squares = (((weight.standard_error_s or 0.0) * row) ** 2 for weight, row in errors)
-        error = np.sqrt(sum(squares)) / np.maximum(charge.time_s, np.finfo(np.float64).tiny)
-        return log_quantile(self.quality, level, freedom=self.source.cases - rank, error=error)
-
-    def charge(self, inputs: ModelInputs) -> Charge:
-        """Charge what the model sees of a kernel; what has no weight is left out."""
-        amounts: dict[ColumnKey, Quantity] = {}
-        for own, amount in inputs.values.items():
-            column = self.function.find_column(own)
-            amounts[column] = amounts[column] + amount if column in amounts else amount
-        rows = [amounts.get(column, 0.0) for column in self.function.columns]
-        shape = np.broadcast_shapes(*map(np.shape, (*rows, *inputs.variables.values())))
-        full = [np.broadcast_to(row, shape) for row in rows] if shape else rows
-        values = np.array(full, np.float64)
-        scaled = self.function.scaled(values, inputs.variables)
-        unknowns = np.asarray(self.unknowns, np.float64)
-        times = _at_each_size(lambda row: np.tensordot(unknowns, row, 1), scaled)
-        if not np.all(np.isfinite(times)):
-            raise ModelNotApplicableError(
-                f"the {self.model} model gives no finite time here: a derived feature divides by"
-                " zero, or takes the logarithm of what is not positive"
-            )
-        keys = self.function.keys
-        return Charge(
-            time_s=_plain(times),
-            values={key: _plain(row) for key, row in zip(keys, values, strict=True)},
-            changes={key: _plain(row) for key, row in zip(keys, scaled, strict=True)},
-            parts=self.function.breakdown(scaled, self.unknowns),
-        )
-
-    def corrected(self, charge: Charge) -> tuple[Quantity, dict[str, Quantity], Verdict | None]:
-        """Return the time that is predicted, s, its parts, s, and what it is corrected by."""
-        if self.correction is None:
-            return *self._raised(charge.time_s, charge.parts), None
-        values, scaled = (np.array([*d.values()]) for d in (charge.values, charge.changes))
-        correction, columns = self.correction, self.function.columns
-        known = cache(correction.of_columns)  # sizes have few sets of columns
-
-        def log_factor_at(row: NDArray[np.float64], changes: NDArray[np.float64]) -> Quantity:
-            roots, logs = profile(columns, row, changes, self.unknowns)
-            there = np.flatnonzero(roots + logs)
-            return known(tuple(there))(roots[there], logs[there])
-
-        log_factor = _plain(_at_each_size(log_factor_at, values, scaled))
-        time_s = _plain(np.asarray(charge.time_s * np.exp(log_factor)))
-        parts = {**charge.parts, CORRECTION: time_s - charge.time_s}
-        told = profile(columns, values, scaled, self.unknowns)
-        return *self._raised(time_s, parts), correction.verdict(log_factor, told)
-
-    def _raised(
-        self, time_s: Quantity, parts: dict[str, Quantity]
-    ) -> tuple[Quantity, dict[str, Quantity]]:
-        """Raise a time, with its parts, to that of the shortest launch."""
-        raised = raise_to_launch(time_s, self.shortest_launch_s)
-        added = raised - time_s
-        return raised, {**parts, LAUNCH: added} if np.any(added) else parts
-
-    def counted(self, kernel: object) -> PropertyVector:
+    def count(self, kernel: object) -> PropertyVector:
         """Return the vector of a kernel, counted under the view of the weights."""
         vector = vector_of(
             kernel,
@@ -564,37 +301,3 @@ class WeightSet(Document, Result):
                 f" kernel {vector.kernel!r}: add it with countperf.with_compiled_code(kernel,"
                 f" sizes), or countperf.predict(kernel, sizes, weights={self.device.slug!r})"
             )
-
-    def check_counting_rules(self) -> None:
-        """Raise `PredictionError` if kernels are now counted by other rules than in the fit."""
-        if self.counting_rules != COUNTING_RULES_VERSION:
-            raise PredictionError(
-                f"the weights for {self.device.slug} were fitted under counting rules"
-                f" {self.counting_rules}, and kernels are now counted under"
-                f" {COUNTING_RULES_VERSION}: refit from measurements"
-            )
-
-    def check_device(self, device: DeviceIdentity | None, *, force: bool = False) -> None:
-        """Raise `DeviceMismatchError` if the weights belong to another device."""
-        if device is None or force or self.device.matches(device):
-            return
-        raise DeviceMismatchError(
-            f"the weights are for {self.device.slug} ({self.device.name}), not for {device.slug}"
-            f" ({device.name}), which differ in {self.device.differences_text(device)}: fit weights"
-            f" for it, or force the use of these ({option('force', 'True')})"
-        )
-
-    def lay_out(self) -> Printed:
-        """Give the weights of a model."""
-        return lay_out_weights(self)
-
-
-def _plain(row: NDArray[np.float64]) -> Quantity:
-    return row if row.ndim else float(row)
-
-
-def _at_each_size(function: Callable[..., Any], *rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Call a function at each size by itself: BLAS rounds otherwise at several sizes at once."""
-    shape = rows[0].shape[1:]
-    columns = [np.ascontiguousarray(some.reshape(len(some), -1).T) for some in rows]
-    return np.array([function(*at) for at in zip(*columns, strict=True)], float).reshape(shape)

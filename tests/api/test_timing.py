@@ -40,6 +40,7 @@ from countperf.measuring import KernelCase, Measurement, TimedSize
 from countperf.measuring import Timing as Timing
 from countperf.measuring.apart import ApartRunner
 from countperf.measuring.runner import KernelRunner
+from countperf.models.predictions import Prediction
 from countperf.models.weights import WeightSet
 from tests.devices.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case
 from tests.kernels import made
@@ -320,40 +321,40 @@ def test_a_bad_timing_is_refused_with_its_field(change: dict[str, Any], field: s
 
 def test_a_timing_anchors_like_its_runs() -> None:
     timing = timed({1000: 6e-6, 4000: 18e-6})
-    weights = linear()
+    prediction = countperf.predict(AXPY, n=777, weights=linear())
 
-    anchored = weights.anchored(AXPY, timing)
+    anchored = prediction.anchored(timing)
 
     # both times are twice the predicted ones: 0.25 / (0.25 + 0.01 / 2) of log(2)
-    assert anchored.factor == pytest.approx(2 ** (0.25 / 0.255))
-    assert anchored.factor == weights.anchored(AXPY, *timing.runs).factor
-    prediction = countperf.predict(AXPY, n=777, weights=weights)
-    assert prediction.anchored(timing).time_s == pytest.approx(
-        anchored.factor * float(prediction.time_s)
-    )
-    again = prediction.anchored(timing).anchored(timing)
-    assert again.time_s == prediction.anchored(timing).time_s
-    assert prediction.anchored(*timing.runs).interval_s == anchored.predict(n=777).interval_s
+    factor = 2 ** (0.25 / 0.255)
+    assert anchored.time_s == pytest.approx(factor * float(prediction.time_s))
+    assert anchored.anchored(timing).time_s == anchored.time_s
+    by_runs = prediction.anchored(*timing.runs)
+    assert (by_runs.time_s, by_runs.interval_s) == (anchored.time_s, anchored.interval_s)
 
 
 _SCALE = made("i<n", "z[i] = 2*x[i]", ARGUMENTS, name="scale", split="i:64")
 
 
+def _anchor(timing: Timing, kernel: Any = AXPY, weights: WeightSet | None = None) -> Prediction:
+    return countperf.predict(kernel, n=1000, weights=weights or linear(), anchors=[timing])
+
+
 _OTHER: Mapping[str, tuple[Callable[[Timing], object], type[Exception]]] = {
     "is of 'axpy', and kernel 'scale' has other counts": (
-        lambda timing: countperf.predict(_SCALE, n=1000, weights=linear()).anchored(timing),
+        lambda timing: _anchor(timing, _SCALE),
         PredictionError,
     ),
     "is of fake-abacus": (
-        lambda timing: linear(device=make_device()).anchored(AXPY, timing),
+        lambda timing: _anchor(timing, weights=linear(device=make_device())),
         DeviceMismatchError,
     ),
     "counting rules 0": (
-        lambda timing: linear().anchored(AXPY, timing.model_copy(update={"counting_rules": 0})),
+        lambda timing: _anchor(timing.model_copy(update={"counting_rules": 0})),
         PredictionError,
     ),
     "could not be counted in the source view": (
-        lambda timing: linear().anchored(AXPY, _uncounted(timing)),
+        lambda timing: _anchor(_uncounted(timing)),
         PredictionError,
     ),
     "was not made with fitted weights": (
@@ -369,7 +370,9 @@ _OTHER: Mapping[str, tuple[Callable[[Timing], object], type[Exception]]] = {
 def test_a_timing_of_something_else_is_no_anchor(said: str) -> None:
     anchor, error = _OTHER[said]
     timing = timed({1000: 6e-6})
-    assert linear().anchored(count_kernel(AXPY, view="structure"), timing).runs == 1
+    assert "after 1 measured run of" in str(
+        _anchor(timing, count_kernel(AXPY, view="structure")).verdicts
+    )
     with pytest.raises(error, match=said):
         anchor(timing)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,19 @@ import pytest
 from countperf.api.prediction import explained
 from countperf.counting.vector import PropertyVector
 from countperf.errors import ParameterError, PredictionError
+from countperf.models.anchored import shrink_errors
 from countperf.models.weights import WeightSet
 from tests.models.builders import calibrated, make_device, make_weights
 
 KERNEL = PropertyVector.from_mapping(
     {"flop.add.f32": "[n] -> { 3 * n : n > 0 }", "launches": 1}, kernel="axpy"
 )
-OTHER = PropertyVector.from_mapping({"flop.add.f32": "[n] -> { n : n > 0 }"}, kernel="other")
 QUALITY = calibrated(between=0.5, within=0.1)
 WEIGHTS = make_weights({"flop.add.f32": 2e-9, "launches": 1e-6}, quality=QUALITY)
+
+
+SHRINK = ((1 / 104 + 0.01) / 0.26) ** 0.5
+"""Of one run, with variances of 0.25 between and 0.01 within kernels."""
 
 
 def _time_s(n: int) -> float:
@@ -27,33 +30,30 @@ def _time_s(n: int) -> float:
 
 
 def test_one_run_moves_predictions_nearly_all_the_way() -> None:
-    anchored = WEIGHTS.anchored(KERNEL, ({"n": 1000}, 2 * _time_s(1000)))
+    anchored = WEIGHTS.predict(KERNEL, n=77).anchored(({"n": 1000}, 2 * _time_s(1000)))
 
     # 0.25 / (0.25 + 0.01) of the logarithm
-    assert anchored.factor == pytest.approx(2 ** (0.25 / 0.26))
-    assert anchored.predict(KERNEL, n=77).time_s == pytest.approx(anchored.factor * _time_s(77))
+    assert anchored.time_s == pytest.approx(2 ** (0.25 / 0.26) * _time_s(77))
 
 
 def test_more_runs_move_further_and_narrow_the_interval() -> None:
-    runs = [({"n": n}, 2 * _time_s(n)) for n in (10, 100, 1000)]
+    assert QUALITY.calibration is not None
+    few, many = (shrink_errors(QUALITY.calibration, [np.log(2)] * number) for number in (1, 3))
 
-    few, many = WEIGHTS.anchored(KERNEL, runs[0]), WEIGHTS.anchored(KERNEL, *runs)
-
-    assert few.factor < many.factor < 2
+    assert few[0] < many[0] < 2
+    assert few[1] == pytest.approx(SHRINK)
     # (1 / (1/0.25 + n/0.01) + 0.01) / 0.26
-    assert few.shrink == pytest.approx(((1 / 104 + 0.01) / 0.26) ** 0.5)
-    assert many.shrink == pytest.approx(((1 / 304 + 0.01) / 0.26) ** 0.5)
+    assert many[1] == pytest.approx(((1 / 304 + 0.01) / 0.26) ** 0.5)
 
 
 def test_interval_and_breakdown_follow() -> None:
     plain = WEIGHTS.predict(KERNEL, n=1000, level=0.9)
-    anchored = WEIGHTS.anchored(KERNEL, ({"n": 1000}, 2 * float(plain.time_s)))
 
-    prediction = anchored.predict(None, {"n": 1000}, level=0.9)
+    prediction = plain.anchored(({"n": 1000}, 2 * float(plain.time_s)))
 
     ends, plain_ends = np.array(prediction.interval_s), np.array(plain.interval_s)
     assert np.log(ends / prediction.time_s) == pytest.approx(
-        anchored.shrink * np.log(plain_ends / plain.time_s)
+        SHRINK * np.log(plain_ends / plain.time_s)
     )
     assert sum(prediction.breakdown.values()) == pytest.approx(prediction.time_s)
     assert (prediction.interval_level, prediction.model) == (0.9, "linear, anchored")
@@ -88,18 +88,16 @@ def test_explained_parts_of_anchored_predictions_are_counts_times_weights() -> N
         assert part_s == pytest.approx(count * weight.value_s)
 
 
-def test_arrays_and_compiled_functions_are_corrected_too() -> None:
-    anchored = WEIGHTS.anchored(KERNEL, ({"n": 10}, 1e-5), ({"n": 20}, 1e-5))
-    sizes = np.array([5, 50])
+def test_arrays_are_corrected_too() -> None:
+    runs = ({"n": 10}, 1e-5), ({"n": 20}, 1e-5)
 
-    times = anchored.predict(KERNEL, n=sizes).time_s
-    compiled = pickle.loads(pickle.dumps(anchored.compile()))
+    times: Any = WEIGHTS.predict(KERNEL, n=np.array([5, 50])).anchored(*runs).time_s
 
-    assert compiled(n=sizes) == pytest.approx(times)
-    assert compiled(n=50) == pytest.approx(np.asarray(times)[1])
+    assert times[1] == pytest.approx(WEIGHTS.predict(KERNEL, n=50).anchored(*runs).time_s)
 
 
 def test_a_kernel_with_its_own_factor_is_found_within_the_stated_scatter() -> None:
+    assert QUALITY.calibration is not None
     random = np.random.default_rng(6)
     errors: list[float] = []
     draws = 1000
@@ -107,18 +105,13 @@ def test_a_kernel_with_its_own_factor_is_found_within_the_stated_scatter() -> No
     for _ in range(draws):
         own = random.normal(0, 0.5)
         run, new = (time_s * np.exp(own + random.normal(0, 0.1)) for time_s in predicted.values())
-        anchored = WEIGHTS.anchored(KERNEL, ({"n": 100}, float(run)))
-        errors.append(float(np.log(new / (anchored.factor * predicted[1000]))))
+        factor, _ = shrink_errors(QUALITY.calibration, [float(np.log(run / predicted[100]))])
+        errors.append(float(np.log(new / (factor * predicted[1000]))))
 
     # three standard errors, of a standard deviation and of a mean
     stated = (1 / 104 + 0.01) ** 0.5
     assert np.std(errors) == pytest.approx(stated, rel=3 / (2 * draws) ** 0.5)
     assert np.mean(errors) == pytest.approx(0, abs=3 * stated / draws**0.5)
-
-
-def test_anchored_weights_are_a_time_model_of_their_kernel_alone() -> None:
-    with pytest.raises(PredictionError, match="anchored on runs of 'axpy'"):
-        WEIGHTS.anchored(KERNEL, ({"n": 10}, 1e-5)).predict(OTHER, {"n": 10})
 
 
 UNCALIBRATED = make_weights({"flop.add.f32": 1e-9, "launches": 1e-6})
@@ -139,4 +132,4 @@ def test_what_cannot_be_anchored(
     weights: WeightSet, runs: list[Any], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):
-        weights.anchored(KERNEL, *runs)
+        weights.predict_counts(KERNEL, {"n": 7}).anchored(*runs)

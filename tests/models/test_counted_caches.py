@@ -65,12 +65,12 @@ def test_weights_count_kernels_for_their_caches(columns: Any) -> None:
     at = {"n": 1040, "m": 740}  # 740 lines, where Zen 4 keeps 512 and Zen 5 768
     misses = "issue.scalar.gmem.load.l2_reuse"  # loops are scalar under PoCL
 
-    assert new.counted(columns).evaluate(at)[misses] == 1040 * 740
-    assert not old.counted(columns).evaluate(at)[misses]
+    assert new.count(columns).evaluate(at)[misses] == 1040 * 740
+    assert not old.count(columns).evaluate(at)[misses]
     crowded = {"n": 1024, "m": 12}  # 12 lines 4096 bytes apart: four more than Zen 4 has ways
     conflicts = "issue.scalar.gmem.load.set_conflict"
-    assert new.counted(columns).evaluate(crowded)[conflicts] == 1024 * 12 / 4
-    assert not old.counted(columns).evaluate(crowded)[conflicts]
+    assert new.count(columns).evaluate(crowded)[conflicts] == 1024 * 12 / 4
+    assert not old.count(columns).evaluate(crowded)[conflicts]
     cost_s = new.by_feature[conflicts].value_s
     new_s, old_s = (countperf.predict(columns, crowded, weights=w).time_s for w in (new, old))
     assert new_s - old_s == pytest.approx(cost_s * 1024 * 12 / 4, rel=1e-9)
@@ -91,8 +91,6 @@ def test_a_vector_for_other_caches_is_refused(columns: Any) -> None:
     assert weights.predict(mended, at).time_s == direct.time_s
     with pytest.raises(MismatchError):
         countperf.predict(vector, at, weights=weights)
-    with pytest.raises(MismatchError):
-        weights.anchored(vector, (at, 1e-3))
     with pytest.raises(MismatchError):
         weights.compile(vector)
 

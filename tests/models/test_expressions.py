@@ -45,47 +45,46 @@ def test_names_are_listed_in_the_order_of_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "position", "said"),
+    ("text", "said"),
     [
-        ("", 0, "empty"),
-        ("a + ", 4, "invalid syntax"),
-        ("a b", 2, "invalid syntax"),
-        ("a + $b", 4, "invalid syntax"),
-        ("a + 'x'", 4, "no real number"),
-        ("f(x)", 0, "no function is named 'f'"),
-        ("1 + __import__(a)", 4, "no function is named '__import__'"),
-        ("a.__class__", 0, "underscores"),
-        ("a + b # c", 6, "invalid syntax"),
-        ("1 + flop.add.f32", 4, "flop_add_f32"),
-        ("x[1]", 0, "no Subscript"),
-        ("a if b else c", 0, "no IfExp"),
-        ("a < b", 0, "no Compare"),
-        ("a and b", 0, "no BoolOp"),
-        ("a // b", 0, "no FloorDiv"),
-        ("a % b", 0, "no Mod"),
-        ("(a, b)", None, "Tuple"),
-        ("lambda: 1", 0, "no Lambda"),
-        ("True", 0, "no real number"),
-        ("5j", None, "5j"),
-        ("1e999", None, "beyond"),
-        ("9" * 400, None, "beyond"),
-        ("floor(a, b)", 0, "takes 1"),
-        ("min(a, b, sharpness=2)", 10, "no argument"),
-        ("1 + min", 4, "give its arguments"),
-        ("(" * 3000 + "a" + ")" * 3000, None, "nested"),
-        ("a" * 30000, 20000, "longer"),
+        ("", "invalid syntax"),
+        ("a +", "invalid syntax at column 4"),
+        ("a b", "invalid syntax"),
+        ("a + $b", "invalid syntax"),
+        ("a + 'x'", "'x' is no number"),
+        ("f(x)", r"f\(x\) is no number"),
+        ("1 + __import__(a)", "__import__"),
+        ("a.__class__", "underscores"),
+        ("a + b # c", "invalid syntax"),
+        ("1 + flop.add.f32", "flop_add_f32"),
+        ("x[1]", r"x\[1\] is no"),
+        ("a if b else c", "a if b else c is no"),
+        ("a < b", "a < b is no"),
+        ("a and b", "a and b is no"),
+        ("a // b", "a // b is no"),
+        ("a % b", "a % b is no"),
+        ("~a", "~a is no"),
+        ("(a, b)", "a, b"),
+        ("lambda: 1", "lambda: 1 is no"),
+        ("True", "True is no"),
+        ("5j", "5j is no"),
+        ("1e999", "beyond"),
+        ("9" * 400, "beyond"),
+        ("floor(a, b)", "takes 1 argument"),
+        ("min(a)", "takes at least 2"),
+        ("min(a, b, sharpness=2)", "sharpness=2"),
+        ("1 + min", "min is no"),
+        ("a) + (b", "unmatched"),
+        ("(" * 3000 + "a" + ")" * 3000, "nested"),
+        ("9" * 5000, "digits"),
     ],
     ids=lambda value: str(value)[:22],
 )
-def test_what_is_no_formula_is_refused_with_its_position(
-    text: str, position: int | None, said: str
-) -> None:
+def test_what_is_no_formula_is_refused_by_name(text: str, said: str) -> None:
     with pytest.raises(ExpressionError, match=said) as caught:
         parse(text)
 
     assert caught.value.text == text
-    if position is not None:
-        assert caught.value.position in (position, None)
 
 
 @given(st.text(alphabet="ab1.+-*/(),=<>[]{}'\":%^&|~ _\n", max_size=20))
@@ -100,4 +99,4 @@ def test_unknown_names_are_listed_with_those_there_are() -> None:
     with pytest.raises(ExpressionError, match=r"'memry', 'chip' \(known here: memory;") as caught:
         parse("memory + memry*chip").refuse_unknown(["memory"])
 
-    assert (caught.value.names, caught.value.position) == (("memry", "chip"), 9)
+    assert caught.value.names == ("memry", "chip")

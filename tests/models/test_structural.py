@@ -120,7 +120,7 @@ def prefetched() -> Any:
 @pytest.mark.parametrize("slug", CPU_FITS)
 def test_masked_loads_of_local_memory_are_charged_as_others_and_said(slug: str) -> None:
     weights, masked = load_weights(slug), "issue.vector.lmem.load.masked"
-    counts = model_inputs(weights.definition, weights.counted(prefetched()).evaluate({"n": 1000}))
+    counts = model_inputs(weights.definition, weights.count(prefetched()).evaluate({"n": 1000}))
     column = next(column for column in counts.values if column[1] == masked)
     plain = (column[0], "issue.vector.lmem.load.shifted")
     both = counts.values[column] + counts.values.get(plain, 0.0)

@@ -16,14 +16,12 @@ from countperf.models.function import FitQuality
 from countperf.models.library import load_weights
 from countperf.models.validity import (
     SHORTEST_LAUNCH_S,
-    extrapolation_verdict,
+    describe_guess,
+    describe_interval,
+    describe_range,
     features_outside,
-    groups_verdict,
-    indistinguishable_verdict,
     interval,
-    interval_verdict,
     log_quantile,
-    sign_verdict,
     student_quantile,
 )
 from tests.models.builders import TWO_TO_ONE, make_weight
@@ -38,23 +36,16 @@ ADD, LARGEST = "flop.add.f32", 1000.0
 )
 def test_extrapolation_begins_at_a_factor_of_two(count: Any, passed: bool) -> None:
     weight = make_weight(ADD, 1.0, largest=LARGEST)
-    above, below = features_outside([weight], {ADD: count}, {ADD: count})
-    assert extrapolation_verdict(above, below).passed is passed
-
-
-@pytest.mark.parametrize("by_data", [False, True, np.array([False, True])])
-def test_groups_that_data_decides_are_told(by_data: Any) -> None:
-    verdict = groups_verdict(by_data)
-    assert verdict.passed is not bool(np.any(by_data))
-    assert ("data decides what work groups execute" in verdict.message) is not verdict.passed
+    above, below = features_outside({ADD: weight}, {ADD: count}, {ADD: count})
+    assert (describe_range(above, below) == "") is passed
 
 
 def test_features_that_hardly_matter_do_not_extrapolate() -> None:
-    weights = [make_weight("launches", 1.0), make_weight("groups", 1e-12, largest=10.0)]
+    groups = make_weight("groups", 1e-12, largest=10.0)
+    weights = {"launches": make_weight("launches", 1.0), "groups": groups}
     counts = {"launches": 1.0, "groups": 1e6}
 
-    above, below = features_outside(weights, counts, {"launches": 1.0, "groups": 1e-6})
-    assert extrapolation_verdict(above, below).passed
+    assert features_outside(weights, counts, {"launches": 1.0, "groups": 1e-6}) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -64,14 +55,13 @@ def test_features_that_hardly_matter_do_not_extrapolate() -> None:
 def test_extrapolation_begins_below_the_smallest_work(
     count: float, smallest: float | None, *, passed: bool
 ) -> None:
-    weights = [make_weight("launches", 1.0), make_weight(ADD, 1.0, smallest=smallest)]
+    added = make_weight(ADD, 1.0, smallest=smallest)
+    weights = {"launches": make_weight("launches", 1.0), ADD: added}
     counts = {"launches": 1.0, ADD: count}
     # launches take nearly all of the time, and do not hide it
-    verdict = extrapolation_verdict(*features_outside(weights, counts, {"launches": 1e9, ADD: 1.0}))
-    assert verdict.passed is passed
-    assert passed or verdict.message == f"below the smallest value measured: {ADD}; the " + (
-        "interval is widened"
-    )
+    said = describe_range(*features_outside(weights, counts, {"launches": 1e9, ADD: 1.0}))
+    widened = f"below the smallest value measured: {ADD}; the interval is widened"
+    assert said == ("" if passed else widened)
 
 
 def test_the_shortest_launches_are_those_of_fits_and_measurements() -> None:
@@ -99,12 +89,11 @@ def test_the_shortest_launches_are_those_of_fits_and_measurements() -> None:
 )
 def test_relations_of_inseparable_features_must_hold(loads: Any, stores: Any, passed: bool) -> None:
     counts = {"gmem.load.32.1of2": loads, "gmem.store.32.1of2": stores}
-    assert indistinguishable_verdict([TWO_TO_ONE], counts).passed is passed
+    assert (describe_guess([TWO_TO_ONE], counts) == "") is passed
 
 
-def test_a_time_of_zero_or_less_fails() -> None:
+def test_a_time_of_zero_or_less_has_no_interval() -> None:
     times = (1.0, 0.0, np.array([1.0, -1.0]))
-    assert [sign_verdict(time_s).passed for time_s in times] == [True, False, False]
     ends: list[Any] = [interval(time_s, 0.1) for time_s in times]
     assert [None if end is None else np.isnan(end[0]).tolist() for end in ends] == [
         False,
@@ -120,7 +109,7 @@ def test_no_interval_reaches_a_factor_of_a_thousand(reach: float) -> None:
     assert np.array(ends) == pytest.approx(
         np.array([[np.nan, 2 / np.e], [np.nan, 2 * np.e]]), nan_ok=True
     )
-    assert interval_verdict(reach).passed is bool(np.isnan(reach))
+    assert (describe_interval(reach) == "") is bool(np.isnan(reach))
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95])

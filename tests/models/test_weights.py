@@ -118,6 +118,14 @@ def test_weights_in_the_repository_predict_what_their_numbers_say(slug: str) -> 
     assert prediction.time_s == pytest.approx(sum(raw[n] * c for n, c in counts.items()), rel=1e-14)
 
 
+def test_a_time_below_zero_is_told_and_refused() -> None:
+    weights = make_weights({ADD: -1e-9, "launches": 1e-12})
+    vector = PropertyVector.from_mapping({ADD: 1000})
+    assert "sign" in _failed(weights.predict_counts(vector, {}))
+    with pytest.raises(ModelNotApplicableError, match="negative weights outweigh"):
+        weights.predict(vector)
+
+
 def test_arrays_in_arrays_out() -> None:
     sizes = np.array([[10], [1000]])
 
@@ -142,7 +150,7 @@ def test_a_size_is_predicted_the_same_whatever_other_sizes_the_call_has(
     name = "axpy" if weights is WEIGHTS else "matmul-tiled/square/16x16/f32"
     kernel = KERNEL if weights is WEIGHTS else entry(name).build()
     sizes = [[64], [64, 128], [64, 128, 10**6], [10**6, 128, 64]]  # of which one extrapolates
-    vector = weights.counted(kernel)
+    vector = weights.count(kernel)
     predictions: list[Any] = [
         weights.predict_counts(vector, dict.fromkeys(vector.parameters, np.array(n)))
         for n in (*sizes, 64)
@@ -181,7 +189,7 @@ def test_the_linear_model_gives_no_interval_and_says_why() -> None:
     assert made.interval_s is None
     (said,) = [v.message for v in made.caveats if v.name == "interval"]
     assert "a factor of 1000 or more off" in said
-    near: Any = weights.anchored({"launches": 1, ADD: 1000}, ({}, made.time_s)).predict()
+    near: Any = made.anchored(({}, made.time_s))
     assert 1.0 < near.interval_s[1] / near.time_s < 2.0
 
 

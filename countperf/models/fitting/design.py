@@ -73,14 +73,11 @@ class Design(ShortRepr):
     """The design matrix."""
 
     function: ModelFunction  # the model over the columns
-    # features that some case exercises, one per column, as the function names them
-    names: tuple[str, ...]
     counts: Matrix  # feature values
     times_s: Vector  # measured times, s, and how well they repeat, relative
     noise: Vector
     has_unknown: NDArray[np.bool_]  # cases with a property that the model has no rule for
     scales: dict[str, Vector]  # of terms
-    ignored: tuple[str, ...]
     unknown: tuple[str, ...]
     unexercised: tuple[str, ...] = ()  # features that are zero in every case
 
@@ -106,7 +103,6 @@ class Design(ShortRepr):
         return replace(
             self,
             function=function,
-            names=function.keys,
             counts=self.counts[rows][:, used],
             times_s=self.times_s[rows],
             noise=self.noise[rows],
@@ -153,17 +149,15 @@ def build_design(observations: Sequence[Observation], definition: ModelDefinitio
         has_unknown |= np.asarray(inputs.issued[name]) != 0
     design = Design(
         function=function,
-        names=function.keys,
         counts=np.column_stack([np.broadcast_to(inputs.values[c], number) for c in columns]),
         times_s=np.array([case.time_s for case in observations]),
         noise=np.array([case.noise for case in observations]),
         has_unknown=has_unknown,
         scales={n: np.array(np.broadcast_to(v, number)) for n, v in inputs.variables.items()},
-        ignored=inputs.ignored,
         unknown=inputs.unknown,
     )
     design = design.of_cases(np.ones(number, np.bool_))
-    if not design.names:
+    if not design.function.columns:
         raise FitError("no measured kernel has a property that the model charges")
     kept = set(design.function.columns)
     unexercised = dict.fromkeys(column[1] for column in ordered if column not in kept)
@@ -208,9 +202,8 @@ def diagnose(design: Design) -> Diagnosis:
     values, right = right_singular_vectors(design.relative / scale)
     rank = int(np.count_nonzero(values > RANK_TOLERANCE * values[0]))
     null = right[rank:]
-    return Diagnosis(
-        rank=rank, groups=_groups(design.names, null, scale), null_space=null, scale=scale
-    )
+    groups = _groups(design.function.keys, null, scale)
+    return Diagnosis(rank=rank, groups=groups, null_space=null, scale=scale)
 
 
 def _groups(

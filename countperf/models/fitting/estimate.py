@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -15,8 +15,6 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.fitting.design import (
     Design,
     Diagnosis,
-    Observation,
-    build_design,
     diagnose,
     row_weights,
 )
@@ -91,17 +89,9 @@ def weighted_by_noise(design: Design, recipe: Recipe) -> Recipe:
     return replace(recipe, model_error=max(typical, LEAST_MODEL_ERROR))
 
 
-def recipe_of(model: ModelDefinition, **changes: object) -> Recipe:
-    """Return how a model asks to be fitted; changes that are None are left out."""
-    fields = {"residual": model.residual, "loss": model.loss, "loss_scale": model.loss_scale}
-    return Recipe(**(fields | {k: v for k, v in changes.items() if v is not None}))  # pyright: ignore[reportArgumentType] - a recipe checks them
-
-
-def estimate(
-    observations: Sequence[Observation], model: ModelDefinition, recipe: Recipe
-) -> Estimate:
-    """Fit a model to cases; the result may not have converged: ask it."""
-    return estimate_design(build_design(observations, model), recipe)
+def recipe_of(model: ModelDefinition) -> Recipe:
+    """Return how a model asks to be fitted."""
+    return Recipe(residual=model.residual, loss=model.loss, loss_scale=model.loss_scale)
 
 
 def estimate_design(
@@ -111,7 +101,7 @@ def estimate_design(
     near: Estimate | None = None,
     prior: LogPrior | None = None,
 ) -> Estimate:
-    """Fit the model of a design to its cases; arguments and errors as for `estimate`."""
+    """Fit the model of a design to its cases; the result may not have converged: ask it."""
     function = design.function
     if not function.columns:
         raise FitError("no measured kernel has a property that the model charges")
@@ -138,7 +128,7 @@ def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) ->
         design.relative,
         recipe,
         row_weights=row_weights(design, recipe.model_error),
-        bounds=(design.function.lower, design.function.upper),
+        lower=design.function.lower,
         prior=prior,
     )
 
@@ -162,8 +152,7 @@ def _shared(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
     inside = weights * norms
     concerned = np.any(np.abs(null) > _NOT_SHARED, axis=0)  # others keep their exact bounds
     spread = (inside - null.T @ (null @ inside)) / norms
-    low, high = problem.low / problem.scale, problem.high / problem.scale
-    shared = np.clip(np.where(concerned, spread, weights), low, high)
+    shared = np.maximum(np.where(concerned, spread, weights), problem.low / problem.scale)
     before, after = (problem.relative @ candidate for candidate in (weights, shared))
     unchanged = np.all(np.abs(after - before) <= _SAME_TIME * np.abs(before))
     return shared if unchanged else weights

@@ -10,7 +10,7 @@ import numpy as np
 
 from countperf import __version__
 from countperf.counting.counts import says_group_shape, transaction_roots
-from countperf.counting.structure.memory_hierarchy import CountedCaches, MemoryHierarchy
+from countperf.counting.structure.memory_hierarchy import CountedCaches
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, View, property_unit
 from countperf.counting.vector import PropertyVector
 from countperf.errors import FitError, FitNotConvergedError
@@ -19,7 +19,6 @@ from countperf.models.correction import Correction
 from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
 from countperf.models.fitting import judging
 from countperf.models.fitting.design import (
-    Design,
     Observation,
     build_design,
     check_counting_rules,
@@ -43,11 +42,10 @@ from countperf.models.fitting.leaving_out import (
     leave_families_out,
     log_scatter,
 )
-from countperf.models.fitting.solve import Vector
 from countperf.models.function import DERIVED, FitQuality, MeasurementSource, Range, Weight
 from countperf.models.metrics import mean_error
 from countperf.models.predictions import Verdict, verdict_lines
-from countperf.models.shipped import fitted_model
+from countperf.models.shipped import LINEAR
 from countperf.models.validity import NOTABLE_SHARE, SHORTEST_LAUNCH_S
 from countperf.models.weights import WeightSet
 from countperf.models.weights_text import weights_table
@@ -71,21 +69,6 @@ class FitResult(Result):
     estimate: Estimate  # the fitted function over the design, and what the design can tell apart
     # each case, predicted without its family, and corrected if the weights' predictions are
     held_out: tuple[HeldOutCase, ...]
-
-    @property
-    def design(self) -> Design:
-        """The design matrix."""
-        return self.estimate.design
-
-    @property
-    def predicted_s(self) -> Vector:
-        """Times that the fit gives its own cases, s."""
-        return self.estimate.predicted_s
-
-    @property
-    def relative_errors(self) -> Vector:
-        """``|predicted - measured| / measured`` of each case of the fit."""
-        return self.estimate.relative_errors
 
     @property
     def caveats(self) -> tuple[Verdict, ...]:
@@ -118,13 +101,18 @@ class FitResult(Result):
                 {
                     **picked(case, "kernel", "family", "stable"),
                     "case": case.name,
-                    "measured_s": float(self.design.times_s[position]),
-                    "predicted_s": float(self.predicted_s[position]),
-                    "relative_error": float(self.relative_errors[position]),
-                    "noise": float(self.design.noise[position]),
+                    "measured_s": case.time_s,
+                    "predicted_s": predicted_s,
+                    "relative_error": error,
+                    "noise": case.noise,
                     "held_out_s": held_out.get(case.name),
                 }
-                for position, case in enumerate(self.observations)
+                for case, predicted_s, error in zip(
+                    self.observations,
+                    self.estimate.predicted_s.tolist(),
+                    self.estimate.relative_errors.tolist(),
+                    strict=True,
+                )
             ],
             shown=weights_table(self.weights),
             notes=verdict_lines(self.verdicts),
@@ -143,11 +131,10 @@ class FitResult(Result):
 def fit(
     measurements: MeasurementSet,
     *,
-    model: str | ModelDefinition = "linear",
+    model: ModelDefinition = LINEAR,
     nonnegative: bool = False,
     weigh_noise: bool = True,
     correct: bool = True,
-    memory: MemoryHierarchy | None = None,
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
 
@@ -166,15 +153,10 @@ def fit(
     counted = observations_of(kept)
     if not counted:
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
-    device = measurements.device
-    definition = model
-    if isinstance(definition, str):
-        definition = fitted_model(definition, device, memory, overlapped=says_overlap(kept))
-    _check_view(view, definition)
-    observations = _with_code(counted) if definition.reads_code else counted
-    observations = _with_what_it_names(observations, definition)
-    if nonnegative:
-        definition = _nonnegative(definition)
+    _check_view(view, model)
+    observations = _with_code(counted) if model.reads_code else counted
+    observations = _with_what_it_names(observations, model)
+    definition = _nonnegative(model) if nonnegative else model
     recipe = recipe_of(definition)
     design = build_design(observations, definition)
     if weigh_noise:
@@ -360,19 +342,11 @@ def measurement_source(observations: Sequence[Observation], header: Header) -> M
     )
 
 
-def _smallest_of(values: Vector) -> float | None:
-    above = values[values > 0]
-    return float(above.min()) if above.size else None
-
-
 def _standard_error(fitted: Estimate, column: int) -> float | None:
     """Return a standard error; None at a bound, among inseparable unknowns, and without effect."""
-    covariance = fitted.solution.covariance
-    key = fitted.function.keys[column]
-    grouped = {name for group in fitted.diagnosis.groups for name in group.features}
-    if covariance is None or fitted.solution.at_bound[column]:
-        return None
-    if key in grouped:
+    covariance, key = fitted.solution.covariance, fitted.function.keys[column]
+    is_grouped = any(key in group.features for group in fitted.diagnosis.groups)
+    if covariance is None or fitted.solution.at_bound[column] or is_grouped:
         return None
     return max(float(covariance[column, column]), 0.0) ** 0.5
 
@@ -385,6 +359,8 @@ def _weights(fitted: Estimate, device_type: str) -> tuple[Weight, ...]:
     weights: list[Weight] = []
     for i, (term, feature) in enumerate(fitted.function.columns):
         derived = feature in fitted.function.model.derived
+        values = design.counts[:, i]
+        above = values[values > 0]
         weights.append(
             Weight(
                 feature=feature,
@@ -392,8 +368,8 @@ def _weights(fitted: Estimate, device_type: str) -> tuple[Weight, ...]:
                 value_s=float(fitted.solution.coefficients[i]),
                 standard_error_s=_standard_error(fitted, i),
                 unit=DERIVED if derived else property_unit(feature),
-                smallest=None if has_short else _smallest_of(design.counts[:, i]),
-                largest=float(design.counts[:, i].max(initial=0.0)),
+                smallest=None if has_short or not above.size else float(above.min()),
+                largest=float(values.max(initial=0.0)),
             )
         )
     return tuple(weights)

@@ -23,6 +23,7 @@ from countperf.counting.structure.memory_hierarchy import (
     CountedCaches,
     MemoryHierarchy,
 )
+from countperf.counting.vector import PropertyVector
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, FitError
 from countperf.measuring import PURPOSES, Measurement
@@ -32,7 +33,6 @@ from countperf.models.fitting.solve import Vector
 from countperf.models.function import Coverage
 from countperf.models.metrics import EvaluatedCase, Evaluation, mean_error
 from countperf.models.predictions import Verdict
-from countperf.models.validity import checked
 from countperf.models.weights import WeightSet
 from countperf.steps import stepped
 from countperf.text import (
@@ -174,9 +174,7 @@ def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) ->
 def _ranked(weights: WeightSet, measurement: Measurement) -> RankedVariant:
     """Return a measured variant with its prediction, if it has one."""
     time_s, complete = 0.0, True
-    if (vector := measurement.property_vector()) is not None:
-        check_counting_rules(measurement)
-        weights.definition.check_code(measurement.code or (), f"case {measurement.case!r}")
+    if (vector := _vector_of(measurement, weights)) is not None:
         try:
             prediction = weights.predict_counts(vector, measurement.parameters, incomplete_ok=True)
             time_s, complete = float(prediction.time_s), prediction.complete
@@ -191,19 +189,25 @@ def _ranked(weights: WeightSet, measurement: Measurement) -> RankedVariant:
     )
 
 
+def _vector_of(measurement: Measurement, weights: WeightSet) -> PropertyVector | None:
+    """Return the counts of a case, if it was counted, by the rules of now."""
+    if (vector := measurement.property_vector()) is not None:
+        check_counting_rules(measurement)
+        weights.definition.check_code(measurement.code or (), f"case {measurement.case!r}")
+    return vector
+
+
 def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluation:
     """Compare measured cases with their predictions."""
     cases: list[EvaluatedCase] = []
     needed = [*weights.definition.named_transactions]
     needed += ["code"] if weights.definition.reads_code else []
     for measurement in stepped(measurements, "predicting cases"):
-        vector = measurement.property_vector()
+        vector = _vector_of(measurement, weights)
         if vector is None or not all(map(vector.knows, needed)):
             continue
         if weights.definition.named_shape and not says_group_shape(vector):
             continue
-        check_counting_rules(measurement)
-        weights.definition.check_code(measurement.code or (), f"case {measurement.case!r}")
         prediction = weights.predict_counts(
             vector, measurement.parameters, incomplete_ok=True, level=0.9
         )
@@ -241,6 +245,13 @@ COVERAGE_ERRORS = 2.0
 _WORST = 3
 
 
+def check(name: str, problem: str, otherwise: str, remedy: str) -> Verdict:
+    """Return a verdict that passes where there is no problem."""
+    if not problem:
+        return Verdict(name=name, passed=True, message=otherwise)
+    return Verdict(name=name, passed=False, message=problem, remedy=remedy)
+
+
 def rank_verdict(diagnosis: Diagnosis, features: int) -> Verdict:
     """Name the features that the measurements cannot tell apart."""
     groups = "; ".join(" and ".join(group.features) for group in diagnosis.groups)
@@ -248,7 +259,7 @@ def rank_verdict(diagnosis: Diagnosis, features: int) -> Verdict:
         f"{diagnosis.rank} of {features}: the measurements cannot tell apart {groups}; each"
         " group shares its cost in proportion"
     )
-    return checked(
+    return check(
         "rank",
         problem if groups else "",
         f"full: {features} weights are all determined",
@@ -262,7 +273,7 @@ def exercise_verdict(design: Design) -> Verdict:
     lacking = [f"never exercised: {', '.join(design.unexercised)}"] if design.unexercised else []
     if design.unknown:
         lacking.append(f"the model has no rule for: {', '.join(design.unknown)}")
-    return checked(
+    return check(
         "exercise",
         "; ".join(lacking),
         "every property of the kernels is exercised",
@@ -320,7 +331,7 @@ def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches | None = None)
                 f"kernels were counted for caches of {caches.text}, and {memory.name} has"
                 f" {memory.counted.text}"
             )
-        return checked(
+        return check(
             "memory",
             problem,
             f"caches are those of {memory.name}",
@@ -353,7 +364,7 @@ def cases_verdict(
         for what, names in caveats
         if names
     ]
-    return checked(
+    return check(
         "cases",
         "; ".join(told),
         f"all {len(observations)} cases repeat and are in the fit",

@@ -470,7 +470,7 @@ def with_columns(design: Design, columns: Sequence[ColumnKey]) -> Design:
         if column in positions:
             counts[:, number] = design.counts[:, positions[column]]
     function = ModelFunction(model=design.function.model, columns=tuple(columns))
-    return replace(design, function=function, names=function.keys, counts=counts)
+    return replace(design, function=function, counts=counts)
 
 
 def guesses(design: Design) -> Callable[[ColumnKey], float | None]:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.measuring import Header
+from countperf.models.charging import charge_inputs, correct_charge, find_missing
 from countperf.models.fitting.design import Observation
 from countperf.models.fitting.fit_model import measurement_source
 from countperf.models.fitting.leaving_out import log_scatter
@@ -56,7 +57,7 @@ def group_of(feature: str) -> str | None:
 
 def split_time(weights: WeightSet, case: Observation) -> tuple[float, list[float]]:
     """Predict the time of a measured case, s, and return it with the share of each group."""
-    charge = weights.charge(model_inputs(weights.definition, case.counts))
+    charge = charge_inputs(weights, model_inputs(weights.definition, case.counts))
     parts = np.array([*charge.changes.values()], np.float64) * np.array(weights.unknowns)
     groups = [group_of(feature) for _, feature in weights.function.columns]
     whole = parts.sum() or 1.0
@@ -64,7 +65,7 @@ def split_time(weights: WeightSet, case: Observation) -> tuple[float, list[float
         float(sum(p for p, g in zip(parts, groups, strict=True) if g == group) / whole)
         for group in GROUPS
     ]
-    return float(weights.corrected(charge)[0]), shares
+    return float(correct_charge(weights, charge)[0]), shares
 
 
 def find_factors(
@@ -99,7 +100,7 @@ def rescale_weights(
     complete = [
         case
         for case in observations
-        if not weights.missing(model_inputs(weights.definition, case.counts))
+        if not find_missing(weights, model_inputs(weights.definition, case.counts))
     ]
     cases = readable(complete, reads_code=weights.definition.reads_code)
     split = [split_time(weights, case) for case in cases]

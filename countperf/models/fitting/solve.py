@@ -57,6 +57,7 @@ _MOST_OF_LARGE = 1e5
 counts of such cases are wrong, and they do not say where a fit begins."""
 
 _AT_BOUND = 1e-7
+_INSIDE = 1e-3
 _DAMPING_FACTOR = 10.0
 _LEAST_DAMPING, _MOST_DAMPING = 1e-6, 1e6
 """Damping rows are so many times the squared norm of their column; less than the least is none."""
@@ -73,7 +74,7 @@ _LONGEST = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Options of a fit: residual, loss, bounds."""
+    """Options of a fit."""
 
     residual: Residual = "relative"  # as in `ModelDefinition`
     loss: Loss = "linear"
@@ -86,22 +87,14 @@ class Recipe:
     def cost(self, residuals: Vector) -> float:
         """Return half the sum of the losses of residuals."""
         squares = (residuals / self.loss_scale) ** 2
-        if self.loss == "soft_l1":
-            losses = 2.0 * (np.sqrt(1.0 + squares) - 1.0)
-        elif self.loss == "huber":
-            losses = np.where(squares <= 1.0, squares, 2.0 * np.sqrt(squares) - 1.0)
-        else:
-            losses = squares
+        losses = 2.0 * (np.sqrt(1.0 + squares) - 1.0) if self.loss == "soft_l1" else squares
         return float(0.5 * self.loss_scale**2 * np.sum(losses))
 
     def loss_weights(self, residuals: Vector) -> Vector:
         """Return the weight that the loss gives each residual."""
-        squares = (residuals / self.loss_scale) ** 2
-        if self.loss == "soft_l1":
-            return 1.0 / np.sqrt(1.0 + squares)
-        if self.loss == "huber":
-            return np.where(squares <= 1.0, 1.0, 1.0 / np.sqrt(np.maximum(squares, 1.0)))
-        return np.ones_like(residuals)
+        if self.loss == "linear":
+            return np.ones_like(residuals)
+        return 1.0 / np.sqrt(1.0 + (residuals / self.loss_scale) ** 2)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,7 +135,7 @@ class Problem:
         recipe: Recipe,
         *,
         row_weights: Vector | float = 1.0,
-        bounds: tuple[Vector | float, Vector | float] = (-np.inf, np.inf),
+        lower: Vector | float = -np.inf,
         prior: LogPrior | None = None,
     ) -> None:
         if relative.shape[1] == 0:
@@ -160,15 +153,13 @@ class Problem:
         if prior is None:  # one unit of each weight contributes alike
             self.scale = _typical_sizes(relative)
         self.matrix = relative / self.scale
-        self.low, self.high = (
-            np.broadcast_to(bound, self.scale.shape) * self.scale for bound in bounds
-        )
+        self.low = np.broadcast_to(lower, self.scale.shape) * self.scale
         self._floor = _FLOOR
         if prior is not None:
             self._floor = 1e-300
             self._error = recipe.model_error or 1.0
             with np.errstate(divide="ignore"):
-                self.low, self.high = np.log(np.maximum(self.low, 0.0)), np.log(self.high)
+                self.low = np.log(np.maximum(self.low, 0.0))
 
     def weights(self, unknowns: Vector) -> Vector:
         """Return the weights of unknowns."""
@@ -222,16 +213,16 @@ class Problem:
     def step(self, triangle: Matrix, target: Vector, unknowns: Vector) -> Vector:
         """Return the unknowns that a linear problem leads to, within the bounds."""
         if self.prior is None:
-            step = bounded_least_squares(triangle, target, self.low, self.high)
+            step = bounded_least_squares(triangle, target, self.low)
         else:
             ahead = np.asarray(np.linalg.lstsq(triangle, target, rcond=None)[0], np.float64)
             step = np.clip(ahead, unknowns - _LONGEST, unknowns + _LONGEST)
-        return np.clip(step, self.low, self.high)
+        return np.maximum(step, self.low)
 
     def starts(self) -> Iterator[Vector]:
         """Return where to begin, the best guess first."""
         if self.prior is not None:
-            yield np.clip(self.prior.mean, self.low, self.high)
+            yield np.maximum(self.prior.mean, self.low)
             return
         linear = self._linear_start()
         positive = linear[linear > 0]
@@ -241,19 +232,15 @@ class Problem:
             begin = np.where(np.abs(linear) < lift, lift, linear)
             if i > 0:
                 begin *= np.exp(random.normal(0.0, _SPREAD, begin.size))
-            yield _inside(begin, self.low, self.high)
+            yield np.maximum(begin, self.low + _INSIDE * np.maximum(np.abs(begin), _INSIDE))
 
     def _linear_start(self) -> Vector:
         """Fit relative residuals within the bounds, at least zero."""
         present = np.count_nonzero(self.matrix, axis=0)
         possible = np.all(np.abs(self.matrix) * np.sqrt(present) <= _MOST_OF_LARGE, axis=1)
         try:
-            return bounded_least_squares(
-                self.matrix[possible],
-                np.ones(int(possible.sum())),
-                np.maximum(self.low, 0.0),
-                self.high,
-            )
+            target = np.ones(int(possible.sum()))
+            return bounded_least_squares(self.matrix[possible], target, np.maximum(self.low, 0.0))
         except FitError:
             return np.ones_like(self.scale)
 
@@ -273,17 +260,11 @@ def _typical_sizes(matrix: Matrix) -> Vector:
     return sizes
 
 
-def _inside(begin: Vector, low: Vector, high: Vector) -> Vector:
-    room = np.where(np.isfinite(high - low), high - low, np.inf)
-    margin = np.minimum(1e-3 * np.maximum(np.abs(begin), 1e-3), 0.1 * room)
-    return np.clip(begin, low + margin, high - margin)
-
-
 def solve(problem: Problem, near: Vector | None = None) -> Solution:
     """Fit from several starts, or from weights near the solution alone; return the best end."""
     starts: Iterable[Vector] = problem.starts()
     if near is not None:
-        starts = (np.clip(problem.unknowns(near), problem.low, problem.high),)
+        starts = (np.maximum(problem.unknowns(near), problem.low),)
     ends: list[_End] = []
     for start in starts:
         ends.append(_minimise_from(problem, start))
@@ -367,16 +348,15 @@ def _damped_step(
 
 
 def _snapped(problem: Problem, end: _End) -> tuple[Vector, NDArray[np.bool_]]:
-    """Put unknowns that press against a bound on it: the solver stays inside."""
-    solved, low, high = end.unknowns, problem.low, problem.high
+    """Put unknowns that press against their bound on it: the solver stays inside."""
+    solved, low = end.unknowns, problem.low
     if problem.prior is not None:
-        return solved, (solved <= low) | (solved >= high)
+        return solved, solved <= low
     residuals = problem.residuals(solved)
     gradient = problem.jacobian(solved).T @ (problem.loss_weights(residuals) * residuals)
     near = _AT_BOUND * max(float(np.abs(solved).max(initial=0.0)), 1e-30)
     at_low = (solved - low <= near) & (gradient >= 0)
-    at_high = (high - solved <= near) & (gradient <= 0)
-    return np.where(at_low, low, np.where(at_high, high, solved)), at_low | at_high
+    return np.where(at_low, low, solved), at_low
 
 
 def _solution(problem: Problem, end: _End) -> Solution:
@@ -449,32 +429,29 @@ def triangular(matrix: Matrix, target: Vector) -> tuple[Matrix, Vector]:
     return factor[:columns, :columns], factor[:columns, columns]
 
 
-def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector, high: Vector) -> Vector:
-    """Minimise the norm of ``target - matrix @ coefficients`` within bounds, quickly.
+def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector) -> Vector:
+    """Minimise the norm of ``target - matrix @ coefficients`` within lower bounds, quickly.
 
     Columns have to be of about the same size already. A tall matrix is reduced to its triangular
-    factor first. Where all coefficients have a lower bound and none exceeds its upper one, that is
-    the active-set method of Lawson and Hanson (`scipy.optimize.nnls`).
+    factor first. Where all coefficients have a bound, that is the active-set method of Lawson and
+    Hanson (`scipy.optimize.nnls`).
     """
     from scipy.optimize import nnls
 
     matrix, target = triangular(matrix, target)
     if not np.all(np.isfinite(low)):
-        return _bounded(matrix, target, low, high)
+        return _bounded(matrix, target, low)
     columns = matrix.shape[1]
     penalty = _PENALTY * float(np.linalg.norm(matrix)) * np.eye(columns)
     try:
-        unknowns = (
-            low
-            + nnls(
-                np.vstack([matrix, penalty]),
-                np.concatenate([target - matrix @ low, np.zeros(columns)]),
-                maxiter=_NNLS_STEPS * columns,
-            )[0]
-        )
+        above = nnls(
+            np.vstack([matrix, penalty]),
+            np.concatenate([target - matrix @ low, np.zeros(columns)]),
+            maxiter=_NNLS_STEPS * columns,
+        )[0]
     except RuntimeError as error:
         raise FitNotConvergedError(f"nonnegative least squares gave up: {error}") from error
-    return unknowns if np.all(unknowns <= high) else _bounded(matrix, target, low, high)
+    return low + above
 
 
 def right_singular_vectors(matrix: Matrix) -> tuple[Vector, Matrix]:
@@ -488,7 +465,7 @@ def right_singular_vectors(matrix: Matrix) -> tuple[Vector, Matrix]:
     return values, right
 
 
-def _bounded(scaled: Matrix, target: Vector, low: Vector, high: Vector) -> Vector:
+def _bounded(scaled: Matrix, target: Vector, low: Vector) -> Vector:
     from scipy.optimize import lsq_linear
 
     scaled, target = triangular(scaled, target)
@@ -499,10 +476,8 @@ def _bounded(scaled: Matrix, target: Vector, low: Vector, high: Vector) -> Vecto
         penalty = _PENALTY * np.linalg.norm(scaled, 2) * np.eye(columns)
         matrix, wanted = np.vstack([scaled, penalty]), np.concatenate([target, np.zeros(columns)])
     bounded = lsq_linear(
-        matrix, wanted, bounds=(low, high), method="bvls", tol=1e-14, max_iter=20 * columns
+        matrix, wanted, bounds=(low, np.inf), method="bvls", tol=1e-14, max_iter=20 * columns
     )
     if not bounded.success:
         raise FitNotConvergedError(f"bounded least squares gave up: {bounded.message}")
-    return np.where(
-        bounded.active_mask == 0, bounded.x, np.where(bounded.active_mask < 0, low, high)
-    )
+    return np.where(bounded.active_mask == 0, bounded.x, low)

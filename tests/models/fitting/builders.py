@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,12 @@ import numpy as np
 from countperf.counting.taxonomy import View
 from countperf.counting.vector import PropertyVector
 from countperf.measuring import Environment, Header, Measurement, MeasurementSet, Protocol
+from countperf.models.definition import ModelDefinition
 from countperf.models.features import FeatureSpec
-from countperf.models.fitting.design import Observation
+from countperf.models.fitting.design import Observation, build_design
+from countperf.models.fitting.estimate import Estimate, estimate_design
+from countperf.models.fitting.estimate import recipe_of as recipe_of_model
+from countperf.models.fitting.solve import Recipe
 from countperf.models.shipped import LINEAR
 from tests.models.builders import make_device
 
@@ -33,6 +37,14 @@ def made_case(
     return Observation(
         name=name, kernel=kernel or name, family=family, counts=counts, time_s=time_s
     )
+
+
+def recipe_of(model: ModelDefinition, **changes: Any) -> Recipe:
+    return replace(recipe_of_model(model), **changes)
+
+
+def estimate(cases: Sequence[Observation], model: ModelDefinition, recipe: Recipe) -> Estimate:
+    return estimate_design(build_design(cases, model), recipe)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,11 +22,11 @@ from countperf.errors import CountingError, FitError, PredictionError
 from countperf.measuring import Measurement, MeasurementSet
 from countperf.models.definition import OVERLAPPED, ModelDefinition, Term
 from countperf.models.features import FeatureSpec
-from countperf.models.fitting.fit_model import fit
+from countperf.models.fitting.fit_model import FitResult, fit, says_overlap
 from countperf.models.fitting.judging import evaluate, evaluate_ranking
 from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, load_weights, short_name
-from countperf.models.shipped import ORDERS, Order, compiled, structural
+from countperf.models.shipped import ORDERS, Order, compiled, fitted_model, structural
 from countperf.models.weights import WeightSet
 from tests.models.fitting.builders import MadeUpKernel, measure
 
@@ -85,6 +85,11 @@ def weights() -> WeightSet:
     return fit(measured(), model=compiled(), correct=False).weights
 
 
+def fit_model(some: MeasurementSet, name: str = "compiled") -> FitResult:
+    model = fitted_model(name, some.device, overlapped=says_overlap(some))
+    return fit(some, model=model, correct=False)
+
+
 def vector() -> PropertyVector:
     made = kernel(2, 3)
     return PropertyVector.from_mapping(made.counts, kernel=made.name, view="structure")
@@ -95,6 +100,14 @@ def with_its_code(**more: int) -> PropertyVector:
         return code_of(2, 3, parameters["n"]) | more
 
     return vector().with_counts_at(code, "code")
+
+
+def test_groups_that_data_decides_are_told() -> None:
+    names = [
+        {caveat.name for caveat in weights().predict(with_its_code(**more), n=64).caveats}
+        for more in ({}, {"code.groups_unknown": 1})
+    ]
+    assert names[1] - names[0] == {"groups"}
 
 
 def test_instructions_tell_what_counts_do_not() -> None:
@@ -148,7 +161,7 @@ def test_cases_without_code_are_left_out() -> None:
     assert refused["f1"] > 0
     assert refused["f2"] == 0
     with pytest.raises(FitError, match="countperf compiled --store"):
-        fit(changed(lambda _: True, code=None), model="compiled")
+        fit_model(changed(lambda _: True, code=None))
 
 
 def test_code_read_without_the_cycles_that_are_charged_is_refused() -> None:
@@ -165,7 +178,7 @@ def test_code_read_without_the_cycles_that_are_charged_is_refused() -> None:
         evaluate_ranking(weights(), variant)
     with pytest.raises(PredictionError, match=r"the kernel was read.*read it again"):
         weights().predict(with_its_code(**{"code.cycles": 6400}), n=64)
-    assert fit(some, model="compiled", correct=False).weights.definition.reads_code
+    assert fit_model(some).weights.definition.reads_code
     lines = [*some.measurements]
     assert lines[0].code
     lines[0] = lines[0].model_copy(
@@ -173,10 +186,11 @@ def test_code_read_without_the_cycles_that_are_charged_is_refused() -> None:
     )
     mixed = replace(some, measurements=tuple(lines))
     pattern = ModelDefinition(name="mine", policy=POLICY, terms={"code": Term(charged=("code.*",))})
-    for model in ("compiled", pattern):
-        with pytest.raises(PredictionError, match=r"case 'k23.*read it again"):
-            fit(mixed, model=model, correct=False)
-    assert not fit(mixed, model="structural", correct=False).weights.definition.reads_code
+    with pytest.raises(PredictionError, match=r"case 'k23.*read it again"):
+        fit_model(mixed)
+    with pytest.raises(PredictionError, match=r"case 'k23.*read it again"):
+        fit(mixed, model=pattern, correct=False)
+    assert not fit_model(mixed, "structural").weights.definition.reads_code
 
 
 def test_documents_keep_it(tmp_path: Path) -> None:
@@ -238,7 +252,7 @@ def test_a_fit_takes_the_order_of_accesses_of_its_runtime() -> None:
     for platform, order in orders.items():
         device = measured().device.model_copy(update={"platform": platform})
         header = measured().header.model_copy(update={"device": device})
-        weights = fit(replace(measured(), header=header), model="compiled", correct=False).weights
+        weights = fit_model(replace(measured(), header=header)).weights
         assert weights.definition.policy == ORDERS[order]
 
 

@@ -31,10 +31,9 @@ def test_rows_are_divided_by_their_times_and_unexercised_features_left_out() -> 
         LINEAR,
     )
 
-    assert design.names == ("groups", "launches")
+    assert design.function.keys == ("groups", "launches")
     assert design.relative.tolist() == [[4.0, 0.5], [0.0, 2.0]]
     assert design.unexercised == ("flop.div.f32", "barrier.local")
-    assert design.ignored == ("iop.add.i32", "lmem.store.32")
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from scipy.optimize import least_squares
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.models.definition import CODE
 from countperf.models.fitting.design import Observation, build_design
-from countperf.models.fitting.estimate import Estimate, estimate, problem_of, recipe_of
+from countperf.models.fitting.estimate import Estimate, problem_of
 from countperf.models.fitting.fit_model import fit, observations_of
 from countperf.models.fitting.solve import solve
 from countperf.models.shipped import LINEAR
 from countperf.models.weights import WeightSet
 from tests.models.builders import sum_model
-from tests.models.fitting.builders import made_case, measure
+from tests.models.fitting.builders import estimate, made_case, measure, recipe_of
 from tests.shipped import FITS, shipped_measurements
 
 LOAD, ADD, LOCAL = "gmem.load.32.stride1", "flop.add.f32", "lmem.load.32"
@@ -72,11 +72,10 @@ def test_standard_errors_equal_the_scatter_of_repeated_fits() -> None:
     assert np.all((ratio > 0.6) & (ratio < 1.6)), ratio
 
 
-@pytest.mark.parametrize("loss", ["soft_l1", "huber"])
-def test_a_robust_loss_is_hardly_moved_by_a_few_bad_cases(loss: str) -> None:
+def test_a_robust_loss_is_hardly_moved_by_a_few_bad_cases() -> None:
     cases = _cases(0.01)
     bad = [replace(case, time_s=5 * case.time_s) for case in cases[:5]]
-    robust = recipe_of(MODEL, residual="log", loss=loss, loss_scale=0.02)
+    robust = recipe_of(MODEL, residual="log", loss="soft_l1", loss_scale=0.02)
 
     moved = _values(estimate(bad + cases[5:], MODEL, robust))
     plain = _values(estimate(bad + cases[5:], MODEL, recipe_of(MODEL, residual="log")))
@@ -209,7 +208,7 @@ def _flops(impossible: int) -> list[Observation]:
 def test_known_weights_are_found_from_any_start(impossible: int, others: int, exact: float) -> None:
     design = build_design(_flops(impossible), FLOPS)
     problem = problem_of(design, recipe_of(FLOPS))
-    truth = np.array([COSTS.get(name, 5e-6) for name in design.names])
+    truth = np.array([COSTS.get(name, 5e-6) for name in design.function.keys])
     random = np.random.default_rng(1)
 
     best = solve(problem)

@@ -53,7 +53,7 @@ def test_weights_are_recovered_from_exact_times(nonnegative: bool) -> None:
     result = fit(measure(), nonnegative=nonnegative)
 
     assert _values(result) == pytest.approx(TRUE_WEIGHTS, rel=1e-9)
-    assert result.relative_errors == pytest.approx(0, abs=1e-12)
+    assert result.estimate.relative_errors == pytest.approx(0, abs=1e-12)
 
 
 _OWN = MadeUpKernel(  # of which launch, loads and additions grow apart
@@ -143,7 +143,7 @@ def test_any_weights_are_recovered(truth: dict[str, float]) -> None:
 
     # cases dominated by one weight say little of another that is 1e8 times smaller: what the fit
     # must recover are the times
-    assert result.predicted_s == pytest.approx(result.design.times_s, rel=1e-9)
+    assert result.estimate.predicted_s == pytest.approx(result.estimate.design.times_s, rel=1e-9)
 
 
 @given(st.randoms(use_true_random=False))
@@ -176,7 +176,9 @@ def test_weights_scale_with_the_unit_of_time(unit: float) -> None:
     assert _values(scaled) == pytest.approx(
         {name: value * unit for name, value in _values(plain).items()}, rel=1e-7
     )
-    assert scaled.relative_errors == pytest.approx(plain.relative_errors, rel=1e-6, abs=1e-9)
+    assert scaled.estimate.relative_errors == pytest.approx(
+        plain.estimate.relative_errors, rel=1e-6, abs=1e-9
+    )
 
 
 def test_standard_errors_cover_the_truth() -> None:
@@ -218,7 +220,7 @@ def test_a_case_that_does_not_repeat_counts_for_less() -> None:
     noisy = _with_a_noisy_case(slower=1.5)
 
     def distance(result: FitResult) -> float:
-        return float(np.abs(np.log(result.predicted_s / clean.predicted_s)).max())
+        return float(np.abs(np.log(result.estimate.predicted_s / clean.estimate.predicted_s)).max())
 
     plain, weighted = fit(noisy, weigh_noise=False), fit(noisy)
 

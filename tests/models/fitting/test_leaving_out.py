@@ -13,7 +13,6 @@ from countperf.api import evaluation as fitting
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.measuring import PURPOSES
 from countperf.models.fitting.design import Observation
-from countperf.models.fitting.estimate import estimate, recipe_of
 from countperf.models.fitting.fit_model import fit
 from countperf.models.fitting.judging import evaluate
 from countperf.models.fitting.leaving_out import (
@@ -34,8 +33,10 @@ from tests.models.fitting.builders import (
     TEST_KERNEL,
     TRUE_WEIGHTS,
     MadeUpKernel,
+    estimate,
     measure,
     observe_all,
+    recipe_of,
 )
 
 

@@ -29,9 +29,9 @@ def least_squares(
     matrix: NDArray[np.float64], target: NDArray[np.float64], *, nonnegative: bool = False
 ) -> Solution:
     """Fit with absolute residuals: rows are divided by their target, and count for as much."""
-    bounds = (0.0 if nonnegative else -np.inf, np.inf)
+    lower = 0.0 if nonnegative else -np.inf
     relative = matrix / target[:, np.newaxis]
-    return solve(FitProblem(relative, Recipe(), row_weights=target, bounds=bounds))
+    return solve(FitProblem(relative, Recipe(), row_weights=target, lower=lower))
 
 
 def _arrays(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -157,22 +157,18 @@ def test_bounded_solutions_agree_with_an_independent_solver(
 
 
 @pytest.mark.parametrize("rows", [3, 5, 40], ids=["wide", "square", "tall"])
-@pytest.mark.parametrize(
-    ("low", "high"),
-    [(0.0, np.inf), (-0.25, np.inf), (0.125, 0.5), (-np.inf, 0.5)],
-    ids=["nonnegative", "lower", "both", "upper"],
-)
+@pytest.mark.parametrize("lower", [0.0, -0.25, (-np.inf, 0.125, 0.0, -np.inf, 0.5)])
 def test_quick_bounded_solutions_agree_with_an_independent_solver(
-    rows: int, low: float, high: float
+    rows: int, lower: float | tuple[float, ...]
 ) -> None:
     random = np.random.default_rng(rows)
     matrix, target = random.normal(size=(rows, 5)), random.normal(size=rows)
-    bounds = np.full(5, low), np.full(5, high)
+    low = np.broadcast_to(lower, 5)
 
-    solution = bounded_least_squares(matrix, target, *bounds)
+    solution = bounded_least_squares(matrix, target, low)
 
-    expected = lsq_linear(matrix, target, bounds=bounds, method="trf", tol=1e-14)
-    assert np.all((solution >= low) & (solution <= high))
+    expected = lsq_linear(matrix, target, bounds=(low, np.inf), method="trf", tol=1e-14)
+    assert np.all(solution >= low)
     assert np.linalg.norm(matrix @ solution - target) == pytest.approx(
         np.linalg.norm(matrix @ expected.x - target), abs=1e-6
     )

@@ -272,7 +272,7 @@ def test_weights_are_nearer_to_the_truth_and_predictions_are_of_the_raw_times() 
     raw = [case.time_s for case in _cases(2.0, 9)[:MEASURED]]
     design = with_them.estimate.design
     assert design.times_s == pytest.approx(raw)
-    assert with_them.predicted_s == pytest.approx(
+    assert with_them.estimate.predicted_s == pytest.approx(
         design.counts @ np.exp(logs_of(with_them.estimate))
     )
     assert sorted(case.measured_s for case in with_them.held_out) == pytest.approx(sorted(raw))
