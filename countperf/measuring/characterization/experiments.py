@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.errors import MeasurementError
 from countperf.measuring.characterization.bench import (
     CHAINS,
     COMMON_SOURCE,
-    INSTRUCTION_TESTS,
     UNROLLED,
     Bench,
     Bounds,
@@ -23,17 +20,9 @@ from countperf.measuring.characterization.bench import (
     chain_source,
     estimate,
     fit_transfer,
-    judge_mix,
-    mix_source,
 )
 from countperf.measuring.size_choice import measure_launch_overhead
 
-Found = dict[str, Finding]
-"""Findings so far, by name."""
-
-MIX_RATIOS = (1, 2, 4, 8, 16)
-MIXED = ("add.s32", "rsqrt.f32", "mad.s32", "fma.f64")
-FAST = "fma.f32"
 STRIDES = (1, 2, 4, 8, 16, 32)
 WORD = 4  # byte
 
@@ -55,19 +44,18 @@ _BARRIER = Bounds("cycle", 0.5, _MAX_LATENCY, "a barrier of one group")
 _BARRIER_CPI = Bounds(
     "cycle", 1 / _MAX_STARTS, _MAX_LATENCY, "barriers of sub-groups on a full compute unit"
 )
-_ISSUE = Bounds("instruction/cycle", 0.0, _MAX_STARTS, "starts per cycle of a compute unit")
 _STARTUP = Bounds("s", highest=1e-2, why="a short transfer")
 _LINK = Bounds("byte/s", 1e7, 1e12, "a link between host and device")
 
 
-def measure_launches(bench: Bench, _found: Found) -> Iterator[Finding]:
+def measure_launches(bench: Bench) -> Iterator[Finding]:
     """Measure the time of an empty launch by the device's timer."""
     runs = [measure_launch_overhead(bench.session, bench.clock, runs=24) for _ in range(3)]
     overhead = estimate([run.time_s for run in runs])
     yield _LAUNCH.finding("launch overhead", overhead, "nothing: one group")
 
 
-def measure_clock(bench: Bench, _found: Found) -> Iterator[Finding]:
+def measure_clock(bench: Bench) -> Iterator[Finding]:
     """Compare the device's cycle counter with its event timer; without one, take what is declared.
 
     Sets the bench's clock.
@@ -96,18 +84,8 @@ def measure_clock(bench: Bench, _found: Found) -> Iterator[Finding]:
         yield Bounds("Hz").finding("clock", MeasuredValue(declared), "declared")
 
 
-def wanted_tests(bench: Bench) -> tuple[InstructionTest, ...]:
-    """Return the classes that are measured on a device."""
-    chosen = bench.effort.classes
-    return tuple(test for test in INSTRUCTION_TESTS if not chosen or test.name in chosen)
-
-
-def measure_class(test: InstructionTest, bench: Bench, findings: Found) -> Iterator[Finding]:
+def measure_class(test: InstructionTest, bench: Bench) -> Iterator[Finding]:
     """Measure latency and throughput of a class of instructions."""
-    if test.carries and f"{test.carries} cpi" not in findings:
-        raise MeasurementError(
-            f"{test.name}: {test.carries} was not measured, which its steps have"
-        )
     alone = 1 if bench.is_cpu else bench.lanes
     for what, bounds, chains, groups, group in (
         ("latency", _LATENCY, 1, 1, alone),
@@ -121,59 +99,11 @@ def measure_class(test: InstructionTest, bench: Bench, findings: Found) -> Itera
             UNROLLED,
             test.arguments(),
         )
-        carried = findings[f"{test.carries} {what}"].value if test.carries else 0.0
-        own = step.value - carried
-        spread = step.spread * step.value / own if own > 0 else step.spread
-        cost = MeasuredValue(own / test.instructions, spread)
+        cost = step.scaled(1 / test.instructions)
         yield bounds.finding(f"{test.name} {what}", cost, kernel)
 
 
-def measure_mixes(bench: Bench, findings: Found) -> Iterator[Finding]:
-    """Decide how pairs of classes share a compute unit, and find the issue limit."""
-    tests = {test.name: test for test in INSTRUCTION_TESTS}
-    costs = {
-        name: findings[f"{name} cpi"].value
-        for name in tests
-        if f"{name} cpi" in findings and findings[f"{name} cpi"].is_plausible
-    }
-    fast = tests[FAST]
-    limits: list[float] = []
-    for slow in (tests[name] for name in MIXED if name in costs and FAST in costs):
-        rates: dict[int, MeasuredValue] = {}
-        for ratio in MIX_RATIOS:
-            cost, _ = bench.step_cycles(
-                mix_source(fast, slow, ratio),
-                f"mix{ratio}_{slow.identifier}",
-                bench.full_groups,
-                bench.group,
-                CHAINS * ratio,
-                (*fast.arguments(), *slow.arguments()),
-            )
-            cost.checked(f"mix of {FAST} and {slow.name}")
-            rates[ratio] = MeasuredValue(1 / cost.value, cost.spread)
-        verdict = judge_mix(
-            {ratio: rate.value for ratio, rate in rates.items()},
-            costs[FAST],
-            costs[slow.name] * slow.instructions,
-        )
-        listed = ", ".join(f"{ratio}: {rate.value:.3g}" for ratio, rate in rates.items())
-        yield Finding(
-            name=f"mix of {FAST} and {slow.name}",
-            value=max(rate.value for rate in rates.values()),
-            spread=max(rate.spread for rate in rates.values()),
-            unit="instruction/cycle",
-            kernel=f"mix<ratio>: throughput of {FAST} by ratio {listed}",
-            is_plausible=verdict.error < 0.25,
-            remark=f"{verdict.sharing}; the model is off by {verdict.error:.0%}",
-        )
-        if verdict.issue_limit is not None:
-            limits.append(verdict.issue_limit)
-    if limits:
-        limit = MeasuredValue(median(limits), (max(limits) - min(limits)) / median(limits))
-        yield _ISSUE.finding("issue limit", limit, "mixes whose throughput follows Eq. (45)")
-
-
-def measure_barriers(bench: Bench, _found: Found) -> Iterator[Finding]:
+def measure_barriers(bench: Bench) -> Iterator[Finding]:
     """Measure the cost of a barrier of a sub-group, alone and at full occupancy."""
     full = max(1, 2048 // bench.lanes) * bench.units
     for name, bounds, groups in (
@@ -184,7 +114,7 @@ def measure_barriers(bench: Bench, _found: Found) -> Iterator[Finding]:
         yield bounds.finding(name, *cycles)
 
 
-def measure_local(bench: Bench, _found: Found) -> Iterator[Finding]:
+def measure_local(bench: Bench) -> Iterator[Finding]:
     """Measure latency and cost of local loads without bank conflicts."""
     after = (np.int32(bench.lanes),)
     cycles = bench.step_cycles(COMMON_SOURCE, "local_latency", 1, bench.lanes, 8, after)
@@ -196,7 +126,7 @@ def measure_local(bench: Bench, _found: Found) -> Iterator[Finding]:
     yield _LOCAL_CPI.finding("local cpi", *cycles)
 
 
-def measure_bandwidth(bench: Bench, _found: Found) -> Iterator[Finding]:
+def measure_bandwidth(bench: Bench) -> Iterator[Finding]:
     """Measure copies of arrays that no cache holds, and loads by stride.
 
     Bytes are those that work items ask for; those of a copy count twice, read and written.
@@ -257,7 +187,7 @@ def chase_order(lines: int, seed: int = 0) -> NDArray[np.int32]:
     return following
 
 
-def measure_latency(bench: Bench, _found: Found) -> Iterator[Finding]:
+def measure_latency(bench: Bench) -> Iterator[Finding]:
     """Measure the time of a dependent load of memory: in an array that no cache holds."""
     program = bench.load(COMMON_SOURCE)
     out = bench.session.allocate(4 * WORD)
@@ -273,7 +203,7 @@ def measure_latency(bench: Bench, _found: Found) -> Iterator[Finding]:
     yield _LOAD.finding("memory latency", latency, f"chase: a random cycle of {lines} lines")
 
 
-def measure_transfers(bench: Bench, _found: Found) -> Iterator[Finding]:
+def measure_transfers(bench: Bench) -> Iterator[Finding]:
     """Measure transfers from and to ordinary (pageable) memory of the host, by size."""
     session = bench.session
     sizes = [size for size in _TRANSFER_SIZES if size <= bench.array_bytes]

@@ -1,14 +1,9 @@
-"""All experiments in order of importance, and the device document that is made of what they find.
-
-Each result is stored when it is done.
-"""
+"""Experiments in order of importance, and the device document that is made of what they find."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from countperf.devices.device import Device, EventClock, Session
@@ -31,10 +26,8 @@ from countperf.measuring.characterization.bench import (
     Finding,
 )
 from countperf.measuring.characterization.experiments import (
-    FAST,
     STRIDES,
     WORD,
-    Found,
     measure_bandwidth,
     measure_barriers,
     measure_class,
@@ -42,24 +35,29 @@ from countperf.measuring.characterization.experiments import (
     measure_latency,
     measure_launches,
     measure_local,
-    measure_mixes,
     measure_transfers,
     moved_together,
-    wanted_tests,
 )
 from countperf.measuring.environment import gather_environment
 from countperf.steps import stepped
-from countperf.store import locked
 
-_Experiment = tuple[str, Callable[[Bench, Found], Iterator[Finding]], str]
-"""Name; from a bench, and what was found so far, to findings; why it makes no sense on a CPU."""
+_PIPELINES = (
+    "which classes of instructions share a pipeline is not measured: all of arithmetic are put on"
+    " one, 'alu'; where you know better, write 'subsystem' and 'issue_limit' into the device's"
+    " document"
+)
+_Experiment = tuple[str, Callable[[Bench], Iterator[Finding]], str]
+"""Name; from a bench to findings; why it makes no sense on a CPU."""
 
 
-def _experiments(bench: Bench) -> list[_Experiment]:
-    """List the experiments on a device, most wanted first."""
-    classes = [(f"class {t.name}", partial(measure_class, t), "") for t in wanted_tests(bench)]
+def _experiments(effort: Effort) -> list[_Experiment]:
+    """List the experiments, most wanted first."""
+    classes = [
+        (f"class {test.name}", partial(measure_class, test), "")
+        for test in INSTRUCTION_TESTS
+        if not effort.classes or test.name in effort.classes
+    ]
     in_turn = "a CPU executes the work items of a group in turn: nothing waits"
-    in_vectors = "sub-groups are the elements of a vector: they are not issued one by one"
     return [
         ("launch overhead", measure_launches, ""),
         ("clock", measure_clock, ""),
@@ -68,7 +66,6 @@ def _experiments(bench: Bench) -> list[_Experiment]:
         ("latency", measure_latency, ""),
         ("local memory", measure_local, "local memory of a CPU is ordinary memory"),
         ("barriers", measure_barriers, in_turn),
-        ("mixes", measure_mixes, in_vectors),
         ("transfers", measure_transfers, "host and device share their memory"),
     ]
 
@@ -78,75 +75,31 @@ def characterize(
     *,
     clock: EventClock | None = None,
     effort: Effort = FULL,
-    store: Path | str | None = None,
     max_seconds: float | None = None,
 ) -> Characterization:
-    """Run the microbenchmarks on a device."""
-    with nullcontext() if store is None else locked(store):
-        bench = Bench(session, clock or EventClock(), effort)
-        return _measured(bench, store, max_seconds)
-
-
-def _measured(
-    bench: Bench,
-    store: Path | str | None,
-    max_seconds: float | None,
-) -> Characterization:
-    session, clock = bench.session, bench.clock
-    state = _resumed(session, store)
-    findings_by_name = {finding.name: finding for finding in state.findings}
-    if "clock" in findings_by_name:
-        bench.known_clock_hz = findings_by_name["clock"].value
-    began = clock.now()
-    for name, measure, not_on_cpus in stepped(_experiments(bench), "measuring"):
-        if name in state.finished:
-            continue
-        left_out = {k: v for k, v in state.left_out.items() if k != name}
-        reason = not_on_cpus if bench.is_cpu else ""
-        if not reason and max_seconds is not None and clock.now() - began > max_seconds:
-            reason = "no time was left"
-        if reason:
-            left_out[name] = reason
-            state = state.model_copy(update={"left_out": left_out})
-            continue
-        finished = state.finished
-        try:
-            for finding in measure(bench, findings_by_name):
-                findings_by_name[finding.name] = finding
-        except MeasurementError as error:
-            left_out[name] = str(error)
-        else:
-            finished = (*finished, name)
-        findings = tuple(findings_by_name.values())
-        state = state.model_copy(
-            update={
-                "findings": findings,
-                "left_out": left_out,
-                "finished": finished,
-                "parameters": device_parameters(session.device, findings),
-            }
-        )
-        if store is not None:
-            state.write_file(store)
-    if store is not None:
-        state.write_file(store)
-    return state
-
-
-def _resumed(session: Session, store: Path | str | None) -> Characterization:
+    """Run the microbenchmarks on a device; those that begin after `max_seconds` are left out."""
     device = session.device
-    if store is not None and Path(store).exists():
-        stored = Characterization.read_file(store)
-        if stored.device.matches(device.identity):
-            return stored
-        message = (
-            f"{store} is of {stored.device.name}, not {device.identity.name}; use another file"
-        )
-        raise MeasurementError(message)
+    bench = Bench(session, clock or EventClock(), effort)
+    environment = gather_environment(device.limits, session.versions())
+    findings: list[Finding] = []
+    left_out = {"pipelines": _PIPELINES}
+    began = bench.clock.now()
+    for name, measure, not_on_cpus in stepped(_experiments(effort), "measuring"):
+        if bench.is_cpu and not_on_cpus:
+            left_out[name] = not_on_cpus
+        elif max_seconds is not None and bench.clock.now() - began > max_seconds:
+            left_out[name] = "no time was left"
+        else:
+            try:
+                findings += measure(bench)
+            except MeasurementError as error:
+                left_out[name] = str(error)
     return Characterization(
         device=device.identity,
-        environment=gather_environment(device.limits, session.versions()),
-        parameters=device_parameters(device, ()),
+        environment=environment,
+        findings=tuple(findings),
+        left_out=left_out,
+        parameters=device_parameters(device, findings),
     )
 
 
@@ -155,7 +108,6 @@ _FIELDS = {
     "clock_hz": "clock",
     "launch_overhead_s": "launch overhead",
     "bandwidth_byte_per_s": "copy bandwidth",
-    "issue_limit": "issue limit",
     "mem_ld_cycles": "memory latency",
     "latency_steps": "memory latency",
     "issue_cycles": "fma.f32 cpi",
@@ -254,8 +206,7 @@ def _classes(known: dict[str, Finding], lanes: int, units: int) -> dict[str, Ins
     for test in INSTRUCTION_TESTS:
         cpi, latency = f"{test.name} cpi", f"{test.name} latency"
         if cpi in known and latency in known:
-            subsystem = _subsystem(test.name, known)
-            add(test.name, subsystem, "compute", known[cpi].value, latency)
+            add(test.name, "alu", "compute", known[cpi].value, latency)
     if {"barrier latency", "barrier cpi"} <= known.keys():
         add("bar.sync", "barrier", "barrier", known["barrier cpi"].value, "barrier latency")
     if {"local latency", "local cpi"} <= known.keys():
@@ -265,14 +216,6 @@ def _classes(known: dict[str, Finding], lanes: int, units: int) -> dict[str, Ins
         cpi = known["clock"].value / rate
         add("ld.global.s32", "memory", "memory", cpi, "memory latency")
     return classes
-
-
-def _subsystem(name: str, known: dict[str, Finding]) -> str:
-    """Return the pipeline of a class: its own if the mix with the fast class says so."""
-    mix = known.get(f"mix of {FAST} and {name}")
-    if mix is None or mix.remark.startswith("one subsystem"):
-        return "alu"
-    return name.replace(".", "_")
 
 
 def _links(known: dict[str, Finding]) -> dict[str, LinkParameters]:
