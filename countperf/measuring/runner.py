@@ -319,7 +319,8 @@ class KernelRunner(CaseRunner):
             arguments = bind_arguments(self.session, kernel, case.parameters, inputs).arguments
             del inputs
             self.session.finish()
-            yield lambda: self.clock.time_run(lambda: kernel.launch(arguments))
+            launch = kernel.prepare(arguments)
+            yield lambda: self.clock.time_run(launch)
             del held
 
     def _kernel(self, case: KernelCase) -> DeviceKernel:

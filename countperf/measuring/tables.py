@@ -81,7 +81,7 @@ def lines_of_table(
     known: dict[tuple[Any, ...], _TableKernel] = {}
     lines: dict[str, Measurement] = {}
     for number, values in enumerate(table.astype(object).itertuples(index=False, name=None), 1):
-        row = _Row(number, dict(zip(columns, values, strict=True)))
+        row = _TableRow(number, dict(zip(columns, values, strict=True)))
         if (name := row.cells["kernel"]) not in kernels:
             there = f"{option('kernels')} has {', '.join(map(repr, kernels)) or 'none'}"
             raise row.error("kernel", f"no kernel is called {name!r}; {there}")
@@ -117,7 +117,7 @@ def _time_column(columns: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _TableRow:
     """A row of a table, counted from 1."""
 
     number: int
@@ -190,7 +190,7 @@ def _choices_of(kernel: Any, columns: Collection[str]) -> tuple[str, ...]:
 
 
 def _count_kernel(
-    row: _Row, kernel: Any, choice: Mapping[str, Any], caches: CountedCaches
+    row: _TableRow, kernel: Any, choice: Mapping[str, Any], caches: CountedCaches
 ) -> _TableKernel:
     """Count a kernel, for a function that which it builds of a choice."""
     from countperf.counting.count_properties import count_kernel
@@ -231,7 +231,7 @@ def _count_kernel(
 
 
 def _measurement(
-    row: _Row, kernel: _TableKernel, choice: Mapping[str, Any], time_column: str
+    row: _TableRow, kernel: _TableKernel, choice: Mapping[str, Any], time_column: str
 ) -> Measurement:
     """Return the measurement of a row."""
     name = str(row.cells["kernel"])

@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import os
 import warnings
-import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.devices.cuda.target import CudaCode, generate_cuda, retarget
+from countperf.devices.cuda.target import generate_cuda, retarget
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
 from countperf.devices.device import CUDA_PRELUDE
+from countperf.devices.host_code import GeneratedLaunch
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
 from countperf.text import cut
 
@@ -168,11 +168,6 @@ class DeviceMemory:
         self.size = size
 
 
-def as_argument(value: Any) -> Any:
-    """Return what a kernel is passed: the address of device memory, or the scalar itself."""
-    return np.uint64(value.ptr) if isinstance(value, DeviceMemory) else value
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CudaHandle:
     """Handle of a GPU: its ordinal and its driver's object."""
@@ -229,9 +224,8 @@ class CudaProgram:
     ) -> list[CudaSpan]:
         """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
         function = self.function(name)
-        given = tuple(as_argument(argument) for argument in arguments)
         with self._session.span() as spans:
-            self._session.enqueue(function, (groups,), (group_size,), given)
+            self._session.enqueue(function, (groups,), (group_size,), arguments)
         return spans
 
 
@@ -302,8 +296,11 @@ class CudaSession:
         arguments: Any,
         shared_bytes: int = 0,
     ) -> None:
-        """Launch a kernel; arguments are NumPy scalars."""
-        function.kernel(groups, group, arguments, shared_mem=shared_bytes, stream=self._stream)
+        """Launch a kernel; arguments are device memory and NumPy scalars."""
+        given = tuple(
+            np.uint64(each.ptr) if isinstance(each, DeviceMemory) else each for each in arguments
+        )
+        function.kernel(groups, group, given, shared_mem=shared_bytes, stream=self._stream)
 
     @contextmanager
     def span(self, *, hold: bool = False) -> Generator[list[CudaSpan]]:
@@ -394,9 +391,6 @@ def compilers_words(text: str) -> str:
     return cut("; ".join(lines) or " ".join(text.split()), 600)
 
 
-_Launch = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
-
-
 def build_kernel(
     session: CudaSession, t_unit: Any, unused_local_bytes: int | None = None
 ) -> DeviceKernel:
@@ -414,81 +408,33 @@ def build_kernel(
                 most = max(unused_local_bytes, int(function.max_dynamic_shared_size_bytes))
                 function.max_dynamic_shared_size_bytes = most
                 function.preferred_shared_memory_carveout = _ALL_SHARED
-    plans: dict[tuple[Any, ...], _Plan] = {}
-    alive: list[Any] = []  # weak references: arguments that are gone take the plan with them
 
-    def launch(arguments: Mapping[str, Any]) -> list[Any]:
-        key = tuple((name, _key(value)) for name, value in sorted(arguments.items()))
-        if key not in plans:
-            plans.clear()
-            plans[key] = _Plan(
-                session, code, program, arguments, index_limit, unused_local_bytes or 0
-            )
-            memory = [value for value in arguments.values() if isinstance(value, DeviceMemory)]
-            alive[:] = [weakref.ref(buffer, lambda _: plans.clear()) for buffer in memory]
-        return plans[key].launch()
-
-    return describe_kernel(retarget(t_unit), launch)
-
-
-def _key(value: Any) -> Any:
-    if isinstance(value, DeviceMemory):
-        return value.ptr
-    return value.tobytes() if isinstance(value, np.void) else value
-
-
-class _Plan:
-    """The launches of a kernel at given arguments, worked out beforehand."""
-
-    def __init__(
-        self,
-        session: CudaSession,
-        code: CudaCode,
-        program: CudaProgram,
-        arguments: Mapping[str, Any],
-        index_limit: int,
-        shared_bytes: int,
-    ) -> None:
-        self._session = session
-        self._shared_bytes = shared_bytes
-        self._shared: list[DeviceMemory] = []
-        self._launches: list[_Launch] = []
-
-        def allocate(size: int) -> Any:
-            self._shared.append(session.allocate(int(size)))
-            return as_argument(self._shared[-1])
-
-        def note(
-            name: str, grid: Sequence[int], group: Sequence[int], given: Sequence[Any]
-        ) -> None:
-            groups, shape = tuple(map(int, grid)), tuple(map(int, group))
-            check_grid(session, name, groups, shape, index_limit)
-            function = program.function(name)
-            session.device.check_group(shape, int(function.max_threads_per_block))
-            if prod(groups):  # CUDA has no empty grids
-                self._launches.append((function, groups, shape, tuple(given)))
-
-        code.host(note, allocate, **{name: as_argument(value) for name, value in arguments.items()})
+    def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
+        launches = code.launches(arguments, lambda size: session.allocate(int(size)))
+        for launch in launches:
+            check_grid(session, launch, index_limit)
+            function = program.function(launch.kernel)
+            session.device.check_group(launch.shape, int(function.max_threads_per_block))
         session.finish()
 
-    def launch(self) -> list[Any]:
-        """Enqueue all launches."""
-        session = self._session
-        with session.span(hold=True) as spans:
-            for function, groups, shape, arguments in self._launches:
-                session.enqueue(function, groups, shape, arguments, self._shared_bytes)
-        return spans
+        def enqueue() -> list[Any]:
+            with session.span(hold=True) as spans:
+                for each in filter(lambda launch: prod(launch.groups), launches):  # none is empty
+                    function = program.function(each.kernel)
+                    session.enqueue(
+                        function, each.groups, each.shape, each.arguments, unused_local_bytes or 0
+                    )
+            return spans
+
+        return enqueue
+
+    return describe_kernel(retarget(t_unit), prepare)
 
 
-def check_grid(
-    session: CudaSession,
-    name: str,
-    groups: tuple[int, ...],
-    shape: tuple[int, ...],
-    index_limit: int,
-) -> None:
+def check_grid(session: CudaSession, launch: GeneratedLaunch, index_limit: int) -> None:
     """Compare the number of groups with what the GPU can launch, and the code can number."""
-    items = max(n * extent for n, extent in zip(groups, shape, strict=False))
+    name, groups = launch.kernel, launch.groups
+    items = max(n * extent for n, extent in zip(groups, launch.shape, strict=False))
     if items > index_limit:
         raise KernelBuildError(
             f"{name}: {items} work items along an axis, and the kernel computes indices up to"

@@ -43,8 +43,7 @@ from countperf.steps import stepped
 
 _PIPELINES = (
     "which classes of instructions share a pipeline is not measured: all of arithmetic are put on"
-    " one, 'alu'; where you know better, write 'subsystem' and 'issue_limit' into the device's"
-    " document"
+    " one, 'alu', unless 'subsystem' and 'issue_limit' in the device's document say otherwise"
 )
 _Experiment = tuple[str, Callable[[Bench], Iterator[Finding]], str]
 """Name; from a bench to findings; why it makes no sense on a CPU."""

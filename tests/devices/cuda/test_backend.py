@@ -18,6 +18,7 @@ from countperf.devices.cuda.backend import CudaBackend
 from countperf.devices.cuda.session import CudaSession, check_grid, load_driver
 from countperf.devices.device import Device, DriverSearch, Findings
 from countperf.devices.discovery import Discovery, find_device, try_device
+from countperf.devices.host_code import GeneratedCode, GeneratedLaunch
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
 from countperf.measuring.campaign import measure
 from countperf.measuring.runner import KernelRunner, in_mixed_order
@@ -163,11 +164,9 @@ def test_numbers_are_compared_and_runs_timed(
 def test_the_launch_is_worked_out_once_for_the_same_arguments(
     runner: KernelRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from countperf.devices.cuda import session
-
     made: list[int] = []
-    plan = session._Plan  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(session, "_Plan", lambda *a: made.append(1) or plan(*a))
+    launches = GeneratedCode.launches
+    monkeypatch.setattr(GeneratedCode, "launches", lambda *a: made.append(1) or launches(*a))
     case = make_loopy_case()
     for _ in range(2):
         with runner.loaded(case) as run:
@@ -274,7 +273,7 @@ def test_a_grid_that_narrow_indices_cannot_number(items: int) -> None:
         handle=SimpleNamespace(max_grid=(2**31 - 1, 65535, 65535)),
         device=make_device("cuda:0", "g"),
     )
-    given: Any = (session, "k", (items // 64,), (64,), 2**31 - 1)
+    given: Any = (session, GeneratedLaunch("k", (items // 64,), (64,), ()), 2**31 - 1)
     if items < 2**31:
         check_grid(*given)
         return
