@@ -261,7 +261,10 @@ def build_message(text: str) -> str:
     return cut("; ".join(own or kept), 600)
 
 
-_MACROS = "#define lid(N) ((int) get_local_id(N))\n#define gid(N) ((int) get_group_id(N))\n"
+_NAME_ADVICE = (
+    "where a name is a word or a function of OpenCL C, such as half, give another:"
+    " lp.rename_argument, lp.rename_iname, lp.rename_callable"
+)
 _SIGNATURE = re.compile(r"^(__kernel void .*)\)$", re.MULTILINE)
 
 Extents = tuple[int, ...]
@@ -311,14 +314,13 @@ def build_kernel(
         more = (cl.LocalMemory(unused_local_bytes),)
     try:
         program = session.build(source, tuple(entry.options.build_options))
-        if lost := {*code.kernels} - _names_in(program):
-            raise KernelBuildError(
-                f"{device.label} compiles {', '.join(sorted(lost))}, and has no kernel of"
-                " that name then; give the kernel another name, loopy.rename_callable"
-            )
-    except KernelBuildError:
-        _check_names(session, entry)  # perhaps one of them is why
-        raise
+    except KernelBuildError as error:
+        raise KernelBuildError(f"{error}; {_NAME_ADVICE}") from error
+    if lost := {*code.kernels} - {*program.kernel_names.split(";")}:
+        raise KernelBuildError(
+            f"{device.label} compiles {', '.join(sorted(lost))}, and has no kernel of"
+            " that name then; give the kernel another name, loopy.rename_callable"
+        )
     kernels = {name: cl.Kernel(program, name) for name in code.kernels}
 
     def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
@@ -347,35 +349,6 @@ def build_kernel(
         return enqueue
 
     return describe_kernel(unit, prepare)
-
-
-def _names_in(program: cl.Program) -> set[str]:
-    return {*program.kernel_names.split(";")}
-
-
-def _check_names(session: OpenCLSession, kernel: Any) -> None:
-    """Refuse a kernel of which something is called like a word or a function of OpenCL C.
-
-    The compiler is asked about each name by itself.
-    """
-    trials = {kernel.name: ("__kernel void {}() {{}}", "lp.rename_callable(kernel, {}, {})")}
-    for names, advice in (
-        (kernel.arg_dict, "lp.rename_argument(kernel, {}, {})"),
-        (kernel.all_inames(), "lp.rename_iname(kernel, {}, {})"),
-        (kernel.temporary_variables, "name the variable {} in the kernel's text {}"),
-    ):
-        trials |= dict.fromkeys(sorted(names), ("__kernel void _it(int const {}) {{}}", advice))
-    for name, (text, advice) in trials.items():
-        try:
-            program = session.build(_MACROS + text.format(name))
-            if _names_in(program) & {name, "_it"}:
-                continue
-        except KernelBuildError:
-            pass
-        raise KernelBuildError(
-            f"kernel {kernel.name!r}: {session.device.label} takes the name {name!r} for a word or"
-            f" a function of OpenCL C; give another: {advice.format(repr(name), repr(name + '_'))}"
-        )
 
 
 def check_types(device: Device, t_unit: Any) -> None:

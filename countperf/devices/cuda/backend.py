@@ -10,7 +10,6 @@ from countperf.devices.cuda.session import (
     CudaDriver,
     CudaHandle,
     CudaSession,
-    ask_nvml,
     cuda_version,
     has_nvidia_gpu,
     is_installed,
@@ -103,8 +102,7 @@ def describe(driver: CudaDriver, index: int) -> Device:
         platform=_PLATFORM,
         vendor="NVIDIA Corporation",
         name=name,
-        driver_version=_text(ask_nvml(driver.nvml, "nvmlSystemGetDriverVersion") or "")
-        or cuda_version(runtime.driverGetVersion()),
+        driver_version=cuda_version(runtime.driverGetVersion()),
         device_type="gpu",
         compute_units=int(properties["multiProcessorCount"]),
     )
@@ -145,11 +143,7 @@ def _clock_mhz(driver: CudaDriver, index: int, properties: dict[str, Any]) -> in
             kilohertz = driver.runtime.deviceGetAttribute(_CLOCK_RATE_ATTRIBUTE, index)
         except driver.failures():
             kilohertz = 0
-    if kilohertz:
-        return int(kilohertz) // 1000
-    bus_id = _text(driver.runtime.deviceGetPCIBusId(index))
-    gpu = ask_nvml(driver.nvml, "nvmlDeviceGetHandleByPciBusId", bus_id)
-    return int(ask_nvml(driver.nvml, "nvmlDeviceGetMaxClockInfo", gpu, 1) or 0)
+    return int(kilohertz) // 1000
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""CUDA through CuPy and NVML, and a GPU in use: stream, modules, memory, events, launches."""
+"""CUDA through CuPy, and a GPU in use: stream, modules, memory, events, launches."""
 
 from __future__ import annotations
 
@@ -48,10 +48,9 @@ _STICKY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CudaDriver:
-    """CuPy, and NVML where it is there."""
+    """CUDA as CuPy has it."""
 
-    cupy: Any  # cuPy
-    nvml: Any = None  # ``pynvml``, initialized
+    cupy: Any  # the module
 
     @property
     def runtime(self) -> Any:
@@ -85,7 +84,7 @@ class CudaDriver:
 def load_driver(
     load: Callable[[str], Any] = importlib.import_module,
 ) -> CudaDriver:
-    """Import CuPy and NVML."""
+    """Import CuPy."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CuPy tells of every library that it does not find
         try:
@@ -93,7 +92,7 @@ def load_driver(
         except ImportError as error:
             message = f"CuPy is not installed, or does not load ({error}); {INSTALL_ADVICE}"
             raise DeviceError(message) from error
-    driver = CudaDriver(cupy, _load_nvml(load))
+    driver = CudaDriver(cupy)
     try:
         count = int(driver.runtime.getDeviceCount())
     except (RuntimeError, OSError) as error:  # CUDA's own, or its library is not there
@@ -121,15 +120,6 @@ def cuda_version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _load_nvml(load: Callable[[str], Any]) -> Any:
-    try:
-        nvml = load("pynvml")
-        nvml.nvmlInit()
-    except Exception:  # noqa: BLE001 - clocks and power are good to know, no more
-        return None
-    return nvml
-
-
 def is_installed() -> bool:
     """Tell whether CuPy is there, without importing it."""
     return importlib.util.find_spec("cupy") is not None
@@ -138,16 +128,6 @@ def is_installed() -> bool:
 def has_nvidia_gpu() -> bool:
     """Tell whether the machine seems to have an NVIDIA GPU, by the files of its driver."""
     return Path("/proc/driver/nvidia").exists() or os.path.exists("/dev/nvidiactl")  # noqa: PTH110
-
-
-def ask_nvml(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Return what NVML answers; None where it is not there, or does not know."""
-    if nvml is None:
-        return None
-    try:
-        return getattr(nvml, function)(*arguments)
-    except (nvml.NVMLError, AttributeError):  # not on this GPU, or not in this NVML
-        return None
 
 
 _TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
@@ -172,7 +152,7 @@ class DeviceMemory:
 class CudaHandle:
     """Handle of a GPU: its ordinal and its driver's object."""
 
-    driver: CudaDriver  # cuPy and NVML
+    driver: CudaDriver
     index: int  # CUDA's number of the GPU
     max_grid: tuple[int, ...]  # groups along each axis
 

@@ -27,11 +27,7 @@ from countperf.measuring.characterization.bench import (
     fit_transfer,
     time_per_turn,
 )
-from countperf.measuring.characterization.experiments import (
-    chase_order,
-    moved_together,
-)
-from countperf.measuring.characterization.suite import characterize
+from countperf.measuring.characterization.suite import characterize, chase_order, moved_together
 from tests.measuring.characterization.synthetic import SyntheticClock, SyntheticSession, Truth
 
 EFFORT = replace(
