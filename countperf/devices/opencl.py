@@ -28,12 +28,12 @@ from countperf.devices.device import (
     Findings,
     find_drivers,
     loader_setting,
+    pick_errors,
 )
 from countperf.devices.host_code import HostBuilder, generate_for_target
 from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.devices.machine import read_processor
 from countperf.errors import CountingError, KernelBuildError
-from countperf.text import cut
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,17 +76,13 @@ class OpenClBackend:
         """Return pyopencl's errors."""
         return (cl.Error,)
 
-    def advise(self, reason: str, device: Device) -> str:
-        """Say what to do about a device that failed its trial for that reason."""
-        if "unknown target CPU" in reason and device.label.startswith("pocl:"):
-            return (
-                "PoCL's compiler does not know this processor, a fault of PyPI's"
-                " pocl-binary-distribution on new processors:"
-                f" 'pip uninstall pocl-binary-distribution' and {INSTALL_ADVICE}"
-            )
-        if "OUT_OF_HOST_MEMORY" in reason or "OUT_OF_RESOURCES" in reason:
-            return "free memory on the machine or the device, and try again"
-        return f"update or reinstall the driver of {device.identity.platform}, or {INSTALL_ADVICE}"
+    def advise(self, device: Device) -> str:
+        """Say what to do about a device that failed its trial."""
+        return (
+            "free memory on the machine and the device, and try again; or update or reinstall the"
+            f" driver of {device.identity.platform} (on new processors, PyPI's PoCL fails: 'pip"
+            f" uninstall pocl-binary-distribution'), or {INSTALL_ADVICE}"
+        )
 
 
 def _devices_of(platform: cl.Platform) -> Sequence[cl.Device]:
@@ -199,7 +195,7 @@ class OpenCLSession:
                     cache_dir=None if cache_folder is None else str(cache_folder),
                 )
             except cl.Error as error:
-                message = f"does not build on {self.device.label}: {build_message(str(error))}"
+                message = f"does not build on {self.device.label}: {pick_errors(str(error))}"
                 raise KernelBuildError(message) from error
 
     def load(self, source: str, *, fresh: bool = False) -> OpenCLProgram:
@@ -250,15 +246,6 @@ class OpenCLSession:
         if count:
             cl.enqueue_copy(self.queue, result, memory)
         return result
-
-
-def build_message(text: str) -> str:
-    """Shorten what pyopencl says of a failed build to the compiler's own words."""
-    lines = [line.strip() for line in text.splitlines()]
-    noise = ("Build on <pyopencl", "(options:", "(source saved as")
-    kept = [line for line in lines if line and not line.startswith(noise)]
-    own = [line for line in kept if "BUILD_PROGRAM_FAILURE" not in line]
-    return cut("; ".join(own or kept), 600)
 
 
 _NAME_ADVICE = (

@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyopencl as cl
-from numpy.typing import NDArray
 from pytools.persistent_dict import WriteOncePersistentDict
 
 from countperf.caches import OBJECT_FILES, OBJECTS, cache_folder, give_a_cache, tell_not_kept
 from countperf.caches import POCL as POCL_CACHE
 from countperf.counting.automatic import offset_parameters
-from countperf.devices.arrays import evaluate_integer
 from countperf.devices.binding import bind_arguments
 from countperf.devices.description import DeviceKernel, describe_kernel, with_argument_types
 from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
@@ -167,31 +165,11 @@ def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tupl
 
 def _launch(session: OpenCLSession, kernel: DeviceKernel, parameters: Mapping[str, int]) -> None:
     given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
-    bound = bind_arguments(session, kernel, given, _without_shape(kernel, given))
-    kernel.launch(bound.arguments)
+    kernel.launch(bind_arguments(session, kernel, given).arguments)
     session.finish()
 
 
-def _without_shape(kernel: DeviceKernel, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-    """Return zeros for arrays of undeclared shape in which data decides how far the kernel goes.
-
-    Accesses are checked to stay in them before the launch, in which all data is zero.
-    """
-    arrays: dict[str, NDArray[Any]] = {}
-    for array in kernel.arrays:
-        part = next(iter(array.parts.values()))
-        try:
-            part.extents(sizes, kernel.addressed)
-        except KernelBuildError:
-            if undeclared := part.shape.count(None):
-                extent = round(_UNDECLARED_ELEMENTS ** (1 / undeclared))
-                extents = [extent if e is None else evaluate_integer(e, sizes) for e in part.shape]
-                arrays[array.name] = np.zeros(array.whole(extents), array.dtype)
-    return arrays
-
-
 _ANY_SHAPE = "0-0-0"
-_UNDECLARED_ELEMENTS = 1 << 20
 _LONGEST_S = 300.0  # for each kernel that is built and launched
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
 Programs = dict[str, MachineProgram]

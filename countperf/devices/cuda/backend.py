@@ -76,19 +76,12 @@ class CudaBackend:
         """Return CuPy's errors, and ours for them."""
         return (DeviceLostError, MeasurementError, *self._loaded().failures())
 
-    def advise(self, reason: str, device: Device) -> str:
-        """Say what to do about a GPU that failed its trial for that reason."""
-        lowered = reason.lower()
-        if "nvrtc" in lowered and "invalid value for --gpu-architecture" not in lowered:
-            return (
-                "NVRTC, which compiles at run time, does not load or does not work:"
-                f" install CUDA's toolkit, or {INSTALL_ADVICE}"
-            )
-        if "memory" in lowered:
-            return f"free memory on {device.label} ('nvidia-smi' shows who has it), and try again"
-        if "insufficient" in lowered or "architecture" in lowered:
-            return f"CuPy does not fit driver or GPU: {INSTALL_ADVICE}"
-        return "see that 'nvidia-smi' shows no error, and start anew"
+    def advise(self, device: Device) -> str:
+        """Say what to do about a GPU that failed its trial."""
+        return (
+            f"see that 'nvidia-smi' shows no error and free memory on {device.label}, and that CuPy"
+            f" and NVRTC fit driver and GPU ({INSTALL_ADVICE}), and start anew"
+        )
 
 
 def describe(driver: CudaDriver, index: int) -> Device:

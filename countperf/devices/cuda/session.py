@@ -18,10 +18,9 @@ import numpy as np
 
 from countperf.devices.cuda.target import generate_cuda, retarget
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.device import CUDA_PRELUDE
+from countperf.devices.device import CUDA_PRELUDE, pick_errors
 from countperf.devices.host_code import GeneratedLaunch
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
-from countperf.text import cut
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -250,7 +249,7 @@ class CudaSession:
             with self.driver.guarded(what):
                 yield
         except self.driver.cupy.cuda.compiler.CompileException as error:
-            raise KernelBuildError(f"{what}: {compilers_words(str(error))}") from error
+            raise KernelBuildError(f"{what}: {pick_errors(str(error))}") from error
         except MeasurementError as error:
             raise KernelBuildError(str(error)) from error
         except (RuntimeError, OSError) as error:  # NVRTC's library is not there
@@ -361,14 +360,7 @@ class CudaSession:
         return {
             "cuda_driver": str(runtime.driverGetVersion()),
             "cuda_runtime": str(runtime.runtimeGetVersion()),
-            "nvidia_driver": self.device.identity.driver_version,
         }
-
-
-def compilers_words(text: str) -> str:
-    """Return the errors among the lines of a compiler, or all that it says, at most so long."""
-    lines = [line.strip() for line in text.splitlines() if "error" in line]
-    return cut("; ".join(lines) or " ".join(text.split()), 600)
 
 
 def build_kernel(

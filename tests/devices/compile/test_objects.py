@@ -121,16 +121,17 @@ def _sparse_product(extent: str | None) -> Any:
 
 @pytest.mark.device
 @needs_objdump
-def test_code_is_read_where_data_decides_how_long_an_array_is(pocl: Device) -> None:
+def test_where_data_decides_how_long_an_array_is_its_shape_has_to_be_declared(
+    pocl: Device,
+) -> None:
     sizes = {"n": 4096, "q": 81920}
     units = [(_sparse_product(extent), sizes) for extent in ("q", None)]
     declared, undeclared = read_compiled(units, pocl)
     assert isinstance(declared, CompiledKernel)
-    assert isinstance(undeclared, CompiledKernel)
-    counts = undeclared.counts(sizes, {"j": 20})
-    assert counts == declared.counts(sizes, {"j": 20})
+    counts = declared.counts(sizes, {"j": 20})
     # an addition and a product of each of the elements
     assert counts["code.arithmetic_scalar"] + counts.get("code.arithmetic_vector", 0) >= 81920
+    assert "has no declared shape, and data decides how far" in str(undeclared)
 
 
 @pytest.mark.device

@@ -105,9 +105,9 @@ def test_a_binary_from_an_earlier_day_proves_nothing(gpu: Device, cupy: FakeCupy
             "compile",
             CompileException("nvrtc: error: invalid value for --gpu-architecture (-arch)"),
             "gpu-architecture",
-            "CuPy does not fit",
+            "CuPy and NVRTC fit",
         ),
-        ("compile", CompileException("nvrtc: error: internal"), "internal", "NVRTC"),
+        ("compile", CompileException("nvrtc: error: internal"), "internal", "NVRTC fit"),
         (
             "compile",
             RuntimeError("CuPy failed to load libnvrtc.so.13: OSError"),
@@ -291,7 +291,7 @@ def test_a_kernel_that_fails_is_named_and_the_campaign_goes_on(
     assert "frobnicate" in failure.reason
     header = json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])
     versions = header["environment"]["versions"]
-    assert (versions["cuda_driver"], versions["nvidia_driver"]) == ("13010", "13.1")
+    assert versions["cuda_driver"] == "13010"
 
 
 @pytest.mark.parametrize(

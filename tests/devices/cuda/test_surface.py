@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from countperf.devices.cuda import session
-from countperf.devices.cuda.session import compilers_words, has_nvidia_gpu, load_driver
+from countperf.devices.cuda.session import has_nvidia_gpu, load_driver
+from countperf.devices.device import pick_errors
 from countperf.errors import DeviceError
 from tests.devices.cuda import fake_cupy
 from tests.devices.cuda.fake_cupy import FakeCupy
@@ -238,7 +239,7 @@ def test_nvrtcs_errors_are_read() -> None:
     with pytest.raises(compiler.CompileException) as caught:
         program.compile(("-arch=compute_80",))
 
-    words = compilers_words(str(caught.value))
+    words = pick_errors(str(caught.value))
     assert words.startswith('k.cu(1): error: identifier "a" is undefined; 1 error detected')
 
 
