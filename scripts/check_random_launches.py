@@ -96,7 +96,7 @@ def main() -> int:
         is_outside = bool(((at < 0) | (at >= N)).any())
         outside += is_outside
         given = {**inputs, "x": np.ones(N, np.float32)}
-        kernel = describe_kernel(_kernel(f"z[i] = x[{text}]", inputs), lambda _: [])
+        kernel = describe_kernel(_kernel(f"z[i] = x[{text}]", inputs))
         try:
             check_accesses(kernel, resolve_arguments(kernel, {}, given), given)
             said = ""

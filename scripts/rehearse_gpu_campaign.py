@@ -3,7 +3,7 @@
 ``python scripts/rehearse_gpu_campaign.py`` does four things, each also alone (``--only``):
 
 - ``devices``: prints what countperf says of CUDA on this machine;
-- ``calls``: compares the calls of CuPy and NVML with the installed packages (pytest);
+- ``calls``: compares the calls of CuPy with the installed package (pytest);
 - ``kernels``: generates CUDA for every kernel that the campaign checks or times, and compiles it
   for each ``--capability``: by CuPy's own call of NVRTC with CuPy's options where both are
   installed, else by ``nvcc``;

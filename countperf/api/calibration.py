@@ -32,7 +32,7 @@ from countperf.errors import (
     option,
 )
 from countperf.measuring import KernelCase, Measurement, MeasurementSet
-from countperf.measuring.campaign import Rewriting, measure
+from countperf.measuring.campaign import measure, rewrite_file
 from countperf.measuring.runner import CALIBRATION, KernelRunner
 from countperf.measuring.size_choice import calibrate as choose_sizes
 from countperf.measuring.size_choice import measure_limits
@@ -241,10 +241,10 @@ def _is_settled(measurement: Measurement) -> bool:
 def forget_unsettled(store: Path) -> None:
     """Drop times that did not settle from earlier measurements, so that they are taken again."""
     if store.exists():
-        with Rewriting(store) as file:
-            measured = file.read()
+        with rewrite_file(store) as write:
+            measured = MeasurementSet.read_file(store)
             if len(settled := measured.select(_is_settled)) < len(measured):
-                file.write(settled)
+                write(settled)
 
 
 def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> None:

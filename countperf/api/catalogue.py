@@ -25,8 +25,8 @@ from countperf.errors import (
     ParameterError,
     nearest,
 )
-from countperf.measuring import PURPOSES, Protocol
-from countperf.measuring.campaign import Rewriting, measure, open_store
+from countperf.measuring import PURPOSES, MeasurementSet, Protocol
+from countperf.measuring.campaign import measure, open_store, rewrite_file
 from countperf.measuring.runner import BROAD, QUICK, KernelRunner
 from countperf.measuring.size_choice import calibrate, measure_limits
 from countperf.mechanistic.compiled_profile import GpuCounts, GpuKernel
@@ -42,7 +42,7 @@ from measurement_kernels.variants.sets import variant_entries, variant_sets
 
 if TYPE_CHECKING:
     from countperf.devices.device import Device
-    from countperf.measuring import Measurement, MeasurementSet, Purpose
+    from countperf.measuring import Measurement, Purpose
     from measurement_kernels.entry import CatalogEntry, Collection
 
 
@@ -329,9 +329,10 @@ def read_code(
     cycles that overlap. The file is written now and then, so that a run that is cut off goes on
     where it was.
     """
-    with Rewriting(measurements) as file:
+    with rewrite_file(measurements) as write:
+        measured = MeasurementSet.read_file(measurements)
         say = progress or (lambda _: None)
-        return with_machine_code(file.read(), device=device, say=say, write=file.write)
+        return with_machine_code(measured, device=device, say=say, write=write)
 
 
 def lacks_code(measurement: Measurement) -> bool:

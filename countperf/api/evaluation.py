@@ -30,7 +30,7 @@ from countperf.errors import (
     TableError,
 )
 from countperf.measuring import PURPOSES, MeasurementSet
-from countperf.measuring.campaign import Rewriting
+from countperf.measuring.campaign import rewrite_file
 from countperf.measuring.recorded import read_times
 from countperf.measuring.tables import identity_elsewhere
 from countperf.models.fitting.fit_model import fit as fit_model
@@ -110,10 +110,10 @@ def _transactions_of(
 
 def recount(measurements: Path | str, *, caches: CountedCaches | None = None) -> MeasurementSet:
     """Count the measured kernels of the catalogue again, in place; nothing is measured."""
-    with Rewriting(measurements) as file:
-        measured = file.read()
+    with rewrite_file(measurements) as write:
+        measured = MeasurementSet.read_file(measurements)
         renewed = _recounted(measured, caches or counted_caches_of(measured.device))
-        file.write(renewed)
+        write(renewed)
     return renewed
 
 

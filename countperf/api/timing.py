@@ -328,7 +328,7 @@ def _made_up(case: KernelCase) -> str:
     if case.make_arguments is not None or all(arg is None or arg.kind not in "iu" for arg in types):
         return ""
     with suppress(CountperfError, LoopyError):
-        kernel = describe_kernel(unit.copy(target=PyOpenCLTarget()), lambda _: [])
+        kernel = describe_kernel(unit.copy(target=PyOpenCLTarget()))
         return made_up_indices(kernel, case.parameters, case.bound_arguments, case.statistics)
     return ""
 

@@ -57,11 +57,11 @@ COMMANDS: Mapping[str, Command] = {
         "list fitted weights: shipped and your own, their models, errors, device", module="doctor"
     ),
     "characterize": Command(
-        "find out by microbenchmarks what a device can do (resumes)",
+        "find out by microbenchmarks what a device can do",
         ("--device", "--store", "--output"),
         {
             "--store": _help(
-                "the document of all findings (.json); the same command goes on where it stopped",
+                "the document of all findings (.json)",
                 required=True,
             ),
             "--output": _help(

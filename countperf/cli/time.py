@@ -145,7 +145,8 @@ def run_characterize(options: argparse.Namespace) -> None:
     """Run the microbenchmarks and print what they found."""
     check_writable(options.store, options.output)
     session = open_session(find_device(options.device))
-    characterized = characterize(session, store=options.store)
+    characterized = characterize(session)
+    characterized.write_file(options.store)
     if options.output is not None:
         characterized.parameters.write_file(options.output)
     show(options, characterized.lay_out())

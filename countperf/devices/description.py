@@ -11,7 +11,6 @@ import numpy as np
 from loopy import AddressSpace
 from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
 from loopy.symbolic import get_dependencies
-from loopy.target.c.c_execution import DEF_EVEN_DIV_FUNCTION
 
 from countperf.counting.automatic import (
     automatic_strides,
@@ -29,24 +28,8 @@ if TYPE_CHECKING:
     from countperf.counting.extents import AddressedElements
 
 
-def define_host_functions(code: str, kernel: str, namespace: dict[str, Any]) -> None:
-    """Run the Python that Loopy generated for launches of a kernel, in a namespace."""
-    exec(DEF_EVEN_DIV_FUNCTION, namespace)  # a name that it relies on
-    try:
-        exec(code, namespace)
-    except SyntaxError as error:
-        raise KernelBuildError(
-            f"kernel {kernel!r}: the host function that Loopy generates is no Python"
-            f" ({error.msg}: {(error.text or '').strip()}); give another name to what is called"
-            " like a word of Python's, 'queue', 'wait_for' or 'allocator'"
-        ) from error
-
-
-LaunchByName = Callable[[Mapping[str, Any]], list[Any]]
-"""Enqueues a kernel with all its arguments by name; returns the events of its launches."""
-
-_KEPT = 16
-"""Sets of sizes for which it is remembered how large buffers have to be."""
+Prepare = Callable[[Mapping[str, Any]], Callable[[], list[Any]]]
+"""From all arguments of a kernel by name to what enqueues it and returns events of its launches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +44,9 @@ class DeviceKernel:
     temporaries: tuple[tuple[ArrayArgument, Any], ...] = field(repr=False)
     addressed: AddressedElements = field(repr=False)  # which elements it addresses
     assumptions: Any = field(repr=False)  # sizes for which Loopy generated the code
-    enqueue: LaunchByName = field(repr=False)  # enqueues it unchecked
+    prepare_unchecked: Prepare | None = field(repr=False)  # None if it is only described
     # sizes and digests of index arrays with which no access leaves its array
     checked_indices: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]], repr=False)
-    _needed: dict[tuple[Any, ...], Mapping[str, int]] = field(
-        default_factory=dict[tuple[Any, ...], Mapping[str, int]], repr=False
-    )
 
     @property
     def arguments(self) -> Mapping[str, ArrayArgument]:
@@ -94,32 +74,23 @@ class DeviceKernel:
             values |= part.chosen_strides(part.extents(values), values)
         return {name: as_scalar(dtype, values[name], name) for name, dtype in self.scalars.items()}
 
-    def launch(self, arguments: Mapping[str, Any]) -> list[Any]:
-        """Enqueue the kernel, unless a buffer is smaller than what it addresses."""
-        key = tuple(int(arguments[name]) for name in self.integers)
-        needed = self._needed.get(key)
-        if needed is None:
-            needed = self.needed_bytes({name: arguments[name] for name in self.scalars})
-            while len(self._needed) >= _KEPT:
-                self._needed.pop(next(iter(self._needed)))
-            self._needed[key] = needed
-        for name, size in needed.items():
+    def prepare(self, arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
+        """Return what enqueues the kernel, unless a buffer is smaller than what it addresses."""
+        values = {name: arguments[name] for name in self.scalars}
+        self.check_sizes(values)
+        for name, argument in self.arguments.items():
+            size = argument.needed_count(values, self.addressed) * argument.dtype.itemsize
             if arguments[name].size < size:
                 raise KernelBuildError(
                     f"kernel {self.name!r} addresses {size} byte of {name!r}, and its buffer has"
-                    f" {arguments[name].size}; allocate what `needed_bytes` says"
+                    f" {arguments[name].size}; allocate more"
                 )
-        return self.enqueue(arguments)
+        assert self.prepare_unchecked is not None
+        return self.prepare_unchecked(arguments)
 
-    def needed_bytes(self, values: Mapping[str, Any]) -> dict[str, int]:
-        """Return the bytes that each buffer has to have, by argument."""
-        self.check_sizes(values)
-        needed_bytes: dict[str, int] = {}
-        for name, argument in self.arguments.items():
-            needed_bytes[name] = (
-                argument.needed_count(values, self.addressed) * argument.dtype.itemsize
-            )
-        return needed_bytes
+    def launch(self, arguments: Mapping[str, Any]) -> list[Any]:
+        """Enqueue the kernel once, as `prepare`; return the events of its launches."""
+        return self.prepare(arguments)()
 
     def check_sizes(self, values: Mapping[str, Any]) -> None:
         """Compare sizes with what the kernel assumes, and temporaries with what is addressed."""
@@ -159,8 +130,8 @@ def check_offsets(t_unit: Any) -> None:
             )
 
 
-def describe_kernel(t_unit: Any, enqueue: LaunchByName) -> DeviceKernel:
-    """Describe a kernel of Loopy's that can be launched."""
+def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel:
+    """Describe a kernel of Loopy's, which can be launched if it is said how."""
     t_unit = with_argument_types(t_unit)
     entry = with_arguments(t_unit.default_entrypoint)
     limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
@@ -190,7 +161,7 @@ def describe_kernel(t_unit: Any, enqueue: LaunchByName) -> DeviceKernel:
         temporaries=tuple(_temporaries(entry, t_unit.target, limit)),
         addressed=AddressedElements(t_unit),
         assumptions=assumptions_of(entry),
-        enqueue=enqueue,
+        prepare_unchecked=prepare,
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DeviceError, KernelBuildError
-from countperf.text import ShortRepr
+from countperf.text import ShortRepr, cut
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,6 +94,12 @@ def check_process(owner: int, what: str) -> None:
             " a device is used",
             device=what,
         )
+
+
+def pick_errors(text: str) -> str:
+    """Return the errors among the lines of a compiler, or all that it says, at most so long."""
+    lines = [line.strip() for line in text.splitlines() if "error" in line or "fatal" in line]
+    return cut("; ".join(lines) or " ".join(text.split()), 600)
 
 
 class Program(Protocol):

@@ -159,7 +159,7 @@ def try_device(device: Device) -> DeviceTrial:
         reason = "a one-line kernel gave wrong numbers"
     except (KernelBuildError, *backend.failures()) as error:
         reason = str(error)
-    return DeviceTrial(works=False, reason=reason, advice=backend.advise(reason, device))
+    return DeviceTrial(works=False, reason=reason, advice=backend.advise(device))
 
 
 @cache

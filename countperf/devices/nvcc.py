@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from countperf.devices.device import pick_errors
 from countperf.errors import DeviceError, KernelBuildError
 from countperf.machine_code.tools import run_program
 
@@ -133,10 +134,9 @@ def run_nvcc(source: str, capability: str, *flags: str) -> tuple[str, bytes]:
         result = run_program(nvcc, f"-arch={architecture}", *flags, path, "-o", target)
         said = (result.stdout + result.stderr).replace(f"{folder}/", "")
         if result.returncode:
-            lines = [line for line in said.splitlines() if "error" in line or "fatal" in line]
-            message = "; ".join(lines) or said.strip() or f"status {result.returncode}"
+            message = pick_errors(said) or f"status {result.returncode}"
             advice = f"; {_OLD_DEVICES}" if _UNSUPPORTED in message else ""
-            raise KernelBuildError(f"nvcc for {architecture}: {message[:_MESSAGE_LIMIT]}{advice}")
+            raise KernelBuildError(f"nvcc for {architecture}: {message}{advice}")
         return said, target.read_bytes()
 
 

@@ -1,10 +1,6 @@
 """OpenCL: its platforms and devices, and one of them in use.
 
-A session has context, queue, programs, memory and launches of translation units. Code is generated
-once per kernel; Loopy's generated host function works out the launch (grid, group, order of
-arguments) for each call. It is called directly, without Loopy's executor, which would look at every
-argument again at each run. A stand-in for pyopencl's module in the host function's namespace notes
-the events of all launches, since a translation unit may need several.
+A session has context, queue, programs, memory and launches of translation units.
 """
 
 from __future__ import annotations
@@ -15,7 +11,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import loopy as lp
@@ -23,13 +18,8 @@ import numpy as np
 import pyopencl as cl
 
 from countperf.caches import POCLS, give_a_cache
-from countperf.counting.frontend.copies import check_element_types, generate_code, uses_half
-from countperf.devices.description import (
-    DeviceKernel,
-    check_offsets,
-    define_host_functions,
-    describe_kernel,
-)
+from countperf.counting.frontend.copies import check_element_types, uses_half
+from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
 from countperf.devices.device import (
     INSTALL_ADVICE,
     OPENCL_PRELUDE,
@@ -38,11 +28,12 @@ from countperf.devices.device import (
     Findings,
     find_drivers,
     loader_setting,
+    pick_errors,
 )
+from countperf.devices.host_code import HostBuilder, generate_for_target
 from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.devices.machine import read_processor
 from countperf.errors import CountingError, KernelBuildError
-from countperf.text import cut
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,26 +70,19 @@ class OpenClBackend:
 
     def generate(self, t_unit: Any) -> str:
         """Return the OpenCL C of a translation unit."""
-        if not isinstance(t_unit.target, lp.PyOpenCLTarget):
-            t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
-        code = generate_code(t_unit)
-        return str(code.device_code())
+        return generate_for_target(retarget(t_unit)).source
 
     def failures(self) -> tuple[type[Exception], ...]:
         """Return pyopencl's errors."""
         return (cl.Error,)
 
-    def advise(self, reason: str, device: Device) -> str:
-        """Say what to do about a device that failed its trial for that reason."""
-        if "unknown target CPU" in reason and device.label.startswith("pocl:"):
-            return (
-                "PoCL's compiler does not know this processor, a fault of PyPI's"
-                " pocl-binary-distribution on new processors:"
-                f" 'pip uninstall pocl-binary-distribution' and {INSTALL_ADVICE}"
-            )
-        if "OUT_OF_HOST_MEMORY" in reason or "OUT_OF_RESOURCES" in reason:
-            return "free memory on the machine or the device, and try again"
-        return f"update or reinstall the driver of {device.identity.platform}, or {INSTALL_ADVICE}"
+    def advise(self, device: Device) -> str:
+        """Say what to do about a device that failed its trial."""
+        return (
+            "free memory on the machine and the device, and try again; or update or reinstall the"
+            f" driver of {device.identity.platform} (on new processors, PyPI's PoCL fails: 'pip"
+            f" uninstall pocl-binary-distribution'), or {INSTALL_ADVICE}"
+        )
 
 
 def _devices_of(platform: cl.Platform) -> Sequence[cl.Device]:
@@ -211,7 +195,7 @@ class OpenCLSession:
                     cache_dir=None if cache_folder is None else str(cache_folder),
                 )
             except cl.Error as error:
-                message = f"does not build on {self.device.label}: {build_message(str(error))}"
+                message = f"does not build on {self.device.label}: {pick_errors(str(error))}"
                 raise KernelBuildError(message) from error
 
     def load(self, source: str, *, fresh: bool = False) -> OpenCLProgram:
@@ -264,59 +248,37 @@ class OpenCLSession:
         return result
 
 
-def build_message(text: str) -> str:
-    """Shorten what pyopencl says of a failed build to the compiler's own words."""
-    lines = [line.strip() for line in text.splitlines()]
-    noise = ("Build on <pyopencl", "(options:", "(source saved as")
-    kept = [line for line in lines if line and not line.startswith(noise)]
-    own = [line for line in kept if "BUILD_PROGRAM_FAILURE" not in line]
-    return cut("; ".join(own or kept), 600)
-
-
-_MACROS = "#define lid(N) ((int) get_local_id(N))\n#define gid(N) ((int) get_group_id(N))\n"
+_NAME_ADVICE = (
+    "where a name is a word or a function of OpenCL C, such as half, give another:"
+    " lp.rename_argument, lp.rename_iname, lp.rename_callable"
+)
 _SIGNATURE = re.compile(r"^(__kernel void .*)\)$", re.MULTILINE)
-_LAUNCHED = re.compile(r"_lpy_cl_kernels\.(\w+)")
-_COUNTED_ARGUMENTS = re.compile(r"^ *assert _lpy_knl\.num_args .*$", re.MULTILINE)
 
 Extents = tuple[int, ...]
 ChooseGroups = Callable[[Extents, Extents], Extents]
 """Function from the groups of a launch and the shape of a group, by axis, to the groups to run."""
 
 
-class _Recorder:
-    """Stands for the module ``pyopencl`` in generated code, and notes every launch."""
+class OpenClTarget(lp.PyOpenCLTarget):
+    """OpenCL C, and a host function that tells what it launches."""
 
-    def __init__(self, session: OpenCLSession, choose_groups: ChooseGroups | None) -> None:
-        self._module = cl
-        self._session = session
-        self._choose_groups = choose_groups
-        self.events: list[Any] = []
+    # as of `NvidiaCudaTarget`
+    hash_fields = (*lp.PyOpenCLTarget.hash_fields, "__module__")
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
+    def get_host_ast_builder(self) -> Any:
+        """Return what writes the host function."""
+        return HostBuilder(self)
 
-    def enqueue_nd_range_kernel(
-        self,
-        queue: cl.CommandQueue,
-        kernel: cl.Kernel,
-        groups: tuple[int, ...],
-        group_shape: tuple[int, ...],
-        *more: Any,
-    ) -> cl.Event:
-        """Check the group against the device's limits, and launch."""
-        if not self.events:
-            device, key = self._session.device, cl.kernel_work_group_info
-            most, local = (
-                int(kernel.get_work_group_info(which, device.handle))
-                for which in (key.WORK_GROUP_SIZE, key.LOCAL_MEM_SIZE)
-            )
-            device.check_group(group_shape, most)
-            device.check_local(local)
-        if self._choose_groups is not None:
-            groups = self._choose_groups(groups, group_shape)
-        event = self._module.enqueue_nd_range_kernel(queue, kernel, groups, group_shape, *more)
-        self.events.append(event)
-        return event
+
+def retarget(t_unit: Any) -> Any:
+    """Return a translation unit for OpenCL, whatever it was made for."""
+    given = t_unit.target
+    if not isinstance(given, lp.PyOpenCLTarget):
+        return t_unit.copy(target=OpenClTarget())
+    target = OpenClTarget(
+        atomics_flavor=given.atomics_flavor, use_int8_for_bool=given.use_int8_for_bool
+    )
+    return t_unit.copy(target=target)
 
 
 def build_kernel(
@@ -327,74 +289,53 @@ def build_kernel(
     unused_local_bytes: int = 0,
 ) -> DeviceKernel:
     """Generate OpenCL C for a translation unit and build it."""
-    if not isinstance(t_unit.target, lp.PyOpenCLTarget):
-        t_unit = t_unit.copy(target=lp.PyOpenCLTarget())
-    entry = t_unit.default_entrypoint
-    check_offsets(t_unit)
-    check_types(session.device, t_unit)
-    code = generate_code(t_unit)
-    source, host = code.device_code(), code.host_code()
-    if unused_local_bytes:  # as one more argument, of which Loopy's host function does not know
+    unit = retarget(t_unit)
+    entry, device = unit.default_entrypoint, session.device
+    check_offsets(unit)
+    check_types(device, unit)
+    code = generate_for_target(unit)
+    source = code.source
+    more: tuple[Any, ...] = ()
+    if unused_local_bytes:  # as one more argument, of which the host function does not know
         source = _SIGNATURE.sub(r"\1, __local char *unused_local)", source)
-        host = _COUNTED_ARGUMENTS.sub("", host)
+        more = (cl.LocalMemory(unused_local_bytes),)
     try:
         program = session.build(source, tuple(entry.options.build_options))
-        if lost := {*_LAUNCHED.findall(host)} - _names_in(program):
-            raise KernelBuildError(
-                f"{session.device.label} compiles {', '.join(sorted(lost))}, and has no kernel of"
-                " that name then; give the kernel another name, loopy.rename_callable"
-            )
-    except KernelBuildError:
-        _check_names(session, entry)  # perhaps one of them is why
-        raise
-    recorder = _Recorder(session, choose_groups)
-    namespace: dict[str, Any] = {"_lpy_cl": recorder, "_lpy_np": np}
-    exec("from struct import pack as _lpy_pack", namespace)  # names that Loopy's code relies on
-    define_host_functions(host, entry.name, namespace)
-    host_function = namespace[code.host_programs[entry.name].name]
-    kernels = SimpleNamespace(**{name: cl.Kernel(program, name) for name in _names_in(program)})
-    if unused_local_bytes:
-        for kernel in vars(kernels).values():
-            kernel.set_arg(kernel.num_args - 1, cl.LocalMemory(unused_local_bytes))
-
-    def allocate(size: int) -> cl.Buffer:
-        return session.allocate(int(size))
-
-    def launch(arguments: Mapping[str, Any]) -> list[Any]:
-        recorder.events = []
-        host_function(kernels, session.queue, **arguments, allocator=allocate)
-        return recorder.events
-
-    return describe_kernel(t_unit, launch)
-
-
-def _names_in(program: cl.Program) -> set[str]:
-    return {*program.kernel_names.split(";")}
-
-
-def _check_names(session: OpenCLSession, kernel: Any) -> None:
-    """Refuse a kernel of which something is called like a word or a function of OpenCL C.
-
-    The compiler is asked about each name by itself.
-    """
-    trials = {kernel.name: ("__kernel void {}() {{}}", "lp.rename_callable(kernel, {}, {})")}
-    for names, advice in (
-        (kernel.arg_dict, "lp.rename_argument(kernel, {}, {})"),
-        (kernel.all_inames(), "lp.rename_iname(kernel, {}, {})"),
-        (kernel.temporary_variables, "name the variable {} in the kernel's text {}"),
-    ):
-        trials |= dict.fromkeys(sorted(names), ("__kernel void _it(int const {}) {{}}", advice))
-    for name, (text, advice) in trials.items():
-        try:
-            program = session.build(_MACROS + text.format(name))
-            if _names_in(program) & {name, "_it"}:
-                continue
-        except KernelBuildError:
-            pass
+    except KernelBuildError as error:
+        raise KernelBuildError(f"{error}; {_NAME_ADVICE}") from error
+    if lost := {*code.kernels} - {*program.kernel_names.split(";")}:
         raise KernelBuildError(
-            f"kernel {kernel.name!r}: {session.device.label} takes the name {name!r} for a word or"
-            f" a function of OpenCL C; give another: {advice.format(repr(name), repr(name + '_'))}"
+            f"{device.label} compiles {', '.join(sorted(lost))}, and has no kernel of"
+            " that name then; give the kernel another name, loopy.rename_callable"
         )
+    kernels = {name: cl.Kernel(program, name) for name in code.kernels}
+
+    def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
+        launches = code.launches(arguments, lambda size: session.allocate(int(size)))
+        for launch in launches:
+            ask, key = kernels[launch.kernel].get_work_group_info, cl.kernel_work_group_info
+            device.check_group(launch.shape, int(ask(key.WORK_GROUP_SIZE, device.handle)))
+            device.check_local(int(ask(key.LOCAL_MEM_SIZE, device.handle)))
+
+        def enqueue() -> list[Any]:
+            events: list[Any] = []
+            for each in launches:
+                kernel, groups = kernels[each.kernel], each.groups
+                if choose_groups is not None:
+                    groups = choose_groups(groups, each.shape)
+                kernel.set_args(*each.arguments, *more)
+                events.append(
+                    cl.enqueue_nd_range_kernel(
+                        *(session.queue, kernel, groups, each.shape),
+                        g_times_l=True,
+                        allow_empty_ndrange=True,
+                    )
+                )
+            return events
+
+        return enqueue
+
+    return describe_kernel(unit, prepare)
 
 
 def check_types(device: Device, t_unit: Any) -> None:

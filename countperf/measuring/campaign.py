@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
 from countperf.devices.device import Device, EventClock, check_clocks
@@ -69,33 +69,16 @@ def refuse_differences(pairs: Mapping[str, tuple[object, object]], path: Path, w
         raise MeasurementError(message)
 
 
-class Rewriting:
-    """A measurement file that no other process writes to while it is written anew.
+@contextmanager
+def rewrite_file(path: Path | str) -> Generator[Callable[[MeasurementSet], None]]:
+    """Give what replaces a measurement file, which no other process writes to meanwhile.
 
-    A context manager. A reader sees the old file or the new one; a campaign that asks for the file
-    is refused.
+    A reader sees the old file or the new one; a campaign that asks for the file is refused.
     """
-
-    def __init__(self, path: Path | str) -> None:
-        self._path = Path(path)
-        if not self._path.exists():
-            MeasurementSet.read_file(path)  # says what is wrong
-        self._lock = locked(self._path)
-
-    def read(self) -> MeasurementSet:
-        """Return what is in the file."""
-        return MeasurementSet.read_file(self._path)
-
-    def write(self, content: MeasurementSet) -> None:
-        """Replace the file."""
-        write_atomically(self._path, content.to_text())
-
-    def __enter__(self) -> Self:
-        self._lock.__enter__()
-        return self
-
-    def __exit__(self, *details: Any) -> None:
-        self._lock.__exit__(*details)
+    if not Path(path).exists():
+        MeasurementSet.read_file(path)  # says what is wrong
+    with locked(path):
+        yield lambda content: write_atomically(path, content.to_text())
 
 
 CountKernel = Callable[..., "PropertyVector"]

@@ -229,7 +229,7 @@ class _Line(Part):
     group_shape: tuple[NonNegativeInt, NonNegativeInt]
     purpose: Purpose
     parameters: dict[str, int]
-    recorded_at: str
+    recorded_at: str  # when it was finished, UTC, ISO 8601
 
     @model_validator(mode="after")
     def _sizes_are_those_of_the_name(self) -> Self:
@@ -243,56 +243,30 @@ class _Line(Part):
 class Measurement(_Line):
     """A finished case: every sample, what they come to, and the kernel's property vector.
 
-    Attributes
-    ----------
-    case, kernel, family, variant, element_type, group_shape, purpose, parameters
-        As in `KernelCase`; ``case`` is its name.
-    recorded_at : str
-        When it was finished, UTC, ISO 8601.
-    samples_s : tuple of tuple of float
-        Every run time in rounds, s, those that do not count included.
-    dropped : int
-        Runs at the start of each round that do not count.
-    statistic : str
-        What ``time_s`` is, in words.
-    time_s, spread, noise_floor, noise : float
-        As in `Summary`.
-    stable : bool
-        Whether the samples are within the protocol's limits.
-    settling : {"settled", "unsettled", "bimodal"}
-        What became of the case after all its rounds.
-    clocks_agree : bool
-        Whether the event timer and the host's clock are consistent.
-    remarks : tuple of str
-        Caveats, in words.
-    host_overhead_s : float or None
-        Median of host clock minus event time, s.
-    properties : dict or None
-        The property vector's document; None if the kernel could not be counted.
-    code : dict from str to int, or None
-        Instructions that all groups execute, by property (``code.load_vector``), where the compiled
-        code was read (`countperf.api.catalogue.read_code`) and could be followed.
-    transactions : dict from str to int, or None
-        Those of sub-groups, by property (``transactions.32x128.load``), where a model needs them
-        (`countperf.counting.transactions`).
+    Fields that are not explained are as in `KernelCase` (``case`` is its name) and `Summary`.
     """
 
     status: Literal["measured"] = "measured"
+    # every run time in rounds, s, those that do not count included
     samples_s: tuple[tuple[NonNegativeFloat, ...], ...] = Field(min_length=1)
-    dropped: int = Field(ge=0)
-    statistic: str
+    dropped: int = Field(ge=0)  # runs at the start of each round that do not count
+    statistic: str  # what ``time_s`` is, in words
     time_s: float = Field(gt=0)
     spread: float = Field(ge=0)
     noise_floor: float = Field(ge=0)
     noise: float = Field(ge=0)
-    stable: bool
-    settling: Settling
-    clocks_agree: bool = True
-    remarks: tuple[str, ...] = ()
-    host_overhead_s: float | None = None
+    stable: bool  # whether the samples are within the protocol's limits
+    settling: Settling  # what became of the case after all its rounds
+    clocks_agree: bool = True  # whether the event timer and the host's clock are consistent
+    remarks: tuple[str, ...] = ()  # caveats, in words
+    host_overhead_s: float | None = None  # median of host clock minus event time, s
     load_average: NonNegativeFloat | None = None  # of files of version 0.2.0
-    properties: dict[str, Any] | None = None
+    properties: dict[str, Any] | None = None  # the vector's document, if the kernel was counted
+    # instructions that all groups execute, by property (``code.load_vector``), where the compiled
+    # code was read (`countperf.api.catalogue.read_code`) and could be followed
     code: dict[str, NonNegativeInt] | None = None
+    # those of sub-groups, by property (``transactions.32x128.load``), where a model needs them
+    # (`countperf.counting.transactions`)
     transactions: dict[str, NonNegativeInt] | None = None
 
     @property
@@ -333,26 +307,7 @@ class Measurement(_Line):
         resolution_s: float = 0.0,
         **more: Any,
     ) -> Self:
-        """Make the measurement of a case from its samples.
-
-        Parameters
-        ----------
-        case : KernelCase
-            What was measured.
-        samples_s, dropped, resolution_s
-            As in `summarize`.
-        stable : bool
-            Whether the samples are within the protocol's limits.
-        recorded_at : str
-            When, UTC, ISO 8601.
-        **more
-            Further fields.
-
-        Returns
-        -------
-        Measurement
-            With time, spread and noise floor from the samples.
-        """
+        """Make the measurement of a case from its samples: rounds of run times, s."""
         summary = summarize(samples_s, dropped, resolution_s=resolution_s)
         return cls(
             **case_fields(case),

@@ -19,7 +19,6 @@ from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
 from countperf.documents import Document, IntervalOfTimes, Part, read_once
 from countperf.errors import DocumentError, PredictionError, option
-from countperf.measuring.cases import Purpose
 from countperf.measuring.lines import (
     NOISE_DEVIATIONS,
     Environment,
@@ -115,9 +114,7 @@ class MeasurementSet(Result, ShortRepr):
         *,
         device: DeviceIdentity,
         source: str = "",
-        transactions: Sequence[str] = (),
         ignore: Sequence[str] = (),
-        purpose: Purpose = "measurement",
     ) -> MeasurementSet:
         """Make measurements of a table of times that were taken elsewhere.
 
@@ -127,7 +124,7 @@ class MeasurementSet(Result, ShortRepr):
             A row per case. Columns: ``kernel``, a key of `kernels`; the time, under the name of its
             unit (``seconds``, ``milliseconds``, ``microseconds`` or ``nanoseconds``); the kernels'
             sizes, by name (missing where a kernel lacks one). Optional: ``case`` (a name of its
-            own), ``family``, ``variant``, ``purpose``.
+            own), ``family``, ``variant``, ``purpose`` (``measurement`` unless a row says another).
         kernels : mapping from str to loopy.TranslationUnit or callable
             The kernels; or functions that build one from choices, whose arguments name columns.
         device : DeviceIdentity
@@ -135,13 +132,8 @@ class MeasurementSet(Result, ShortRepr):
             is usually known.
         source : str, optional
             Where the times come from; part of the protocol's name.
-        transactions : sequence of str, optional
-            Which transactions of sub-groups to find, such as ``transactions.32x128``, for models
-            that name them.
         ignore : sequence of str, optional
             Columns that are neither sizes nor choices.
-        purpose : {"measurement", "test", "application", "variant"}, optional
-            Of rows that do not say one.
 
         Returns
         -------
@@ -171,14 +163,7 @@ class MeasurementSet(Result, ShortRepr):
         """
         from countperf.measuring.tables import lines_of_table, table_header
 
-        lines = lines_of_table(
-            table,
-            kernels,
-            transactions=transactions,
-            ignore=ignore,
-            purpose=purpose,
-            caches=counted_caches_of(device),
-        )
+        lines = lines_of_table(table, kernels, ignore=ignore, caches=counted_caches_of(device))
         return cls(header=table_header(device, source), measurements=lines)
 
     @classmethod

@@ -1,8 +1,8 @@
 """Times that others recorded: a table (.csv), or a cache of Kernel Tuner (.json).
 
-A table has a line with the names of its columns, then a line a row; empty lines and lines that
-begin with ``#`` are skipped. Commas, semicolons, tabs or bars separate columns; where no commas do,
-a comma separates decimals. `MeasurementSet.from_table` says what columns there are.
+A table has a line with the names of its columns, then a line a row; commas separate columns. Empty
+lines and lines that begin with ``#`` are skipped. `MeasurementSet.from_table` says what columns
+there are.
 
 Of a cache (Kernel Tuner 1.5, ``process_cache``), a configuration that ran becomes a row of its
 parameters and its ``time``, ms. A cache that a killed run left open is read up to there.
@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict
 
@@ -27,12 +25,7 @@ from countperf.store import make_file_error, read_content
 if TYPE_CHECKING:
     import pandas as pd
 
-Value: TypeAlias = bool | int | float | str
-
 _FAILED = 1e19  # Kernel Tuner wrote times of at least that, ms, for what failed
-_LARGEST = 2.0**64
-_MAX_ROWS = 1_000_000  # of a table
-_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)?(\.\d*)?([eE][-+]?\d+)?")
 
 KINDS = (
     "a table (.csv) with a column of times, such as seconds; and a cache of Kernel Tuner (.json,"
@@ -55,18 +48,11 @@ def read_times(path: Path | str) -> pd.DataFrame:
 def _read_table(text: str, path: Path | str) -> pd.DataFrame:
     import pandas as pd
 
-    lines = [
-        line
-        for line in io.StringIO(text, newline=None)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-    separator = max(",;\t|", key="".join(lines[:1]).count)
-    if len(lines) > _MAX_ROWS + 1:
-        raise TableError(f"{path} has more than {_MAX_ROWS} rows; split it", row=_MAX_ROWS + 1)
+    lines = [line for line in text.splitlines(keepends=True) if line.lstrip()[:1] not in ("", "#")]
     try:
-        rows = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=True)
+        rows = csv.reader(lines, strict=True, skipinitialspace=True)
         header, *cells = [[cell.strip() for cell in row] for row in rows]
-    except csv.Error as error:
+    except (csv.Error, ValueError) as error:
         raise make_file_error(f"no table: {error}; read are: {KINDS}", path) from error
     for name in header:
         if header.count(name) > 1:
@@ -75,22 +61,16 @@ def _read_table(text: str, path: Path | str) -> pd.DataFrame:
         if len(row) != len(header):
             message = f"{path}: row {number} has {len(row)} cells, but there are {len(header)}"
             raise TableError(f"{message} columns; write each of them", row=number)
-    values = [[_value(cell, separator) for cell in row] for row in cells]
+    values = [[_value(cell) for cell in row] for row in cells]
     return pd.DataFrame(values, columns=pd.Index(header), dtype=object)
 
 
-def _value(text: str, separator: str) -> Value | None:
+def _value(text: str) -> bool | float | str | None:
     """Return what a cell stands for: a number, ``true`` or ``false``, nothing, else the text."""
-    if separator != "," and re.fullmatch(r"[-+]?\d+,\d+([eE][-+]?\d+)?", text):
-        text = text.replace(",", ".")
-    if text.lower() in ("", "true", "false"):
-        return text.lower() == "true" if text else None
-    if not _NUMBER.fullmatch(text) or not any(character.isdigit() for character in text):
-        return text
-    value = float(text)
-    if not abs(value) < _LARGEST:
-        return text
-    return value if set(text) & set(".eE") else int(text)
+    for number in (int, float):
+        with contextlib.suppress(ValueError):
+            return number(text)
+    return {"": None, "true": True, "false": False}.get(text.lower(), text)
 
 
 class _Cache(Part):

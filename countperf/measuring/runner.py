@@ -323,7 +323,8 @@ class KernelRunner(CaseRunner):
             arguments = self._bind(case, kernel, case.parameters, inputs).arguments
             del inputs
             self.session.finish()
-            yield lambda: self.clock.time_run(lambda: kernel.launch(arguments))
+            launch = kernel.prepare(arguments)
+            yield lambda: self.clock.time_run(launch)
             del held
 
     def _kernel(self, case: KernelCase) -> DeviceKernel:

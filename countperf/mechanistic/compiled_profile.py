@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from countperf.counting.work_groups import GroupKinds, WorkGroups
-from countperf.devices.cuda.target import Launches, generate_cuda
+from countperf.devices.cuda.target import generate_cuda
 from countperf.devices.description import describe_kernel
+from countperf.devices.host_code import Launches
 from countperf.devices.nvcc import compile_for, compile_sass, find_nvcc
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import (
@@ -99,7 +100,7 @@ class GpuKernel:
                 f" major numbers {known}"
             )
         self._code = generate_cuda(t_unit)
-        self.launches = Launches(self._code, describe_kernel(t_unit, lambda _: []))
+        self.launches = Launches(self._code, describe_kernel(t_unit))
         self.groups = WorkGroups(t_unit)
         source = with_loops_kept(self._code.source) if keeps_loops else self._code.source
         self.listing = compile_sass(source, capability) if listing is None else listing

@@ -188,7 +188,7 @@ REMEDIES: Mapping[str, str] = {
     "launch": "measure launches of little work there, and refit",
     "interval": "take another model of these weights, or measure more families of kernels, and"
     " refit",
-    "groups": "correct predictions by runs: countperf time ... --save FILE, then predict --anchor"
+    "groups": "correct predictions by runs: countperf time ... --output FILE, then predict --anchor"
     " FILE",
     "sign": "fit with weights of at least zero (countperf fit FILE --nonnegative), or measure"
     " kernels closer to this one",

@@ -114,9 +114,9 @@ def characterize_device(options: Options) -> None:
     found = characterize(
         open_session(find_device(options.device)),
         effort=QUICK_EFFORT if options.budget_s < 300 else FULL,
-        store=options.folder / "characterization.json",
         max_seconds=max(1.0, options.left_s - 15.0),
     )
+    found.write_file(options.folder / "characterization.json")
     found.parameters.write_file(options.folder / "parameters.json")
     print(f"{len(found.findings)} numbers, left out: {', '.join(found.left_out) or 'nothing'}")
 

@@ -82,7 +82,7 @@ def _checks_summary(folder: Path) -> list[str]:
 
 
 _SHOWN = (
-    *("clock", "copy bandwidth", "launch overhead", "issue limit"),
+    *("clock", "copy bandwidth", "launch overhead"),
     *("fma.f32 cpi", "fma.f32 latency", "fma.f64 cpi", "rsqrt.f32 cpi", "memory latency"),
     *("h2d bandwidth", "d2h bandwidth"),
 )
@@ -101,7 +101,7 @@ def _device_summary(folder: Path) -> list[str]:
     lines += [f"  {name}: {reason}" for name, reason in found.left_out.items()]
     if found.device.slug in available_devices():
         vendor = load_device(found.device.slug)
-        for quantity in ("clock_hz", "bandwidth_byte_per_s", "peak_flops", "issue_limit"):
+        for quantity in ("clock_hz", "bandwidth_byte_per_s", "peak_flops"):
             measured, stated = getattr(found.parameters, quantity), getattr(vendor, quantity)
             if measured and stated:
                 share = measured / stated

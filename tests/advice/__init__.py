@@ -25,7 +25,6 @@ HERE = Path(__file__).parent
 NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "installs or updates a driver, toolkit or program": (
         "install an OpenCL driver",
-        "install CUDA's toolkit",
         "install NVIDIA's driver",
         "install it with",
         "name the nvcc of such a toolkit in COUNTPERF_NVCC",
@@ -39,13 +38,13 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     ),
     "frees memory or a disk, or starts a lost device again": (
         "end other programs",
-        "free memory on …",
-        "free memory on the machine or the device, and try again",
+        "free memory on the machine and the device, and try again",
         "make it flatter",
-        "see that 'nvidia-smi' shows no error, and start anew",
+        "see that 'nvidia-smi' shows no error and free memory on …, and that CuPy and NVRTC fit"
+        " driver and GPU",
+        "start anew",
         "see to it that the file can be used and that its disk has space",
         "start a new process to use the device again",
-        "try again",
     ),
     "begins again from a copy of a damaged file": (
         "make the file anew",
@@ -82,7 +81,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     ),
     "needs a kernel that is counted for minutes": ("state more assumptions on the parameters",),
     "is no advice": (
-        "Build on <pyopencl",
         "Fit of …",
         "Predict the run time of Loopy kernels from exact symbolic counts and weights fitted to a"
         " device.",

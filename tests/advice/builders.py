@@ -126,7 +126,7 @@ def bound(
     **sizes: Any,
 ) -> Any:
     """Make a kernel's inputs and find where they lie, as before a launch; no device is needed."""
-    described = describe_kernel(unit, lambda _: [])
+    described = describe_kernel(unit)
     rng = np.random.default_rng(3)
     given = default_inputs(described, rng, sizes, inputs, statistics)
     bindings = resolve_arguments(described, sizes, given)

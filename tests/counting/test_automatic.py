@@ -13,8 +13,8 @@ import countperf
 from countperf.counting.automatic import AssumedOrder
 from countperf.counting.transactions import with_transactions
 from countperf.counting.vector import PropertyVector
-from countperf.devices.compile.objects import _NotedTarget  # pyright: ignore[reportPrivateUsage]
 from countperf.devices.cuda.target import NvidiaCudaTarget
+from countperf.devices.opencl import OpenClTarget
 from countperf.errors import ParameterError
 from tests.kernels import made
 
@@ -81,7 +81,7 @@ def test_an_offset_that_bounds_a_loop_has_to_be_given() -> None:
         countperf.count_kernel(unit).evaluate(n=8)
 
 
-@pytest.mark.parametrize("kept", [AssumedOrder, NvidiaCudaTarget, _NotedTarget])
+@pytest.mark.parametrize("kept", [AssumedOrder, NvidiaCudaTarget, OpenClTarget])
 def test_keys_of_loopys_cache_change_when_a_class_moves(
     kept: type[Any],
 ) -> None:

@@ -198,7 +198,7 @@ ROWS = [
 def test_what_may_leave_an_array_is_refused_and_the_rest_is_not(
     name: str, arrays: Arrays, is_right: bool
 ) -> None:
-    kernel = describe_kernel(CASES[name][0], lambda _: [])
+    kernel = describe_kernel(CASES[name][0])
     inputs = {"x": np.ones(N, F4), **arrays}
     bindings = resolve_arguments(kernel, {"n": N}, inputs)
 
@@ -232,7 +232,7 @@ def test_private_arrays_that_overflow_a_stack_are_refused(
     device_type: Any, floats: int, items: int, is_right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("countperf.devices.binding._stack_bytes", lambda: 2**23)
-    kernel = describe_kernel(_with_private(floats, items), lambda _: [])
+    kernel = describe_kernel(_with_private(floats, items))
     device = make_device("fake:0", "Abacus")
     identity = device.identity.model_copy(update={"device_type": device_type})
     device = replace(device, identity=identity)

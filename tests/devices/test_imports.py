@@ -14,7 +14,7 @@ import sys
 __import__(sys.argv[1])
 assert not {*sys.argv[2:]} & {*sys.modules}, {*sys.argv[2:]} & {*sys.modules}
 """
-_OPTIONAL = ("cupy", "pynvml", "scipy", "pandas")
+_OPTIONAL = ("cupy", "scipy", "pandas")
 _LOOPYS = ("loopy", "islpy", "pyopencl")
 _BASIC = ("numpy", "pydantic", "platformdirs")
 

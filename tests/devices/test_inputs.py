@@ -96,7 +96,7 @@ KERNELS: dict[str, tuple[Callable[[], Any], Callable[[Inputs], NDArray[Any]]]] =
 
 
 def _made(unit: Any, seed: int = 3, sizes: Mapping[str, int] = SIZES) -> dict[str, Any]:
-    return default_inputs(describe_kernel(unit, lambda _: []), np.random.default_rng(seed), sizes)
+    return default_inputs(describe_kernel(unit), np.random.default_rng(seed), sizes)
 
 
 @pytest.mark.device
@@ -128,7 +128,7 @@ def test_index_arrays_keep_a_kernel_inside_of_its_arrays(device: Device, name: s
 
 @pytest.mark.parametrize("mean", [None, 0.5, 1.0])
 def test_rows_have_the_stated_mean_length(mean: float | None) -> None:
-    kernel = describe_kernel(rows(), lambda _: [])
+    kernel = describe_kernel(rows())
     stated = {} if mean is None else {"j": mean}
 
     given = default_inputs(kernel, np.random.default_rng(3), SIZES, statistics=stated)
@@ -156,13 +156,13 @@ def test_rows_have_the_stated_mean_length(mean: float | None) -> None:
 def test_data_that_would_not_be_as_stated_are_not_made_up(
     build: Callable[[], Any], statistics: dict[str, Any], said: str
 ) -> None:
-    kernel = describe_kernel(build(), lambda _: [])
+    kernel = describe_kernel(build())
     with pytest.raises(KernelBuildError, match=said):
         default_inputs(kernel, np.random.default_rng(3), SIZES, statistics=statistics)
 
 
 def test_what_given_indices_decide_is_as_stated_with_made_up_numbers() -> None:
-    kernel = describe_kernel(rows(), lambda _: [])
+    kernel = describe_kernel(rows())
     start = np.arange(SIZES["n"] + 1, dtype=np.int32)
     given = {"start": start, "column": np.zeros(SIZES["m"], np.int32)}
     stated = {"j": 1.0, "x": "uniform"}
@@ -220,7 +220,7 @@ def test_what_is_not_made_up(unit: Any, sizes: dict[str, int], said: str) -> Non
 def test_loops_whose_bounds_have_copies_are_not_launched() -> None:
     unit = lp.split_iname(lp.assume(rows(), "n mod 2 = 0"), "i", 2, inner_tag="ilp")
     launched: list[object] = []
-    kernel = describe_kernel(unit, lambda arguments: [launched.append(arguments)])
+    kernel = describe_kernel(unit, lambda arguments: lambda: [launched.append(arguments)])
 
     with pytest.raises(KernelBuildError, match="Loopy generates wrong code"):
         kernel.launch(SIZES)
@@ -236,6 +236,6 @@ def test_sizes_that_are_not_declared_have_the_type_that_loopy_gives_them() -> No
         lang_version=(2018, 2),
     )
 
-    kernel = describe_kernel(unit, lambda _: [])
+    kernel = describe_kernel(unit)
 
     assert kernel.scalars == {"n": np.dtype(np.int32), "m": np.dtype(np.int32)}

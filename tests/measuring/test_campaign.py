@@ -27,7 +27,7 @@ from countperf.errors import (
     WrongResultError,
 )
 from countperf.measuring import Measurement, MeasurementSet
-from countperf.measuring.campaign import Rewriting, measure
+from countperf.measuring.campaign import measure, rewrite_file
 from countperf.measuring.runner import KernelRunner
 from countperf.steps import listening
 from countperf.store import locked
@@ -416,12 +416,11 @@ def test_no_sizes_are_chosen_while_another_campaign_has_the_store(
 def test_a_file_that_is_written_anew_stays_locked(store: Path) -> None:
     found = _measure(store, FakeRunner())
 
-    with Rewriting(store) as file:
-        assert file.read() == found
+    with rewrite_file(store) as write:
         for _ in range(2):
             with pytest.raises(MeasurementError, match="in use by another campaign"):
                 _measure(store, FakeRunner())
-            file.write(found)
+            write(found)
         with pytest.raises(MeasurementError, match="in use by another campaign"):
             _measure(store, FakeRunner())
 

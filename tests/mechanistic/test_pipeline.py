@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.measuring.characterization.bench import Sharing, mix_throughput
 from countperf.mechanistic.pipeline import PipelineModel, Workload, simulate
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.mechanistic.volkov import latency_from_graph
@@ -42,6 +41,21 @@ def barrier_kernel(size: int, alu: tuple[float, float], barrier: tuple[float, fl
         sub_groups_per_group=size,
         concurrent_groups=32 // size,
     )
+
+
+Sharing = Literal["one subsystem", "two subsystems", "two subsystems with an issue limit"]
+
+
+def mix_throughput(
+    ratio: float, cpi_fast: float, cpi_slow: float, sharing: Sharing, issue_limit: float
+) -> float:
+    """Throughput of the fast class of a mix, instruction/cycle (Lemeire et al., section 5)."""
+    if sharing == "one subsystem":
+        return ratio / (ratio * cpi_fast + cpi_slow)
+    bound = min(1 / cpi_fast, ratio / cpi_slow)
+    if sharing == "two subsystems":
+        return bound
+    return min(bound, ratio / (ratio + 1) * issue_limit)
 
 
 def mix_kernel(repetitions: int, issue_limit: float | None = None) -> Workload:

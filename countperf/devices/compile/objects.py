@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import pickle
 import sqlite3
@@ -18,22 +17,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import loopy as lp
 import numpy as np
 import pyopencl as cl
-from numpy.typing import NDArray
 from pytools.persistent_dict import WriteOncePersistentDict
 
 from countperf.caches import OBJECT_FILES, OBJECTS, cache_folder, give_a_cache, tell_not_kept
+from countperf.caches import POCL as POCL_CACHE
 from countperf.counting.automatic import offset_parameters
-from countperf.devices.arrays import evaluate_integer
 from countperf.devices.binding import bind_arguments
-from countperf.devices.cuda.target import HostBuilder, Launches, code_of
 from countperf.devices.description import DeviceKernel, describe_kernel, with_argument_types
 from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
-from countperf.devices.discovery import discover
-from countperf.devices.opencl import OpenCLSession, build_kernel
-from countperf.devices.workers import run_apart
+from countperf.devices.discovery import discover, select_device
+from countperf.devices.host_code import Launches, generate_for_target
+from countperf.devices.opencl import OpenCLSession, build_kernel, retarget
+from countperf.devices.workers import process_pool
 from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
 from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.machine_state import KernelLaunch
@@ -48,27 +45,9 @@ POCL = "Portable Computing Language"
 INTEL = "Intel(R) OpenCL"
 """Platforms whose code can be read."""
 
-UNITS = "units.pickle"
-"""Label of the device, and a list of pairs of translation unit and parameters."""
-
-OUTCOMES = "outcomes.jsonl"
-"""For each unit a line: the objects that were compiled for it, or what went wrong."""
-
-CACHE = "cache"
 _ELF = b"\x7fELF"
 _WIDE_GRID = 65536
 """Work items along an axis: PoCL makes other code for grids that are narrower along every axis."""
-
-
-class _NotedTarget(lp.PyOpenCLTarget):
-    """OpenCL C, and a host function that tells what it launches."""
-
-    # as of `NvidiaCudaTarget`
-    hash_fields = (*lp.PyOpenCLTarget.hash_fields, "__module__")
-
-    def get_host_ast_builder(self) -> Any:
-        """Return what writes the host function."""
-        return HostBuilder(self)
 
 
 class HostCode(Launches):
@@ -77,8 +56,8 @@ class HostCode(Launches):
     @classmethod
     def of(cls, unit: Any) -> HostCode:
         """Generate the code of a translation unit."""
-        unit = unit.copy(target=_NotedTarget())
-        return cls(code_of(unit), describe_kernel(unit, lambda _: []))
+        unit = retarget(unit)
+        return cls(generate_for_target(unit), describe_kernel(unit))
 
     def launches(self, parameters: Mapping[str, int]) -> tuple[KernelLaunch, ...]:
         """Return what is launched at given sizes, with arguments as code takes them."""
@@ -99,10 +78,10 @@ class HostCode(Launches):
 # --- A process of its own builds kernels
 #
 # PoCL compiles for the shape of the group, and at the first launch; it reads the name of its cache
-# once in a process; and a kernel that fails may end the process. So this module is run as a
-# program, with a fresh cache and arrays full of zeros, and launches the first group alone, or as
-# few groups as PoCL makes the same code for. Intel's runtime hands out the object within the
-# program's binary.
+# once in a process; and a kernel that fails may end the process. So kernels are built in another
+# one, with a fresh cache and arrays full of zeros, and the first group alone is launched, or as few
+# groups as PoCL makes the same code for. Intel's runtime hands out the object within the program's
+# binary.
 
 
 class _Apart(OpenCLSession):
@@ -124,33 +103,39 @@ class _Apart(OpenCLSession):
         return program
 
 
-def build_units(folder: Path) -> None:
-    """Build and launch all units that are described in a folder."""
-    label, units = pickle.loads((folder / UNITS).read_bytes())
-    device = next(device for device in discover().devices if device.label == label)
-    session = _Apart.open(device)
+@lru_cache(maxsize=1)
+def _open_session(label: str, folder: Path) -> _Apart:
+    os.environ[POCL_CACHE] = str(folder / "cache")
+    session = _Apart.open(select_device(label, discover().devices))
     session.folder = folder
-    seen: set[Path] = set()
-    with (folder / OUTCOMES).open("w", encoding="utf-8") as outcomes:
-        for number, (unit, parameters) in enumerate(units):
-            session.number = number
-            problem, stage = "", "build"
-            try:
-                kernel = build_kernel(session, unit, choose_groups=fewest_groups)
-                stage = "run"
-                if device.identity.platform == POCL:
-                    _launch(session, kernel, parameters)
-                else:
-                    path = folder / CACHE / f"{number}.o"
-                    path.write_bytes(_object_of(session.program))
-            except (CountperfError, cl.Error) as error:
-                problem = str(error)
-            compiled = {*(folder / CACHE).rglob("*.so"), *(folder / CACHE).glob("*.o")} - seen
-            seen |= compiled
-            objects = sorted(str(path) for path in compiled)
-            outcomes.write(json.dumps({"objects": objects, "problem": problem, "stage": stage}))
-            outcomes.write("\n")
-            outcomes.flush()
+    return session
+
+
+def build_unit(
+    label: str, folder: Path, number: int, unit: Any, parameters: Mapping[str, int]
+) -> Objects:
+    """Build and launch a unit; return names and contents of the objects that were made."""
+    session = _open_session(label, folder)
+    session.number = number
+    before = {*folder.rglob("*.so")}
+    try:
+        kernel = build_kernel(session, unit, choose_groups=fewest_groups)
+        if session.device.identity.platform == INTEL:
+            return [(f"{number}.o", _object_of(session.program))]
+        _launch(session, kernel, parameters)
+    except cl.Error as error:
+        raise KernelBuildError(str(error), stage="run") from error
+    # beside what was launched there may be code for groups of any shape
+    paths = [
+        path
+        for path in sorted({*folder.rglob("*.so")} - before)
+        if not path.parent.name.startswith(_ANY_SHAPE)
+    ]
+    if not paths:
+        raise KernelBuildError(
+            "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do", stage="run"
+        )
+    return [(path.name, path.read_bytes()) for path in paths]
 
 
 def _object_of(program: cl.Program) -> bytes:
@@ -180,31 +165,11 @@ def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tupl
 
 def _launch(session: OpenCLSession, kernel: DeviceKernel, parameters: Mapping[str, int]) -> None:
     given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
-    bound = bind_arguments(session, kernel, given, _without_shape(kernel, given))
-    kernel.launch(bound.arguments)
+    kernel.launch(bind_arguments(session, kernel, given).arguments)
     session.finish()
 
 
-def _without_shape(kernel: DeviceKernel, sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-    """Return zeros for arrays of undeclared shape in which data decides how far the kernel goes.
-
-    Accesses are checked to stay in them before the launch, in which all data is zero.
-    """
-    arrays: dict[str, NDArray[Any]] = {}
-    for array in kernel.arrays:
-        part = next(iter(array.parts.values()))
-        try:
-            part.extents(sizes, kernel.addressed)
-        except KernelBuildError:
-            if undeclared := part.shape.count(None):
-                extent = round(_UNDECLARED_ELEMENTS ** (1 / undeclared))
-                extents = [extent if e is None else evaluate_integer(e, sizes) for e in part.shape]
-                arrays[array.name] = np.zeros(array.whole(extents), array.dtype)
-    return arrays
-
-
 _ANY_SHAPE = "0-0-0"
-_UNDECLARED_ELEMENTS = 1 << 20
 _LONGEST_S = 300.0  # for each kernel that is built and launched
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
 Programs = dict[str, MachineProgram]
@@ -311,14 +276,14 @@ def objects_of(
     with _going_on():
         database = _kept()
     if database is None:
-        return _compiled(units, device)
+        return _compile(units, device)
     keys = [key_of(unit, parameters, device) for unit, parameters in units]
     objects: list[Any] = [None] * len(keys)
     for position, key in enumerate(keys):
         with _going_on():
             objects[position] = database.get(key) if key else None
     new = [position for position, known in enumerate(objects) if known is None]
-    for position, made in zip(new, _compiled([units[p] for p in new], device), strict=True):
+    for position, made in zip(new, _compile([units[p] for p in new], device), strict=True):
         objects[position] = made
         if keys[position] and not isinstance(made, KernelBuildError):
             with _going_on():
@@ -326,29 +291,28 @@ def objects_of(
     return objects
 
 
-def _compiled(
+def _compile(
     units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
 ) -> list[Objects | KernelBuildError]:
-    """Compile kernels in a process."""
+    """Compile kernels, one after the other, in a process that is replaced when it is lost."""
+    compiled: list[Objects | KernelBuildError] = []
     if not units:
-        return []
-    with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name:
-        folder = Path(name)
-        (folder / CACHE).mkdir()
-        apart = {"POCL_CACHE_DIR": str(folder / CACHE)}
-        (folder / UNITS).write_bytes(_packed(device, units))
-        end = ""
-        try:
-            run_apart(_LONGEST_S * len(units), build_units, folder, environment=apart)
-        except Exception as error:  # noqa: BLE001  of drivers and compilers, anything
-            end = f"{type(error).__name__}: {error}"
-        outcomes = folder / OUTCOMES
-        lines = outcomes.read_text(encoding="utf-8").splitlines() if outcomes.exists() else []
-        compiled = [_outcome(json.loads(line)) for line in lines]
-    missing = KernelBuildError(
-        f"the process that builds and launches kernels ended with {end}", stage="run"
-    )
-    return [*compiled, *[missing] * (len(units) - len(compiled))]
+        return compiled
+    with (
+        tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name,
+        process_pool(1) as pool,
+    ):
+        for number, (unit, sizes) in enumerate(units):
+            given = device.label, Path(name), number, unit, dict(sizes)
+            try:
+                compiled.append(pool.submit_within(_LONGEST_S, build_unit, *given).result())
+            except KernelBuildError as error:
+                compiled.append(error)
+            except Exception as error:  # noqa: BLE001  of pickling, drivers, compilers: anything
+                kernel = unit.default_entrypoint.name
+                said = f"kernel {kernel!r} is not compiled in a process of its own: {error}"
+                compiled.append(KernelBuildError(said, stage="run"))
+    return compiled
 
 
 def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:
@@ -363,29 +327,3 @@ def _check(t_unit: Any, parameters: Mapping[str, int]) -> None:
             f" {missing[0]}=64, for example",
             parameter=missing[0],
         )
-
-
-def _packed(device: Device, units: Sequence[tuple[Any, Mapping[str, int]]]) -> bytes:
-    try:
-        return pickle.dumps((device.label, [(unit, dict(sizes)) for unit, sizes in units]))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        names = ", ".join(repr(unit.default_entrypoint.name) for unit, _ in units)
-        raise KernelBuildError(
-            f"kernel {names} cannot be handed to another process: {error}; what it is made with,"
-            " such as functions, has to be in a module",
-            stage="run",
-        ) from error
-
-
-def _outcome(line: Mapping[str, Any]) -> Objects | KernelBuildError:
-    if line["problem"]:
-        return KernelBuildError(line["problem"], stage=line["stage"])
-    # beside what was launched there may be code for groups of any shape
-    paths = [
-        Path(path) for path in line["objects"] if not Path(path).parent.name.startswith(_ANY_SHAPE)
-    ]
-    if not paths:
-        return KernelBuildError(
-            "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do", stage="run"
-        )
-    return [(path.name, path.read_bytes()) for path in paths]

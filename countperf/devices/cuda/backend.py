@@ -10,7 +10,6 @@ from countperf.devices.cuda.session import (
     CudaDriver,
     CudaHandle,
     CudaSession,
-    ask_nvml,
     cuda_version,
     has_nvidia_gpu,
     is_installed,
@@ -77,19 +76,12 @@ class CudaBackend:
         """Return CuPy's errors, and ours for them."""
         return (DeviceLostError, MeasurementError, *self._loaded().failures())
 
-    def advise(self, reason: str, device: Device) -> str:
-        """Say what to do about a GPU that failed its trial for that reason."""
-        lowered = reason.lower()
-        if "nvrtc" in lowered and "invalid value for --gpu-architecture" not in lowered:
-            return (
-                "NVRTC, which compiles at run time, does not load or does not work:"
-                f" install CUDA's toolkit, or {INSTALL_ADVICE}"
-            )
-        if "memory" in lowered:
-            return f"free memory on {device.label} ('nvidia-smi' shows who has it), and try again"
-        if "insufficient" in lowered or "architecture" in lowered:
-            return f"CuPy does not fit driver or GPU: {INSTALL_ADVICE}"
-        return "see that 'nvidia-smi' shows no error, and start anew"
+    def advise(self, device: Device) -> str:
+        """Say what to do about a GPU that failed its trial."""
+        return (
+            f"see that 'nvidia-smi' shows no error and free memory on {device.label}, and that CuPy"
+            f" and NVRTC fit driver and GPU ({INSTALL_ADVICE}), and start anew"
+        )
 
 
 def describe(driver: CudaDriver, index: int) -> Device:
@@ -103,8 +95,7 @@ def describe(driver: CudaDriver, index: int) -> Device:
         platform=_PLATFORM,
         vendor="NVIDIA Corporation",
         name=name,
-        driver_version=_text(ask_nvml(driver.nvml, "nvmlSystemGetDriverVersion") or "")
-        or cuda_version(runtime.driverGetVersion()),
+        driver_version=cuda_version(runtime.driverGetVersion()),
         device_type="gpu",
         compute_units=int(properties["multiProcessorCount"]),
     )
@@ -145,11 +136,7 @@ def _clock_mhz(driver: CudaDriver, index: int, properties: dict[str, Any]) -> in
             kilohertz = driver.runtime.deviceGetAttribute(_CLOCK_RATE_ATTRIBUTE, index)
         except driver.failures():
             kilohertz = 0
-    if kilohertz:
-        return int(kilohertz) // 1000
-    bus_id = _text(driver.runtime.deviceGetPCIBusId(index))
-    gpu = ask_nvml(driver.nvml, "nvmlDeviceGetHandleByPciBusId", bus_id)
-    return int(ask_nvml(driver.nvml, "nvmlDeviceGetMaxClockInfo", gpu, 1) or 0)
+    return int(kilohertz) // 1000
 
 
 def _text(value: Any) -> str:

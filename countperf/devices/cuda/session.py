@@ -1,4 +1,4 @@
-"""CUDA through CuPy and NVML, and a GPU in use: stream, modules, memory, events, launches."""
+"""CUDA through CuPy, and a GPU in use: stream, modules, memory, events, launches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import os
 import warnings
-import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.devices.cuda.target import CudaCode, generate_cuda, retarget
+from countperf.devices.cuda.target import generate_cuda, retarget
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.device import CUDA_PRELUDE
+from countperf.devices.device import CUDA_PRELUDE, pick_errors
+from countperf.devices.host_code import GeneratedLaunch
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
-from countperf.text import cut
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,10 +47,9 @@ _STICKY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CudaDriver:
-    """CuPy, and NVML where it is there."""
+    """CUDA as CuPy has it."""
 
-    cupy: Any  # cuPy
-    nvml: Any = None  # ``pynvml``, initialized
+    cupy: Any  # the module
 
     @property
     def runtime(self) -> Any:
@@ -85,7 +83,7 @@ class CudaDriver:
 def load_driver(
     load: Callable[[str], Any] = importlib.import_module,
 ) -> CudaDriver:
-    """Import CuPy and NVML."""
+    """Import CuPy."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CuPy tells of every library that it does not find
         try:
@@ -93,7 +91,7 @@ def load_driver(
         except ImportError as error:
             message = f"CuPy is not installed, or does not load ({error}); {INSTALL_ADVICE}"
             raise DeviceError(message) from error
-    driver = CudaDriver(cupy, _load_nvml(load))
+    driver = CudaDriver(cupy)
     try:
         count = int(driver.runtime.getDeviceCount())
     except (RuntimeError, OSError) as error:  # CUDA's own, or its library is not there
@@ -121,15 +119,6 @@ def cuda_version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _load_nvml(load: Callable[[str], Any]) -> Any:
-    try:
-        nvml = load("pynvml")
-        nvml.nvmlInit()
-    except Exception:  # noqa: BLE001 - clocks and power are good to know, no more
-        return None
-    return nvml
-
-
 def is_installed() -> bool:
     """Tell whether CuPy is there, without importing it."""
     return importlib.util.find_spec("cupy") is not None
@@ -138,16 +127,6 @@ def is_installed() -> bool:
 def has_nvidia_gpu() -> bool:
     """Tell whether the machine seems to have an NVIDIA GPU, by the files of its driver."""
     return Path("/proc/driver/nvidia").exists() or os.path.exists("/dev/nvidiactl")  # noqa: PTH110
-
-
-def ask_nvml(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Return what NVML answers; None where it is not there, or does not know."""
-    if nvml is None:
-        return None
-    try:
-        return getattr(nvml, function)(*arguments)
-    except (nvml.NVMLError, AttributeError):  # not on this GPU, or not in this NVML
-        return None
 
 
 _TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
@@ -168,16 +147,11 @@ class DeviceMemory:
         self.size = size
 
 
-def as_argument(value: Any) -> Any:
-    """Return what a kernel is passed: the address of device memory, or the scalar itself."""
-    return np.uint64(value.ptr) if isinstance(value, DeviceMemory) else value
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CudaHandle:
     """Handle of a GPU: its ordinal and its driver's object."""
 
-    driver: CudaDriver  # cuPy and NVML
+    driver: CudaDriver
     index: int  # CUDA's number of the GPU
     max_grid: tuple[int, ...]  # groups along each axis
 
@@ -229,9 +203,8 @@ class CudaProgram:
     ) -> list[CudaSpan]:
         """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
         function = self.function(name)
-        given = tuple(as_argument(argument) for argument in arguments)
         with self._session.span() as spans:
-            self._session.enqueue(function, (groups,), (group_size,), given)
+            self._session.enqueue(function, (groups,), (group_size,), arguments)
         return spans
 
 
@@ -276,7 +249,7 @@ class CudaSession:
             with self.driver.guarded(what):
                 yield
         except self.driver.cupy.cuda.compiler.CompileException as error:
-            raise KernelBuildError(f"{what}: {compilers_words(str(error))}") from error
+            raise KernelBuildError(f"{what}: {pick_errors(str(error))}") from error
         except MeasurementError as error:
             raise KernelBuildError(str(error)) from error
         except (RuntimeError, OSError) as error:  # NVRTC's library is not there
@@ -302,8 +275,11 @@ class CudaSession:
         arguments: Any,
         shared_bytes: int = 0,
     ) -> None:
-        """Launch a kernel; arguments are NumPy scalars."""
-        function.kernel(groups, group, arguments, shared_mem=shared_bytes, stream=self._stream)
+        """Launch a kernel; arguments are device memory and NumPy scalars."""
+        given = tuple(
+            np.uint64(each.ptr) if isinstance(each, DeviceMemory) else each for each in arguments
+        )
+        function.kernel(groups, group, given, shared_mem=shared_bytes, stream=self._stream)
 
     @contextmanager
     def span(self, *, hold: bool = False) -> Generator[list[CudaSpan]]:
@@ -384,17 +360,7 @@ class CudaSession:
         return {
             "cuda_driver": str(runtime.driverGetVersion()),
             "cuda_runtime": str(runtime.runtimeGetVersion()),
-            "nvidia_driver": self.device.identity.driver_version,
         }
-
-
-def compilers_words(text: str) -> str:
-    """Return the errors among the lines of a compiler, or all that it says, at most so long."""
-    lines = [line.strip() for line in text.splitlines() if "error" in line]
-    return cut("; ".join(lines) or " ".join(text.split()), 600)
-
-
-_Launch = tuple[Any, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]
 
 
 def build_kernel(
@@ -414,81 +380,33 @@ def build_kernel(
                 most = max(unused_local_bytes, int(function.max_dynamic_shared_size_bytes))
                 function.max_dynamic_shared_size_bytes = most
                 function.preferred_shared_memory_carveout = _ALL_SHARED
-    plans: dict[tuple[Any, ...], _Plan] = {}
-    alive: list[Any] = []  # weak references: arguments that are gone take the plan with them
 
-    def launch(arguments: Mapping[str, Any]) -> list[Any]:
-        key = tuple((name, _key(value)) for name, value in sorted(arguments.items()))
-        if key not in plans:
-            plans.clear()
-            plans[key] = _Plan(
-                session, code, program, arguments, index_limit, unused_local_bytes or 0
-            )
-            memory = [value for value in arguments.values() if isinstance(value, DeviceMemory)]
-            alive[:] = [weakref.ref(buffer, lambda _: plans.clear()) for buffer in memory]
-        return plans[key].launch()
-
-    return describe_kernel(retarget(t_unit), launch)
-
-
-def _key(value: Any) -> Any:
-    if isinstance(value, DeviceMemory):
-        return value.ptr
-    return value.tobytes() if isinstance(value, np.void) else value
-
-
-class _Plan:
-    """The launches of a kernel at given arguments, worked out beforehand."""
-
-    def __init__(
-        self,
-        session: CudaSession,
-        code: CudaCode,
-        program: CudaProgram,
-        arguments: Mapping[str, Any],
-        index_limit: int,
-        shared_bytes: int,
-    ) -> None:
-        self._session = session
-        self._shared_bytes = shared_bytes
-        self._shared: list[DeviceMemory] = []
-        self._launches: list[_Launch] = []
-
-        def allocate(size: int) -> Any:
-            self._shared.append(session.allocate(int(size)))
-            return as_argument(self._shared[-1])
-
-        def note(
-            name: str, grid: Sequence[int], group: Sequence[int], given: Sequence[Any]
-        ) -> None:
-            groups, shape = tuple(map(int, grid)), tuple(map(int, group))
-            check_grid(session, name, groups, shape, index_limit)
-            function = program.function(name)
-            session.device.check_group(shape, int(function.max_threads_per_block))
-            if prod(groups):  # CUDA has no empty grids
-                self._launches.append((function, groups, shape, tuple(given)))
-
-        code.host(note, allocate, **{name: as_argument(value) for name, value in arguments.items()})
+    def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
+        launches = code.launches(arguments, lambda size: session.allocate(int(size)))
+        for launch in launches:
+            check_grid(session, launch, index_limit)
+            function = program.function(launch.kernel)
+            session.device.check_group(launch.shape, int(function.max_threads_per_block))
         session.finish()
 
-    def launch(self) -> list[Any]:
-        """Enqueue all launches."""
-        session = self._session
-        with session.span(hold=True) as spans:
-            for function, groups, shape, arguments in self._launches:
-                session.enqueue(function, groups, shape, arguments, self._shared_bytes)
-        return spans
+        def enqueue() -> list[Any]:
+            with session.span(hold=True) as spans:
+                for each in filter(lambda launch: prod(launch.groups), launches):  # none is empty
+                    function = program.function(each.kernel)
+                    session.enqueue(
+                        function, each.groups, each.shape, each.arguments, unused_local_bytes or 0
+                    )
+            return spans
+
+        return enqueue
+
+    return describe_kernel(retarget(t_unit), prepare)
 
 
-def check_grid(
-    session: CudaSession,
-    name: str,
-    groups: tuple[int, ...],
-    shape: tuple[int, ...],
-    index_limit: int,
-) -> None:
+def check_grid(session: CudaSession, launch: GeneratedLaunch, index_limit: int) -> None:
     """Compare the number of groups with what the GPU can launch, and the code can number."""
-    items = max(n * extent for n, extent in zip(groups, shape, strict=False))
+    name, groups = launch.kernel, launch.groups
+    items = max(n * extent for n, extent in zip(groups, launch.shape, strict=False))
     if items > index_limit:
         raise KernelBuildError(
             f"{name}: {items} work items along an axis, and the kernel computes indices up to"

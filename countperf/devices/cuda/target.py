@@ -12,37 +12,29 @@ What is mended, each from outside and for this target only:
 - 64-bit compare-and-swap, which wants ``unsigned long long``;
 - infinities and NaN, whose types Loopy does not know, and for which NVRTC has no macros.
 
-The host function is Python: it works out grid, group and arguments of each launch and hands them to
-whoever launches.
-
 Source: CUDA Math API, "Single Precision Mathematical Functions", "Double Precision Mathematical
 Functions".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from cgen import Block, DoWhile, Line
 from cgen.cuda import CudaConstant
 from constantdict import constantdict
-from genpy import Assign, Function, Statement, Suite
 from loopy.diagnostic import LoopyError, LoopyTypeError
 from loopy.kernel import KernelState
-from loopy.kernel.data import AddressSpace, ValueArg
+from loopy.kernel.data import AddressSpace
 from loopy.kernel.function_interface import CallableKernel, ScalarCallable
-from loopy.schedule.tools import get_kernel_arg_info, get_subkernel_arg_info
 from loopy.target.cuda import CUDACASTBuilder, CudaTarget
 from loopy.target.opencl import opencl_symbol_mangler
-from loopy.target.python import PythonASTBuilderBase
 from loopy.types import NumpyType, to_unsigned_dtype
-from pymbolic.mapper.stringifier import PREC_NONE
 
-from countperf.counting.frontend.copies import generate_code
-from countperf.devices.description import DeviceKernel, define_host_functions
+from countperf.devices.host_code import GeneratedCode, HostBuilder, generate_for_target
 from countperf.errors import KernelBuildError
 
 _FLOAT_FUNCTIONS: Mapping[str, int] = {
@@ -147,7 +139,6 @@ def cuda_functions() -> dict[str, CudaFunction]:
     return {name: CudaFunction(name=name) for name in _ARGUMENTS}
 
 
-_LAUNCH, _ALLOCATE, _NUMPY = "_lpy_launch", "_lpy_allocate", "_lpy_np"
 _CONSTANTS = """\
 #ifdef __CUDACC_RTC__
 #define INFINITY __int_as_float(0x7f800000)
@@ -238,85 +229,9 @@ def _with_wide_swap(update: Any) -> Any:
     return Block(contents)
 
 
-class HostBuilder(PythonASTBuilderBase):
-    """Writes ``host(launch, allocate, **arguments)``."""
-
-    def get_function_definition(
-        self,
-        codegen_state: Any,
-        codegen_result: Any,
-        schedule_index: int,
-        function_decl: Any,
-        function_body: Any,
-    ) -> Any:
-        """Write the head of the function."""
-        del schedule_index, function_decl
-        names = get_kernel_arg_info(codegen_state.kernel).passed_arg_names
-        name = codegen_result.current_program(codegen_state).name
-        return Function(name, [_LAUNCH, _ALLOCATE, *names], Suite([function_body]))
-
-    def get_temporary_decls(self, codegen_state: Any, schedule_index: int) -> Any:
-        """Write the allocation of arrays that launches share."""
-        del schedule_index
-        mapper = self.get_expression_to_code_mapper(codegen_state)
-        declared: list[Any] = []
-        for name, variable in sorted(codegen_state.kernel.temporary_variables.items()):
-            if variable.address_space != AddressSpace.GLOBAL or variable.base_storage:
-                continue
-            if variable.initializer is None:
-                size = mapper(variable.nbytes, PREC_NONE, type_context="i")
-                declared.append(Assign(name, f"{_ALLOCATE}({size})"))
-        return declared
-
-    def get_kernel_call(
-        self, codegen_state: Any, subkernel_name: str, gsize: Any, lsize: Any
-    ) -> Any:
-        """Write a launch."""
-        kernel = codegen_state.kernel
-        mapper = self.get_expression_to_code_mapper(codegen_state)
-        passed = get_subkernel_arg_info(kernel, subkernel_name).passed_names
-        values = "".join(f"{_as_argument(kernel, name)}, " for name in passed)
-        grid, group = (
-            mapper(tuple(shape) or (1,), PREC_NONE, type_context="i") for shape in (gsize, lsize)
-        )
-        return Statement(f"{_LAUNCH}({subkernel_name!r}, {grid}, {group}, ({values}))")
-
-
-def _as_argument(kernel: Any, name: str) -> str:
-    """Write the argument of a launch, of the type that the kernel declares."""
-    if name in kernel.all_inames():
-        return f"{_NUMPY}.{np.dtype(kernel.index_dtype.numpy_dtype).name}({name})"
-    described: Any = kernel.get_var_descriptor(name)
-    dtype: Any = described.dtype
-    if not isinstance(described, ValueArg) or dtype.numpy_dtype.names:
-        return name
-    return f"{_NUMPY}.{np.dtype(dtype.numpy_dtype).name}({name})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CudaCode:
-    """A translation unit as CUDA, or as OpenCL."""
-
-    source: str  # CUDA C, or OpenCL C
-    kernels: tuple[str, ...]  # the kernels in it, in the order of their launches
-    host: Any  # from what launches, what allocates, and arguments by name
-
-
-def generate_cuda(t_unit: Any) -> CudaCode:
+def generate_cuda(t_unit: Any) -> GeneratedCode:
     """Generate CUDA for a translation unit."""
-    return code_of(retarget(t_unit))
-
-
-def code_of(unit: Any) -> CudaCode:
-    """Generate the code of a translation unit whose target has a `HostBuilder`."""
-    code = generate_code(unit)
-    namespace: dict[str, Any] = {_NUMPY: np}
-    define_host_functions(code.host_code(), unit.default_entrypoint.name, namespace)
-    return CudaCode(
-        source=code.device_code(),
-        kernels=tuple(program.name for program in code.device_programs),
-        host=namespace[code.host_programs[unit.default_entrypoint.name].name],
-    )
+    return generate_for_target(retarget(t_unit))
 
 
 def retarget(t_unit: Any) -> Any:
@@ -339,37 +254,3 @@ def retarget(t_unit: Any) -> Any:
         else:  # resolved for another target, by type inference
             table[key] = functions.get(getattr(known, "name", ""), known)
     return replace(t_unit, callables_table=constantdict(table), target=target)
-
-
-Shape = tuple[int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Launches:
-    """The launches of a translation unit, at any sizes."""
-
-    code: CudaCode
-    kernel: DeviceKernel  # its arguments
-
-    def noted(self, parameters: Mapping[str, int]) -> list[tuple[str, Shape, Shape, list[Any]]]:
-        """Return kernel, groups, shape of a group and arguments of launches that have groups.
-
-        Arguments are NumPy scalars, names of arrays, and None for temporaries; scalars that are no
-        parameters are 1.
-        """
-        launches: list[tuple[str, Shape, Shape, list[Any]]] = []
-
-        def note(kernel: str, grid: Sequence[int], shape: Sequence[int], arguments: Any) -> None:
-            if all(int(extent) for extent in grid):
-                launches.append((kernel, three(grid), three(shape), [*arguments]))
-
-        arrays = {name: name for name in self.kernel.arguments}
-        numbers = self.kernel.numbers(parameters)
-        self.code.host(note, lambda _: None, **(arrays | numbers))
-        return launches
-
-
-def three(extents: Sequence[int]) -> tuple[int, int, int]:
-    """Return extents along three axes; 1 where there is none."""
-    first, second, third = (*(int(extent) for extent in extents), 1, 1)[:3]
-    return first, second, third

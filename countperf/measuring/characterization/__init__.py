@@ -7,5 +7,5 @@ itself counts while it runs a kernel, or else of the clock that its driver decla
 
 Source: Lemeire, Cornelis, Konstantinidis, "Analysis of the analytical performance models for GPUs
 and extracting the underlying Pipeline model" (2023), sections 3 to 6, for throughput and latency
-of classes of instructions, the mix of two of them, and barriers.
+of classes of instructions, and barriers.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -45,7 +45,6 @@ class Characterization(Document, Result):
     findings: tuple[Finding, ...] = ()  # every number
     left_out: dict[str, str] = Field(default_factory=dict)  # what was not measured, and why
     parameters: DeviceParameters  # what mechanistic models read
-    finished: tuple[str, ...] = ()  # names of the experiments that are done, for a run that resumes
 
     def find(self, name: str) -> Finding | None:
         """Return the finding of that name, if there is one."""
@@ -80,8 +79,6 @@ MAX_TURNS = 2**26
 _FIRST_TURNS = 8
 _ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
 _GROUP = 256
-Sharing = Literal["one subsystem", "two subsystems", "two subsystems with an issue limit"]
-_BETTER = 0.75  # a model with a parameter more has to leave at most this share of the error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,54 +248,6 @@ class Bench:
         return turn.scaled(self.clock_hz / issued), f"{name}: {said} of {group}"
 
 
-def mix_throughput(
-    ratio: float, cpi_fast: float, cpi_slow: float, sharing: Sharing, issue_limit: float = np.inf
-) -> float:
-    """Predict the throughput of the fast class of a mix, instruction/cycle."""
-    if sharing == "one subsystem":
-        return ratio / (ratio * cpi_fast + cpi_slow)
-    bound = min(1 / cpi_fast, ratio / cpi_slow)
-    if sharing == "two subsystems":
-        return bound
-    return min(bound, ratio / (ratio + 1) * issue_limit)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixVerdict:
-    """Verdict on whether two classes of instructions share a pipeline."""
-
-    sharing: Sharing  # which of the three
-    # instructions per cycle over all subsystems, if that is what limits the mix
-    issue_limit: float | None
-    error: float  # root mean square of the relative errors of the throughputs that this implies
-
-
-def judge_mix(throughputs: Mapping[int, float], cpi_fast: float, cpi_slow: float) -> MixVerdict:
-    """Decide between one subsystem, two, and two with an issue limit."""
-
-    def error(sharing: Sharing, limit: float = np.inf) -> float:
-        wrong = [
-            mix_throughput(ratio, cpi_fast, cpi_slow, sharing, limit) / measured - 1
-            for ratio, measured in throughputs.items()
-        ]
-        return float(np.sqrt(np.mean(np.square(wrong))))
-
-    one, two = error("one subsystem"), error("two subsystems")
-    totals = [(ratio + 1) / ratio * measured for ratio, measured in throughputs.items()]
-    limits = np.linspace(0.9 * min(totals), 1.1 * max(totals), 201)
-    errors = [error("two subsystems with an issue limit", float(limit)) for limit in limits]
-    best = int(np.argmin(errors))
-    simple = min(one, two)
-    if errors[best] < _BETTER * simple and errors[best] < simple - 0.01:
-        return MixVerdict(
-            sharing="two subsystems with an issue limit",
-            issue_limit=float(limits[best]),
-            error=errors[best],
-        )
-    sharing: Sharing = "one subsystem" if one <= two else "two subsystems"
-    return MixVerdict(sharing=sharing, issue_limit=None, error=simple)
-
-
 def fit_transfer(sizes: Sequence[int], times: Sequence[float]) -> tuple[float, float]:
     """Fit the time of a transfer as start-up (s) plus size over bandwidth (byte/s)."""
     measured = np.asarray(times, np.float64)
@@ -333,7 +282,6 @@ class InstructionTest:
     step: str  # statement that updates ``x`` by ``a`` and ``b``
     instructions: int = 1  # how many instructions of the class a step has
     values: tuple[float, float] = (1.0000001, 0.5)  # of ``a`` and ``b``
-    carries: str = ""  # another class of which each step has one instruction besides
 
     @property
     def c_type(self) -> str:
@@ -367,13 +315,8 @@ INSTRUCTION_TESTS: tuple[InstructionTest, ...] = (
     # an addition and an exclusive or: sums alone would be folded
     InstructionTest("add.s32", "s32", "x = (x ^ a) + b", 2, (21845, 13)),
     InstructionTest("mul.s32", "s32", "x = x * x", 1, (5, 2)),
-    InstructionTest("mad.s32", "s32", "x = x * x + a", 1, (5, 2)),
     InstructionTest("div.s32", "s32", "x = a / (x | 1)", 1, (2000000011, 3)),
-    InstructionTest("cvt.s32.f32", "s32", "x = (int) (float) (x ^ a)", 2, (21, 13)),
     *(InstructionTest(f"{name}.f64", "f64", step) for name, step in _FLOATING.items()),
-    InstructionTest(
-        "cvt.f64.f32", "f64", "x = (double) (float) (x * a)", 2, (0.9999, 0.5), "mul.f64"
-    ),
 )
 """The classes that are measured, most wanted first."""
 
@@ -384,51 +327,17 @@ def chain_source(test: InstructionTest, chains: int) -> str:
     Each turn has `UNROLLED` steps, spread over independent chains.
     """
     names = [f"x{number}" for number in range(chains)]
-    steps = [_renamed(test.step, names[number % chains]) for number in range(UNROLLED)]
-    return _looped(f"chain{chains}_{test.identifier}", [(test, names, "ab")], steps)
-
-
-def mix_source(fast: InstructionTest, slow: InstructionTest, ratio: int) -> str:
-    """Write a kernel ``mix<ratio>_<slow>(out, n, a, b, c, d)``.
-
-    A turn has four times ``ratio`` instructions of the fast class and one of the slow one, in four
-    chains each, as in the source's experiment.
-    """
-    fast_names, slow_names = ([f"{x}{number}" for number in range(CHAINS)] for x in "xy")
-    steps: list[str] = []
-    for number in range(CHAINS):
-        places = range(number * ratio, (number + 1) * ratio)
-        steps += [_renamed(fast.step, fast_names[position % CHAINS]) for position in places]
-        steps.append(_renamed(slow.step, slow_names[number], "cd"))
-    parts = [(fast, fast_names, "ab"), (slow, slow_names, "cd")]
-    return _looped(f"mix{ratio}_{slow.identifier}", parts, steps)
-
-
-def _renamed(step: str, name: str, operands: str = "ab") -> str:
-    names = {"x": name, "a": operands[0], "b": operands[1]}
-    return re.sub(r"\b[xab]\b", lambda match: names[match[0]], step)
-
-
-def _looped(
-    name: str, parts: Sequence[tuple[InstructionTest, list[str], str]], steps: Sequence[str]
-) -> str:
-    """Write a kernel that takes steps in n turns; its variables begin with their operands."""
-    kind = parts[0][0].c_type
-    operands = "".join(
-        f", {test.c_type} {operand}" for test, _, given in parts for operand in given
-    )
     declared = "".join(
-        f"  {test.c_type} {variable} = {a} + {b} * ({test.c_type}) (LOCAL_ID + {number});\n"
-        for test, variables, (a, b) in parts
-        for number, variable in enumerate(variables)
+        f"  {test.c_type} {name} = a + b * ({test.c_type}) (LOCAL_ID + {number});\n"
+        for number, name in enumerate(names)
     )
-    total = " + ".join(
-        f"({kind}) {variable}" for _, variables, _ in parts for variable in variables
-    )
+    steps = [re.sub(r"\bx\b", names[number % chains], test.step) for number in range(UNROLLED)]
     body = "".join(f"    {step};\n" for step in steps)
     return (
-        f"KERNEL {name}(GLOBAL {kind} *RESTRICT out, int n{operands})\n{{\n{declared}"
-        f"  for (int k = 0; k < n; ++k) {{\n{body}  }}\n  out[GLOBAL_ID] = {total};\n}}\n"
+        f"KERNEL chain{chains}_{test.identifier}"
+        f"(GLOBAL {test.c_type} *RESTRICT out, int n, {test.c_type} a, {test.c_type} b)\n{{\n"
+        f"{declared}  for (int k = 0; k < n; ++k) {{\n{body}  }}\n"
+        f"  out[GLOBAL_ID] = {' + '.join(names)};\n}}\n"
     )
 
 

@@ -1,15 +1,13 @@
-"""All experiments in order of importance, and the device document that is made of what they find.
-
-Each result is stored when it is done.
-"""
+"""Experiments in order of importance, and the device document that is made of what they find."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from countperf.devices.device import Device, EventClock, Session
 from countperf.devices.parameters import (
@@ -23,43 +21,248 @@ from countperf.devices.parameters import (
 )
 from countperf.errors import MeasurementError
 from countperf.measuring.characterization.bench import (
+    CHAINS,
+    COMMON_SOURCE,
     FULL,
     INSTRUCTION_TESTS,
+    UNROLLED,
     Bench,
+    Bounds,
     Characterization,
     Effort,
     Finding,
-)
-from countperf.measuring.characterization.experiments import (
-    FAST,
-    STRIDES,
-    WORD,
-    Found,
-    measure_bandwidth,
-    measure_barriers,
-    measure_class,
-    measure_clock,
-    measure_latency,
-    measure_launches,
-    measure_local,
-    measure_mixes,
-    measure_transfers,
-    moved_together,
-    wanted_tests,
+    InstructionTest,
+    MeasuredValue,
+    chain_source,
+    estimate,
+    fit_transfer,
 )
 from countperf.measuring.environment import gather_environment
+from countperf.measuring.size_choice import measure_launch_overhead
 from countperf.steps import stepped
-from countperf.store import locked
 
-_Experiment = tuple[str, Callable[[Bench, Found], Iterator[Finding]], str]
-"""Name; from a bench, and what was found so far, to findings; why it makes no sense on a CPU."""
+STRIDES = (1, 2, 4, 8, 16, 32)
+WORD = 4  # byte
+
+_LINE_BYTES = 128
+_TRANSFER_SIZES = tuple(2**k for k in range(10, 27, 2))
+_CLOCK_TURNS = 2**18
+_MAX_STARTS = 8  # no compute unit starts more sub-group instructions in a cycle
+_MAX_LATENCY = 5000  # cycles; a division of f64 in software takes hundreds
+_MAX_BYTES_PER_S = 5e13
+
+_LAUNCH = Bounds("s", highest=1e-2, why="an empty launch")
+_BANDWIDTH = Bounds("byte/s", 1e6, _MAX_BYTES_PER_S, "of what work items ask for")
+_LATENCY = Bounds("cycle", 0.2, _MAX_LATENCY, "a dependent instruction")
+_CPI = Bounds("cycle", 1 / _MAX_STARTS, _MAX_LATENCY, f"at most {_MAX_STARTS} starts per cycle")
+_LOAD = Bounds("cycle", 0.5, 20000, "a dependent load")
+_LOCAL_LATENCY = Bounds("cycle", 0.5, 1000, "a dependent load of local memory")
+_LOCAL_CPI = Bounds("cycle", 0.05, 1000, "loads of a sub-group")
+_BARRIER = Bounds("cycle", 0.5, _MAX_LATENCY, "a barrier of one group")
+_BARRIER_CPI = Bounds(
+    "cycle", 1 / _MAX_STARTS, _MAX_LATENCY, "barriers of sub-groups on a full compute unit"
+)
+_STARTUP = Bounds("s", highest=1e-2, why="a short transfer")
+_LINK = Bounds("byte/s", 1e7, 1e12, "a link between host and device")
 
 
-def _experiments(bench: Bench) -> list[_Experiment]:
-    """List the experiments on a device, most wanted first."""
-    classes = [(f"class {t.name}", partial(measure_class, t), "") for t in wanted_tests(bench)]
+def measure_launches(bench: Bench) -> Iterator[Finding]:
+    """Measure the time of an empty launch by the device's timer."""
+    runs = [measure_launch_overhead(bench.session, bench.clock, runs=24) for _ in range(3)]
+    overhead = estimate([run.time_s for run in runs])
+    yield _LAUNCH.finding("launch overhead", overhead, "nothing: one group")
+
+
+def measure_clock(bench: Bench) -> Iterator[Finding]:
+    """Compare the device's cycle counter with its event timer; without one, take what is declared.
+
+    Sets the bench's clock.
+    """
+    declared = bench.known_clock_hz
+    program = bench.load(COMMON_SOURCE)
+    out = bench.session.allocate(8 * bench.lanes)
+
+    def run(turns: int) -> tuple[int, float]:
+        arguments = (out, np.int32(turns), np.float32(1.0000001), np.float32(0.5))
+        elapsed = bench.run_s(program, "cycles", 1, bench.lanes, arguments)
+        return int(bench.session.download(out, np.dtype(np.int64), 1)[0]), elapsed
+
+    ratios: list[float] = []
+    if run(_CLOCK_TURNS)[0] > 0:  # by differences: launching takes time, but no cycles of a kernel
+        for _ in range(bench.effort.repetitions):
+            (few, short), (many, long) = run(_CLOCK_TURNS), run(3 * _CLOCK_TURNS)
+            ratios.append((many - few) / (long - short) if long > short else 0.0)
+    if ratios:
+        measured = estimate(ratios).checked("the device's cycle counter")
+        highest = 1.1 * declared if declared else float("inf")
+        bounds = Bounds("Hz", 0.2 * declared, highest, "the driver's highest clock")
+        yield bounds.finding("clock", measured, "cycles: the device's counter over the event timer")
+        bench.known_clock_hz = measured.value
+    elif declared:
+        yield Bounds("Hz").finding("clock", MeasuredValue(declared), "declared")
+
+
+def measure_class(test: InstructionTest, bench: Bench) -> Iterator[Finding]:
+    """Measure latency and throughput of a class of instructions."""
+    alone = 1 if bench.is_cpu else bench.lanes
+    for what, bounds, chains, groups, group in (
+        ("latency", _LATENCY, 1, 1, alone),
+        ("cpi", _CPI, CHAINS, bench.full_groups, bench.group),
+    ):
+        step, kernel = bench.step_cycles(
+            chain_source(test, chains),
+            f"chain{chains}_{test.identifier}",
+            groups,
+            group,
+            UNROLLED,
+            test.arguments(),
+        )
+        cost = step.scaled(1 / test.instructions)
+        yield bounds.finding(f"{test.name} {what}", cost, kernel)
+
+
+def measure_barriers(bench: Bench) -> Iterator[Finding]:
+    """Measure the cost of a barrier of a sub-group, alone and at full occupancy."""
+    full = max(1, 2048 // bench.lanes) * bench.units
+    for name, bounds, groups in (
+        ("barrier latency", _BARRIER, 1),
+        ("barrier cpi", _BARRIER_CPI, full),
+    ):
+        cycles = bench.step_cycles(COMMON_SOURCE, "barriers", groups, bench.lanes, 4)
+        yield bounds.finding(name, *cycles)
+
+
+def measure_local(bench: Bench) -> Iterator[Finding]:
+    """Measure latency and cost of local loads without bank conflicts."""
+    after = (np.int32(bench.lanes),)
+    cycles = bench.step_cycles(COMMON_SOURCE, "local_latency", 1, bench.lanes, 8, after)
+    yield _LOCAL_LATENCY.finding("local latency", *cycles)
+    after = (np.int32(1), np.int32(bench.lanes))
+    cycles = bench.step_cycles(
+        COMMON_SOURCE, "local_chase", bench.full_groups, bench.group, 8, after
+    )
+    yield _LOCAL_CPI.finding("local cpi", *cycles)
+
+
+def measure_bandwidth(bench: Bench) -> Iterator[Finding]:
+    """Measure copies of arrays that no cache holds, and loads by stride.
+
+    Bytes are those that work items ask for; those of a copy count twice, read and written.
+    """
+    program = bench.load(COMMON_SOURCE)
+    words = bench.array_bytes // WORD
+    source, target = (bench.session.allocate(words * WORD) for _ in range(2))
+
+    def finding(name: str, kernel: str, groups: int, moved: int, *arguments: object) -> Finding:
+        run: Callable[[], float] = partial(
+            bench.run_s, program, kernel, groups, bench.group, arguments
+        )
+        times = [
+            min(run() for _ in range(bench.effort.tries)) for _ in range(bench.effort.repetitions)
+        ]
+        rate = estimate([moved / elapsed for elapsed in times], moved / min(times))
+        said = f"{kernel}: {words * WORD} byte, {groups} groups of {bench.group}"
+        return _BANDWIDTH.finding(name, rate, said)
+
+    groups = words // 4 // bench.group
+    moved = 2 * 4 * WORD * groups * bench.group
+    yield finding("copy bandwidth", "copy4", groups, moved, target, source)
+    for stride in STRIDES:
+        # a CPU takes work items in turn: one with several turns would jump through the array
+        most = words // stride // bench.group * bench.group
+        items = most if bench.is_cpu else min(most, 8 * bench.full_groups * bench.group)
+        turns = max(1, words // (items * stride))
+        shape = (np.int32(items), np.int32(turns), np.int32(stride))
+        yield finding(
+            f"load bandwidth stride {stride}",
+            "load",
+            items // bench.group,
+            items * turns * WORD,
+            *(target, source, *shape, np.float32(-1.5)),
+        )
+
+
+def moved_together(rates: dict[int, float]) -> int | None:
+    """Return how many bytes of global memory move together, from load bandwidth by stride."""
+    if 1 not in rates:
+        return None
+    costs = {stride: rates[1] / rate for stride, rate in rates.items()}
+    worst = max(costs.values())
+    if worst < 1.5:
+        return None
+    return WORD * min(stride for stride, cost in costs.items() if cost >= 0.8 * worst)
+
+
+def chase_order(lines: int, seed: int = 0) -> NDArray[np.int32]:
+    """Return a cycle through all lines in random order: where the next word is, for each line.
+
+    Only the first word of each line is set.
+    """
+    order = np.random.default_rng(seed).permutation(lines).astype(np.int32)
+    words = _LINE_BYTES // WORD
+    following = np.zeros(lines * words, np.int32)
+    following[order * words] = np.roll(order, -1) * words
+    return following
+
+
+def measure_latency(bench: Bench) -> Iterator[Finding]:
+    """Measure the time of a dependent load of memory: in an array that no cache holds."""
+    program = bench.load(COMMON_SOURCE)
+    out = bench.session.allocate(4 * WORD)
+    lines = bench.array_bytes // _LINE_BYTES
+    memory = bench.session.upload(chase_order(lines))
+    random = np.random.default_rng(1)
+
+    def run(turns: int) -> float:
+        start = np.int32(int(random.integers(lines)) * (_LINE_BYTES // WORD))
+        return bench.run_s(program, "chase", 1, 1, (out, memory, np.int32(turns), start))
+
+    latency = bench.time_per_turn(run).scaled(bench.clock_hz / 8)
+    yield _LOAD.finding("memory latency", latency, f"chase: a random cycle of {lines} lines")
+
+
+def measure_transfers(bench: Bench) -> Iterator[Finding]:
+    """Measure transfers from and to ordinary (pageable) memory of the host, by size."""
+    session = bench.session
+    sizes = [size for size in _TRANSFER_SIZES if size <= bench.array_bytes]
+    largest = min(_TRANSFER_SIZES[-1], bench.array_bytes)
+    host = np.zeros(largest, np.uint8)
+    memory = session.allocate(largest)
+
+    def transfer_s(direction: str, size: int) -> float:
+        begin = bench.clock.now()
+        if direction == "h2d":
+            session.copy_in(memory, host[:size])
+        else:
+            session.copy_out(host[:size], memory)
+        return bench.clock.now() - begin
+
+    for direction in ("h2d", "d2h"):
+        times = [min(transfer_s(direction, size) for _ in range(5)) for size in sizes]
+        again = [transfer_s(direction, largest) for _ in range(3)]
+        spread = (max(again) - min(again)) / min(again)
+        startup_s, rate = fit_transfer(sizes, times)
+        kernel = f"copies of {sizes[0]} to {sizes[-1]} byte by the host's clock"
+        yield _STARTUP.finding(f"{direction} startup", MeasuredValue(startup_s, spread), kernel)
+        yield _LINK.finding(f"{direction} bandwidth", MeasuredValue(rate, spread), kernel)
+
+
+_PIPELINES = (
+    "which classes of instructions share a pipeline is not measured: all of arithmetic are put on"
+    " one, 'alu', unless 'subsystem' and 'issue_limit' in the device's document say otherwise"
+)
+_Experiment = tuple[str, Callable[[Bench], Iterator[Finding]], str]
+"""Name; from a bench to findings; why it makes no sense on a CPU."""
+
+
+def _experiments(effort: Effort) -> list[_Experiment]:
+    """List the experiments, most wanted first."""
+    classes = [
+        (f"class {test.name}", partial(measure_class, test), "")
+        for test in INSTRUCTION_TESTS
+        if not effort.classes or test.name in effort.classes
+    ]
     in_turn = "a CPU executes the work items of a group in turn: nothing waits"
-    in_vectors = "sub-groups are the elements of a vector: they are not issued one by one"
     return [
         ("launch overhead", measure_launches, ""),
         ("clock", measure_clock, ""),
@@ -68,7 +271,6 @@ def _experiments(bench: Bench) -> list[_Experiment]:
         ("latency", measure_latency, ""),
         ("local memory", measure_local, "local memory of a CPU is ordinary memory"),
         ("barriers", measure_barriers, in_turn),
-        ("mixes", measure_mixes, in_vectors),
         ("transfers", measure_transfers, "host and device share their memory"),
     ]
 
@@ -78,75 +280,31 @@ def characterize(
     *,
     clock: EventClock | None = None,
     effort: Effort = FULL,
-    store: Path | str | None = None,
     max_seconds: float | None = None,
 ) -> Characterization:
-    """Run the microbenchmarks on a device."""
-    with nullcontext() if store is None else locked(store):
-        bench = Bench(session, clock or EventClock(), effort)
-        return _measured(bench, store, max_seconds)
-
-
-def _measured(
-    bench: Bench,
-    store: Path | str | None,
-    max_seconds: float | None,
-) -> Characterization:
-    session, clock = bench.session, bench.clock
-    state = _resumed(session, store)
-    findings_by_name = {finding.name: finding for finding in state.findings}
-    if "clock" in findings_by_name:
-        bench.known_clock_hz = findings_by_name["clock"].value
-    began = clock.now()
-    for name, measure, not_on_cpus in stepped(_experiments(bench), "measuring"):
-        if name in state.finished:
-            continue
-        left_out = {k: v for k, v in state.left_out.items() if k != name}
-        reason = not_on_cpus if bench.is_cpu else ""
-        if not reason and max_seconds is not None and clock.now() - began > max_seconds:
-            reason = "no time was left"
-        if reason:
-            left_out[name] = reason
-            state = state.model_copy(update={"left_out": left_out})
-            continue
-        finished = state.finished
-        try:
-            for finding in measure(bench, findings_by_name):
-                findings_by_name[finding.name] = finding
-        except MeasurementError as error:
-            left_out[name] = str(error)
-        else:
-            finished = (*finished, name)
-        findings = tuple(findings_by_name.values())
-        state = state.model_copy(
-            update={
-                "findings": findings,
-                "left_out": left_out,
-                "finished": finished,
-                "parameters": device_parameters(session.device, findings),
-            }
-        )
-        if store is not None:
-            state.write_file(store)
-    if store is not None:
-        state.write_file(store)
-    return state
-
-
-def _resumed(session: Session, store: Path | str | None) -> Characterization:
+    """Run the microbenchmarks on a device; those that begin after `max_seconds` are left out."""
     device = session.device
-    if store is not None and Path(store).exists():
-        stored = Characterization.read_file(store)
-        if stored.device.matches(device.identity):
-            return stored
-        message = (
-            f"{store} is of {stored.device.name}, not {device.identity.name}; use another file"
-        )
-        raise MeasurementError(message)
+    bench = Bench(session, clock or EventClock(), effort)
+    environment = gather_environment(device.limits, session.versions())
+    findings: list[Finding] = []
+    left_out = {"pipelines": _PIPELINES}
+    began = bench.clock.now()
+    for name, measure, not_on_cpus in stepped(_experiments(effort), "measuring"):
+        if bench.is_cpu and not_on_cpus:
+            left_out[name] = not_on_cpus
+        elif max_seconds is not None and bench.clock.now() - began > max_seconds:
+            left_out[name] = "no time was left"
+        else:
+            try:
+                findings += measure(bench)
+            except MeasurementError as error:
+                left_out[name] = str(error)
     return Characterization(
         device=device.identity,
-        environment=gather_environment(device.limits, session.versions()),
-        parameters=device_parameters(device, ()),
+        environment=environment,
+        findings=tuple(findings),
+        left_out=left_out,
+        parameters=device_parameters(device, findings),
     )
 
 
@@ -155,7 +313,6 @@ _FIELDS = {
     "clock_hz": "clock",
     "launch_overhead_s": "launch overhead",
     "bandwidth_byte_per_s": "copy bandwidth",
-    "issue_limit": "issue limit",
     "mem_ld_cycles": "memory latency",
     "latency_steps": "memory latency",
     "issue_cycles": "fma.f32 cpi",
@@ -254,8 +411,7 @@ def _classes(known: dict[str, Finding], lanes: int, units: int) -> dict[str, Ins
     for test in INSTRUCTION_TESTS:
         cpi, latency = f"{test.name} cpi", f"{test.name} latency"
         if cpi in known and latency in known:
-            subsystem = _subsystem(test.name, known)
-            add(test.name, subsystem, "compute", known[cpi].value, latency)
+            add(test.name, "alu", "compute", known[cpi].value, latency)
     if {"barrier latency", "barrier cpi"} <= known.keys():
         add("bar.sync", "barrier", "barrier", known["barrier cpi"].value, "barrier latency")
     if {"local latency", "local cpi"} <= known.keys():
@@ -265,14 +421,6 @@ def _classes(known: dict[str, Finding], lanes: int, units: int) -> dict[str, Ins
         cpi = known["clock"].value / rate
         add("ld.global.s32", "memory", "memory", cpi, "memory latency")
     return classes
-
-
-def _subsystem(name: str, known: dict[str, Finding]) -> str:
-    """Return the pipeline of a class: its own if the mix with the fast class says so."""
-    mix = known.get(f"mix of {FAST} and {name}")
-    if mix is None or mix.remark.startswith("one subsystem"):
-        return "alu"
-    return name.replace(".", "_")
 
 
 def _links(known: dict[str, Finding]) -> dict[str, LinkParameters]:

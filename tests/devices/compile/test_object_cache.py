@@ -54,7 +54,7 @@ MADE = [[("k.so", b"code")]]
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv(OBJECTS, str(tmp_path / "objects"))
-    monkeypatch.setattr(objects, "_compiled", lambda units, _: [*MADE] * len(units))
+    monkeypatch.setattr(objects, "_compile", lambda units, _: [*MADE] * len(units))
     return tmp_path / "objects"
 
 
@@ -86,7 +86,7 @@ def test_what_is_kept_is_not_compiled_again(
     units = [(scaled(factor), {"n": 1000}) for factor in (2, 3)]
     (first,) = read_compiled(units[:1], pocl)
     both = read_compiled(units, pocl)
-    monkeypatch.setattr(objects, "run_apart", None)  # nothing is compiled again
+    monkeypatch.setattr(objects, "process_pool", None)  # nothing is compiled again
     # of another size, and in another order
     again = read_compiled([(unit, {"n": 96}) for unit, _ in reversed(units)], pocl)
 

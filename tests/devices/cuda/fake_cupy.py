@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002, N802
-"""Modules with the interface of CuPy and NVML; kernels run on the host.
+"""Modules with the interface of CuPy; kernels run on the host.
 
 `FakeCupy` compiles with g++ what NVRTC would compile, and runs it by the emulator. A test can tell
 it to fail: at which call, and how.
@@ -119,9 +119,9 @@ class FakeCupy:
         if call in self.failures:
             raise self.failures.pop(call)
 
-    def driver(self, nvml: Any = None) -> CudaDriver:
+    def driver(self) -> CudaDriver:
         """Return what the backend works with."""
-        return CudaDriver(self, nvml)
+        return CudaDriver(self)
 
 
 def compiled_at_once(units: Mapping[str, Any], folder: Path) -> FakeCupy:
@@ -149,9 +149,6 @@ class _Runtime:
     def deviceGetAttribute(self, attribute: int, index: int) -> int:
         assert (attribute, index < self._count) == (13, True)
         return 1_980_000
-
-    def deviceGetPCIBusId(self, index: int) -> str:
-        return f"0000:{index:02d}:00.0"
 
     def memGetInfo(self) -> tuple[int, int]:
         return self._cupy.free_bytes, 2**34
@@ -260,25 +257,3 @@ class FakeRawKernel:
         module, source = self._built
         module.launch(source, self._name, [max(1, n) for n in grid], block, args)
         cupy.clock_ms += cupy.launch_ms
-
-
-class NVMLError(Exception):
-    """As pynvml's."""
-
-
-class FakeNvml:
-    """Stands for the module ``pynvml``."""
-
-    NVMLError = NVMLError
-
-    def nvmlInit(self) -> None:
-        """Do nothing."""
-
-    def nvmlDeviceGetHandleByPciBusId(self, bus_id: str) -> str:
-        return bus_id
-
-    def nvmlDeviceGetMaxClockInfo(self, gpu: str, clock: int) -> int:
-        return {1: 1980, 2: 3201}[clock]
-
-    def nvmlSystemGetDriverVersion(self) -> bytes:
-        return b"580.65.06"

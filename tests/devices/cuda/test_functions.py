@@ -13,7 +13,8 @@ import pytest
 from numpy.typing import NDArray
 from pymbolic import var
 
-from countperf.devices.cuda.target import CudaCode, cuda_functions, generate_cuda
+from countperf.devices.cuda.target import cuda_functions, generate_cuda
+from countperf.devices.host_code import GeneratedCode
 from countperf.devices.nvcc import compile_sources, find_nvcc
 from countperf.errors import KernelBuildError
 from tests.devices.cuda.emulator import COMPILER, EmulatedModule, Memory
@@ -128,7 +129,7 @@ def _unit(case: Case) -> Any:
 
 
 @cache
-def codes() -> dict[str, CudaCode]:
+def codes() -> dict[str, GeneratedCode]:
     return {name: generate_cuda(_unit(case)) for name, case in cases().items()}
 
 

@@ -9,7 +9,7 @@ import pytest
 from countperf.devices.cuda.backend import CudaBackend
 from countperf.measuring.runner import KernelRunner
 from tests.devices.cuda.emulator import COMPILER
-from tests.devices.cuda.fake_cupy import FakeNvml, compiled_at_once
+from tests.devices.cuda.fake_cupy import compiled_at_once
 from tests.devices.layout_kernels import LAID
 
 NAMES = [name for name in LAID if "vectors" not in name]
@@ -22,7 +22,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Any:
     cupy = compiled_at_once(
         {name: LAID[name].build() for name in NAMES}, tmp_path_factory.mktemp("layouts")
     )
-    (device,) = CudaBackend(lambda: cupy.driver(FakeNvml())).discover().devices
+    (device,) = CudaBackend(lambda: cupy.driver()).discover().devices
     return KernelRunner.open(device).session
 
 

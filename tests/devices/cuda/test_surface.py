@@ -1,4 +1,4 @@
-"""The calls of CuPy and NVML: all are listed, the fake takes them, and so do the packages."""
+"""The calls of CuPy: all are listed, the fake takes them, and so do the packages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from countperf.devices.cuda import session
-from countperf.devices.cuda.session import compilers_words, has_nvidia_gpu, load_driver
+from countperf.devices.cuda.session import has_nvidia_gpu, load_driver
+from countperf.devices.device import pick_errors
 from countperf.errors import DeviceError
 from tests.devices.cuda import fake_cupy
-from tests.devices.cuda.fake_cupy import FakeCupy, FakeNvml
+from tests.devices.cuda.fake_cupy import FakeCupy
 
 needs_cupy = pytest.mark.skipif(
-    importlib.util.find_spec("cupy") is None or importlib.util.find_spec("pynvml") is None,
+    importlib.util.find_spec("cupy") is None,
     reason="no CuPy or no nvidia-ml-py (the extra 'cuda')",
 )
 _ADDRESS, _SIZE, _STREAM = 4096, 64, 7
@@ -31,7 +32,7 @@ _RAW_MODULE = (
 
 
 class Call(NamedTuple):
-    """A call that countperf makes, and the function's arguments in CuPy 14.2 and NVML 13.615."""
+    """A call that countperf makes, and the function's arguments in CuPy 14.2."""
 
     name: str  # of the function, from its package on
     parameters: str = ""
@@ -61,7 +62,6 @@ CALLS = (
     Call("cupy.cuda.Stream.synchronize"),
     Call("cupy.cuda.get_elapsed_time", "start_event, end_event", (object(), object())),
     Call("cupy.cuda.runtime.deviceGetAttribute", "attrib, device", (13, 0)),
-    Call("cupy.cuda.runtime.deviceGetPCIBusId", "device", (0,)),
     Call("cupy.cuda.runtime.driverGetVersion"),
     Call("cupy.cuda.runtime.getDeviceCount"),
     Call("cupy.cuda.runtime.getDeviceProperties", "device", (0,)),
@@ -77,17 +77,12 @@ CALLS = (
         (_ADDRESS, 0, _SIZE, _STREAM),
     ),
     Call("cupy.cuda.runtime.runtimeGetVersion"),
-    Call("pynvml.nvmlDeviceGetHandleByPciBusId", "pciBusId", ("0000:3B:00.0",)),
-    Call("pynvml.nvmlDeviceGetMaxClockInfo", "handle, type", ("gpu", 1)),
-    Call("pynvml.nvmlInit"),
-    Call("pynvml.nvmlSystemGetDriverVersion"),
 )
 EXCEPTIONS = {
     "cupy.cuda.compiler.CompileException": Exception,
     "cupy.cuda.driver.CUDADriverError": RuntimeError,
     "cupy.cuda.memory.OutOfMemoryError": MemoryError,
     "cupy.cuda.runtime.CUDARuntimeError": RuntimeError,
-    "pynvml.NVMLError": Exception,
 }
 """Exceptions that countperf expects, and what they are derived from."""
 ATTRIBUTES = (
@@ -145,15 +140,15 @@ def test_every_call_in_the_code_is_listed() -> None:
     text = "\n".join(path.read_text() for path in Path(session.__file__).parent.glob("*.py"))
     chain = r"(\w+(?:\.\w+)*)"
     prefixes = {r"\.cupy\.": "cupy", r"\bruntime\.": "cupy.cuda.runtime", r"\bcuda\.": "cupy.cuda"}
-    used = {f"pynvml.{name}" for name in re.findall(r"\bnvml\.(\w+)", text)}
+    used: set[str] = set()
     for pattern, prefix in prefixes.items():
         used |= {f"{prefix}.{name}" for name in re.findall(pattern + chain, text)}
     listed = {call.name for call in CALLS} | set(EXCEPTIONS)
-    kinds = r"cupy\.RawModule.*|pynvml.*|cupy\.cuda\.(?:runtime\..*|[A-Z]\w*|get\w+|\w+\.[A-Z]\w+)"
+    kinds = r"cupy\.RawModule.*|cupy\.cuda\.(?:runtime\..*|[A-Z]\w*|get\w+|\w+\.[A-Z]\w+)"
     calls = {name for name in used if re.fullmatch(kinds, name)}
 
-    assert calls - listed - {"pynvml.nvml"} == set()
-    assert {"cupy.cuda.runtime.memcpyAsync", "cupy.cuda.Stream", "pynvml.nvmlInit"} <= calls
+    assert calls - listed == set()
+    assert {"cupy.cuda.runtime.memcpyAsync", "cupy.cuda.Stream"} <= calls
 
 
 @names
@@ -176,9 +171,8 @@ def _fake(name: str, folder: Path) -> Any:
     }
     if name in stand_ins:
         return stand_ins[name]
-    package, *rest = name.split(".")
-    value: Any = cupy if package == "cupy" else FakeNvml()
-    for part in rest:
+    value: Any = cupy
+    for part in name.split(".")[1:]:
         value = getattr(value, part)
     return value
 
@@ -245,7 +239,7 @@ def test_nvrtcs_errors_are_read() -> None:
     with pytest.raises(compiler.CompileException) as caught:
         program.compile(("-arch=compute_80",))
 
-    words = compilers_words(str(caught.value))
+    words = pick_errors(str(caught.value))
     assert words.startswith('k.cu(1): error: identifier "a" is undefined; 1 error detected')
 
 

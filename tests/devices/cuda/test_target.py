@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from pymbolic import var
 
-from countperf.devices.cuda.target import CudaCode, generate_cuda, retarget
+from countperf.devices.cuda.target import generate_cuda, retarget
+from countperf.devices.host_code import GeneratedCode
 from countperf.devices.nvcc import compile_sources, find_nvcc
 from countperf.errors import KernelBuildError
 from tests.devices.cuda.emulator import COMPILER, EmulatedModule, Memory
@@ -22,7 +23,7 @@ GROUP = 16
 SIZE = 64
 
 
-def run(code: CudaCode, folder: Path, **arguments: Any) -> dict[str, NDArray[Any]]:
+def run(code: GeneratedCode, folder: Path, **arguments: Any) -> dict[str, NDArray[Any]]:
     """Run on the host and return the arrays as they are afterwards."""
     if COMPILER is None:
         pytest.skip("no g++")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from countperf.devices.device import Device, EventClock, RunTime
 from countperf.devices.identity import DeviceType
 from countperf.errors import MeasurementError
-from countperf.measuring.characterization.bench import CHAINS, INSTRUCTION_TESTS, UNROLLED
+from countperf.measuring.characterization.bench import INSTRUCTION_TESTS, UNROLLED
 from tests.devices.fakes import IDENTITY, LIMITS
 
 LANES = 32
@@ -35,12 +35,9 @@ class Truth:
             "rsqrt.f32": (2.0, 20.0),
             "mul.f64": (16.0, 40.0),
             "fma.f64": (16.0, 40.0),
-            "cvt.f64.f32": (2.0, 10.0),
         }
     )
     other: tuple[float, float] = (3.0, 30.0)
-    alone: frozenset[str] = frozenset({"rsqrt.f32", "fma.f64"})  # have a pipeline of their own
-    issue_limit: float | None = None
     memory_latency: float = 600.0
     bandwidth: float = 1e11
     line_bytes: int = 32
@@ -164,11 +161,8 @@ _IDENTIFIERS = {test.identifier: test for test in INSTRUCTION_TESTS}
 
 def _step(truth: Truth, identifier: str) -> tuple[float, float]:
     test = _IDENTIFIERS[identifier]
-    cpi, latency = (each * test.instructions for each in truth.cost(test.name))
-    if test.carries:
-        cpi += truth.cost(test.carries)[0]
-        latency += truth.cost(test.carries)[1]
-    return cpi, latency
+    cpi, latency = truth.cost(test.name)
+    return cpi * test.instructions, latency * test.instructions
 
 
 def _cycles(
@@ -179,8 +173,6 @@ def _cycles(
     if match := re.fullmatch(r"chain(\d)_(\w+)", name):
         cpi, latency = _step(truth, match[2])
         return numbers[0] * UNROLLED * max(latency / int(match[1]), warps * cpi)
-    if match := re.fullmatch(r"mix(\d+)_(\w+)", name):
-        return numbers[0] * CHAINS * warps * _mix_cycles(truth, int(match[1]), match[2])
     match name:
         case "nothing":
             return 0.0
@@ -204,13 +196,3 @@ def _cycles(
             return 4 * items * turns * waste / truth.bandwidth * truth.clock_hz
         case _:
             raise AssertionError(name)
-
-
-def _mix_cycles(truth: Truth, ratio: int, identifier: str) -> float:
-    slow_cost, _ = _step(truth, identifier)
-    fast_cost, _ = truth.cost("fma.f32")
-    name = _IDENTIFIERS[identifier].name
-    if name not in truth.alone:
-        return ratio * fast_cost + slow_cost
-    bound = max(ratio * fast_cost, slow_cost)
-    return bound if truth.issue_limit is None else max(bound, (ratio + 1) / truth.issue_limit)
