@@ -339,6 +339,10 @@ class Footprints:
         for (other, within), all_cases in self.cases.items():
             if (other.array, other.direction) != key:
                 continue
+            if other.component_of != access.component_of:
+                raise self._without_footprint(
+                    access, "its vectors are accessed whole and by components"
+                )
             address = self.domains.address(other)
             address = address and address.simplified()
             if (address is None and reads_data(other, self.domains)) or (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loopy.kernel.array import FixedStrideArrayDimTag, SeparateArrayArrayDimTag
+from loopy.kernel.array import FixedStrideArrayDimTag, SeparateArrayArrayDimTag, VectorArrayDimTag
 
 from countperf.counting.automatic import assumed_order
 from countperf.counting.keys import MemoryAccess
@@ -102,12 +102,15 @@ def layout_of(
     kernel: Any,
     array: Any,
     to_polynomial: Callable[[Any], QuasiPolynomial],
+    component_of: int = 0,
 ) -> Layout:
     """Return the layout of an array of a kernel."""
     if not array.dim_tags:  # scalars, and arrays of unknown shape, which have one axis
         is_scalar = array.shape == ()
         return Layout(strides=(), shape=()) if is_scalar else Layout(strides=(ONE,), shape=(None,))
     strides = _declared_strides(kernel, array, to_polynomial)
+    vectors = [k for k, t in enumerate(array.dim_tags) if isinstance(t, VectorArrayDimTag)]
+    width = components_in_memory(int(array.shape[vectors[0]])) if vectors else 1
     shape: list[QuasiPolynomial | None] = []
     extents = array.shape if isinstance(array.shape, tuple) else (None,) * len(strides)
     for extent in extents:
@@ -122,6 +125,17 @@ def layout_of(
     for axis in reversed(separate):
         strides[axis] = strides[axis] * number
         number *= int(array.shape[axis])
+    if vectors and separate:
+        raise UnsupportedExpressionError(
+            f"kernel '{kernel.name}', array '{array.name}': no counting rule for separate arrays "
+            "of vectors; give it separate axes or a vector axis, not both"
+        )
+    if vectors and not component_of:
+        strides = [s.floor_divide(width) for k, s in enumerate(strides) if k not in vectors]
+        shape = [extent for k, extent in enumerate(shape) if k not in vectors]
+    elif component_of and not vectors:
+        strides = [stride * component_of for stride in strides] + [ONE]
+        shape.append(QuasiPolynomial.constant(component_of))
     return Layout(
         strides=tuple(strides),
         shape=tuple(shape),
@@ -133,9 +147,12 @@ def layout_of(
 def _declared_strides(
     kernel: Any, array: Any, to_polynomial: Callable[[Any], QuasiPolynomial]
 ) -> list[QuasiPolynomial]:
-    """Return the stride of each axis; those of separate arrays are set afterwards."""
+    """Return the stride of each axis; those of vectors and separate arrays are set afterwards."""
     strides: list[QuasiPolynomial] = []
     for axis, tag in enumerate(array.dim_tags):
+        if isinstance(tag, VectorArrayDimTag):
+            strides.append(ONE)
+            continue
         if isinstance(tag, SeparateArrayArrayDimTag):
             strides.append(QuasiPolynomial.constant(_SEPARATE_ELEMENTS))
             continue
@@ -152,6 +169,11 @@ def _declared_strides(
                 f"{axis} is no polynomial of the sizes; declare the array's shape or order"
             ) from error
     return strides
+
+
+def components_in_memory(width: int) -> int:
+    """Return how many components an element of vectors takes: OpenCL's of three take four."""
+    return 4 if width == 3 else width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

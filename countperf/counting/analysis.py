@@ -180,7 +180,8 @@ def _cells(members: Sequence[AccessAnalysis]) -> Known:
     domains = first.scope.domains
     layout = domains.layout_of(first.access)
     what = f"kernel '{first.sizes.kernel}': the footprint of array '{first.access.array}'"
-    if any(access.index is None or access.is_estimate for access in members):
+    is_mixed = any(access.access.component_of != first.access.component_of for access in members)
+    if is_mixed or any(access.index is None or access.is_estimate for access in members):
         return None
     scopes = dict.fromkeys((a.index, a.scope.within, a.scope.cases) for a in members)
     with suppress(CountingError), isl_sets.limited_operations(FOOTPRINT_OPERATIONS, what):

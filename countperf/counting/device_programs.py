@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from loopy import Assignment, BarrierInstruction, CallInstruction, NoOpInstruction
-from loopy.kernel.data import UnrolledIlpTag, UnrollTag
+from loopy.kernel.data import UnrolledIlpTag, UnrollTag, VectorizeTag
 from loopy.schedule import (
     Barrier,
     CallKernel,
@@ -213,7 +213,7 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
     return ProgramSchedule(programs=tuple(programs), global_barriers=tuple(global_barriers))
 
 
-_UNROLLED = (UnrollTag, UnrolledIlpTag)
+_UNROLLED = (UnrollTag, UnrolledIlpTag, VectorizeTag)
 Subscripts = dict[str, set[tuple[Any, ...]]]
 """From a variable to the subscripts with which it occurs; scalars have the empty one."""
 

@@ -64,13 +64,13 @@ class Domains:
         return self.kernel.temporary_variables[name] if argument is None else argument
 
     @memoize_method
-    def layout(self, array: str) -> Layout:
-        """Return the layout of an array."""
-        return layout_of(self.kernel, self.variable(array), self.to_polynomial)
+    def layout(self, array: str, component_of: int = 0) -> Layout:
+        """Return the layout of an array, or of the components of its vectors."""
+        return layout_of(self.kernel, self.variable(array), self.to_polynomial, component_of)
 
     def layout_of(self, access: MemoryAccess) -> Layout:
         """Return how the array of an access lies in memory."""
-        return self.layout(access.array)
+        return self.layout(access.array, access.component_of)
 
     @memoize_method
     def address(self, access: MemoryAccess) -> Address | None:

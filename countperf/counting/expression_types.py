@@ -58,8 +58,9 @@ CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
 @lru_cache(256)
 def joined_type(left: DType, right: DType) -> DType:
     """Return the type that C's usual arithmetic conversions give (C11, section 6.3.1.8)."""
-    if "c" in (left.kind, right.kind):  # complex numbers have rules of their own
-        return left if left.kind == "c" else right
+    for kind in "Vc":  # vectors and complex numbers have rules of their own; none applies here
+        if kind in (left.kind, right.kind):
+            return left if left.kind == kind else right
     if "f" in (left.kind, right.kind) and left.kind != right.kind:
         return left if left.kind == "f" else right
     if left.kind == "b" or right.kind == "b":
@@ -75,6 +76,8 @@ def context_of(dtype: DType | None) -> str | None:
         return {8: "d", 4: "f"}.get(dtype.itemsize)
     if dtype.kind == "c":
         return {16: "d", 8: "f"}.get(dtype.itemsize)
+    if dtype.fields:  # a vector
+        return context_of(np.dtype(next(iter(dtype.fields.values()))[0]))
     return "i" if dtype.kind in "iub" else None
 
 

@@ -51,6 +51,8 @@ class MemoryAccess(ShortRepr):
     array: str  # name of the array
     bits: int  # size of the element
     index: tuple[Any, ...]  # subscript as it is written in the kernel
+    # width of the vector of which it is one component; 0 if it is of whole elements
+    component_of: int = 0
 
     @property
     def text(self) -> str:

@@ -111,10 +111,10 @@ class KernelTally:
             require_rule(domains.kernel, instruction, can_supply=self._prepared.can_supply)
         predicates, probability = domains.predicate_conditions(instruction)
         if supplied is not None:
-            reasons = frozenset({reason_of(instruction_id)})
+            within, reasons = instruction.within_inames, frozenset({reason_of(instruction_id)})
             parts = supplied_parts(supplied, predicates, probability)
         else:
-            reasons = frozenset[str]()
+            within, reasons = self._rules.loops_around(instruction), frozenset[str]()
             tested = self._rules.tally_predicates(instruction) if instruction.predicates else {}
             parts = tuple(
                 InstructionPart(key, conditional(predicates, cases), number, share)
@@ -124,7 +124,7 @@ class KernelTally:
         kinds = self._kinds(launch.program, outline, instruction_id)
         scope = Scope(
             domains=domains,
-            within=instruction.within_inames,
+            within=within,
             cases=predicates,
             grid=launch.grid,
             loops=(*outline.around, *outline.loops[instruction_id]),
@@ -137,7 +137,7 @@ class KernelTally:
             probability=probability,
             kinds=kinds,
             scope=scope,
-            reasons=reasons | given.reasons(instruction.within_inames),
+            reasons=reasons | given.reasons(within),
             is_supplied=supplied is not None,
         )
 

@@ -14,6 +14,7 @@ from countperf.counting.device_programs import LocalBarrier, RegionOutline
 from countperf.counting.instructions import computing
 from countperf.counting.keys import Grid, type_name
 from countperf.counting.operations.complex_arithmetic import real_part
+from countperf.counting.operations.vectors import component_of
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
 from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
 from countperf.errors import CountingError
@@ -189,7 +190,10 @@ class _Builder:
         for name, variable in self.kernel.temporary_variables.items():
             if variable.address_space == lp.AddressSpace.PRIVATE:
                 dtype = variable.dtype.numpy_dtype
-                number = real_part(dtype) if dtype.kind == "c" else dtype
+                parts = component_of(dtype)
+                number = dtype if parts is None else parts[0]
+                if number.kind == "c":
+                    number = real_part(number)
                 types[name] = type_name(number) if number.kind in "fiub" else str(dtype)
         steps: list[PlacedInstruction] = []
         for outline in outlines:

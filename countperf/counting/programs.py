@@ -28,6 +28,7 @@ from countperf.counting.preparation import PreparedKernel
 from countperf.counting.statements import Node, Statement, StatementReader
 from countperf.counting.work_groups import typical_group
 from countperf.errors import (
+    CountingError,
     DataDependentControlFlowError,
     UnsupportedExpressionError,
 )
@@ -419,4 +420,9 @@ def _analysis(program: KernelProgram, statement: Statement, node: Node) -> Acces
         if access.instruction == statement.name and access.access == node.key
     ]
     same = [access for access in analyses if access.scope.cases == node.cases]
+    if not analyses:
+        raise CountingError(
+            f"kernel '{program.kernel.name}', instruction '{statement.name}': accesses in vectors"
+            " have no lines; leave the tag 'vec' out of the kernel's axes and arrays"
+        )
     return (same or analyses)[0]

@@ -13,6 +13,8 @@ from itertools import product
 from math import prod
 from typing import Any, Literal
 
+from loopy.kernel.data import VectorizeTag
+
 from countperf.counting.accesses import Address, step_along
 from countperf.counting.device_programs import LocalBarrier
 from countperf.counting.domains import Domains
@@ -182,6 +184,12 @@ def barrier_passes(
     barrier that are no hardware axes decide how often all its items reach it.
     """
     loops = barrier.within | launch_loops
+    for name in loops:
+        if domains.kernel.inames[name].tags_of_type(VectorizeTag):
+            raise UnsupportedExpressionError(
+                f"kernel '{domains.kernel.name}': a barrier in the vectorized loop '{name}'; tag "
+                "the loop 'unr'"
+            )
     dependent = _group_inames_that_decide(domains, loops) | _idle_group_inames(
         domains, barrier.neighbors, grid
     )

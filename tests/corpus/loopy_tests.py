@@ -106,6 +106,17 @@ def _scanned(*, is_local: bool) -> Any:
     return lp.realize_reduction(unit, force_scan=True)
 
 
+def _vectorized(width: int, tag: str = "vec") -> Any:
+    return made(
+        f"i<n, c<{width}",
+        "z[i, c] = 5*x[i, c] + y[i, c]",
+        f"x,y,z f32 n,{width}; n i32",
+        arrays={"dim_tags": "c,vec"},
+        split="i:16",
+        tags={"c": tag},
+    )
+
+
 def _called() -> Any:
     callee = lp.make_function(
         "{ [i] : 0 <= i < 10 }",
@@ -250,6 +261,8 @@ UNITS: list[Unit] = [
     ("stencil_prefetched", _stencil, _N),
     ("scan", partial(_scanned, is_local=False), {}),
     ("scan_local", partial(_scanned, is_local=True), {}),
+    *((f"vectors_of_{width}", partial(_vectorized, width), _N) for width in (2, 3, 4, 8)),
+    ("vectors_unrolled", partial(_vectorized, 4, "unr"), _N),
     ("callee", _called, _N),
     ("precomputed", _precomputed, _N),
 ]

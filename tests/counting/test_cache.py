@@ -88,6 +88,17 @@ def test_what_loopy_leaves_out_of_its_hash_has_no_key() -> None:
     assert count_properties.content_key(_scaling(), {"statistics": {"i": object()}}) is None
 
 
+def test_vectors_of_one_size_are_told_apart() -> None:
+    # Loopy's own hash names all structured types of 16 bytes alike
+    cltypes = pytest.importorskip("pyopencl.cltypes")
+    expected = {"float4": {"flop.add.f32": 40}, "double2": {"flop.add.f64": 20}}
+    expected["int4"] = {"iop.add.i32": 40}
+    for name, counts in expected.items():
+        kernel = _kernel("b[i] = a[i] + a[i]", dtype=getattr(cltypes, name))
+        vector = count_kernel(kernel).evaluate(n=10)
+        assert {n: c for n, c in vector.items() if n[:4] in ("flop", "iop.")} == counts
+
+
 @pytest.mark.parametrize("remembering", [True, False])
 def test_what_is_no_kernel_is_refused(remembering: bool) -> None:
     with pytest.raises(Exception, match=r"a loopy\.TranslationUnit.* was expected"):

@@ -1,4 +1,4 @@
-"""Complex numbers in the compiler's view, against what LLVM leaves at -O3."""
+"""Complex numbers and vectors in the compiler's view, against what LLVM leaves at -O3."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import loopy as lp
 import pytest
 
 import countperf
@@ -15,6 +16,7 @@ from countperf.counting.structure.site_keys import ChainKey
 from countperf.errors import UnmeasuredPropertyError
 from countperf.models.library import load_weights
 from tests.counting.test_language_complex import EXPRESSIONS, complex_kernel
+from tests.counting.test_language_vectors import typed
 from tests.kernels import made
 from tests.oracles import llvm_ir, oclgrind
 
@@ -26,6 +28,12 @@ ALSO = ["a[i]**2", "a[i]**3", "d[i] * a[i] * r[i]", "(d[i] + a[i]) * b[i]", "a[i
         "1.0*a[i]*b[i] + b[i]/1.0", "a[i]*b[i]*1.0 - 0.0"]  # fmt: skip
 UNUSED = "real(a[i]) + imag(b[i])"
 """LLVM leaves out the parts that are not used; the count is a bound from above."""
+
+
+def _vectors(width: int, kind: str = "f32", *, tag: str = "vec", stored: str = "a,b") -> Any:
+    text = "b[i, c] = a[i, c]*2 + 1"
+    kernel = made(f"i<n, c<{width}", text, f"a,b {kind} n,{width}; n i32", split="i:16")
+    return lp.tag_inames(lp.tag_array_axes(kernel, stored, "c,vec"), {"c": tag})
 
 
 def _compiled(kernel: Any, folder: Path) -> tuple[dict[str, Any], oclgrind.DynamicCounts]:
@@ -91,6 +99,57 @@ def test_complex_values_leave_loops_that_do_not_change_them(tmp_path: Path) -> N
     assert _operations(counts) == _left(dynamic)
 
 
+@needs_llvm
+@pytest.mark.oclgrind
+@pytest.mark.parametrize(
+    ("width", "kind"),
+    [
+        *((2, "f64"), (3, "f32"), (3, "f64"), (4, "f32"), (4, "f64")),
+        *((8, "f32"), (16, "f32")),
+    ],
+)
+def test_vectors_are_whole_accesses_and_operations_of_each_component(
+    width: int, kind: str, tmp_path: Path
+) -> None:
+    counts, dynamic = _compiled(_vectors(width, kind), tmp_path)
+    assert _operations(counts) == _left(dynamic, width) == {"fma": width * N}
+    bits = int(kind[1:])
+    in_memory = 4 if width == 3 else width
+    assert counts[f"gmem.load.{in_memory * bits}.stride1"] == N == dynamic.of("load global")
+    assert counts[f"gmem.store.{width * bits}.stride1"] == N
+    for direction in ("load", "store"):
+        assert _bytes(counts, direction) == dynamic.bytes[f"{direction} global"]
+
+
+@needs_llvm
+@pytest.mark.oclgrind
+@pytest.mark.parametrize(
+    ("body", "left", "loads"),
+    [
+        ("z[i] = a[i]*b[i] + a[i]", {"fma": 4}, 2),
+        ("z[i] = a[i]*r[i] + b[i]*s[i]", {"mul": 4, "fma": 4}, 4),
+        ("z[i] = a[i] + 2*a[i]", {"fma": 4}, 1),
+        ("w[i] = 3*p[i]", {"mul": 8}, 1),
+    ],
+)
+def test_vector_types_are_contracted(
+    body: str, left: dict[str, int], loads: int, tmp_path: Path
+) -> None:
+    counts, dynamic = _compiled(typed(body), tmp_path)
+    width = 8 if body.startswith("w") else 4
+    assert _operations(counts) == _left(dynamic, width) == {k: N * v for k, v in left.items()}
+    assert sum(v for k, v in counts.items() if k.startswith("gmem.load.")) == loads * N
+    assert dynamic.of("load global") == loads * N
+
+
+@needs_llvm
+@pytest.mark.oclgrind
+@pytest.mark.parametrize(("tag", "stored"), [("unr", "a,b"), ("vec", "a"), ("vec", "b")])
+def test_components_load_their_vector_once(tag: str, stored: str, tmp_path: Path) -> None:
+    counts, dynamic = _compiled(_vectors(4, tag=tag, stored=stored), tmp_path)
+    assert oclgrind.disagreements(counts, dynamic, optimized=True) == {}
+
+
 @pytest.mark.parametrize("kind", ["c64", "c128"])
 def test_complex_kernels_are_predicted_from_their_real_operations(kind: str) -> None:
     kernel = complex_kernel("a[i]*b[i]", kind, split="i:64")
@@ -107,6 +166,12 @@ def test_complex_kernels_are_predicted_from_their_real_operations(kind: str) -> 
     else:
         with pytest.raises(UnmeasuredPropertyError, match=r"gmem\.load\.128\.stride1"):
             countperf.predict(kernel, n=4096, weights=linear)
+
+
+def test_vector_kernels_are_predicted_from_their_components() -> None:
+    weights = load_weights("pocl-epyc-zen5", model="structural")
+    for kernel in (_vectors(4), _vectors(3), _vectors(4, stored="b"), _vectors(4, tag="unr")):
+        assert countperf.predict(kernel, n=4096, weights=weights).complete
 
 
 @pytest.mark.parametrize("kind", ["f32", "c64"])

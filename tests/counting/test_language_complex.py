@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import loopy as lp
 import numpy as np
 import pymbolic.primitives as p
 import pytest
@@ -138,6 +139,17 @@ def test_single_precision_is_what_is_executed(expression: str, tmp_path: Path) -
 )
 def test_double_precision_is_what_is_executed(expression: str, tmp_path: Path) -> None:
     _assert_executed(complex_kernel(expression, "c128"), np.complex128, tmp_path)
+
+
+@needs_oclgrind
+@pytest.mark.oclgrind
+@pytest.mark.parametrize(
+    "expression",
+    ["a[i] + b[i]*a[i]", "r[i] + a[i] + s[i]", "r[i]*a[i]*s[i]*b[i]", "r[i]*s[i]*a[i] - b[i]"],
+)
+def test_operations_in_the_order_they_are_written(expression: str, tmp_path: Path) -> None:
+    kernel = lp.set_options(complex_kernel(expression), allow_fp_reordering=False)
+    _assert_executed(kernel, np.complex64, tmp_path)
 
 
 @needs_oclgrind

@@ -204,6 +204,17 @@ KERNELS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         for operation in ("argmax", "argmin")
         for tree in (False, True)
     },
+    "segmented sum loop": (
+        lambda: pair_reduction("segmented(sum)", "flags[i, j]", tree=False),
+        {"insn_j_update": 0},
+    ),
+    "segmented product tree": (
+        lambda: pair_reduction("segmented(product)", "flags[i, j]", tree=True),
+        {
+            "flags[i, j]": 0,
+            **{f"acc_j_0[red_j_s{k} + {8 >> k}]": 0 for k in range(4)},
+        },
+    ),
     "scan": (lambda: scan("sum", 13, parallel=False), {}),
     "scan of n": (lambda: scan("sum", "n", parallel=False), {}),
     "parallel scan": (lambda: scan("sum", 13, parallel=True), {}),
@@ -265,6 +276,19 @@ def test_an_all_reduction_names_its_condition() -> None:
     vector = count_kernel(_logical("all"), statistics={"acc_j": 0.5})
     assert vector.evaluate(n=N)["flop.compare.f32"] == 8 * N
     assert not vector["flop.compare.f32"].exact
+
+
+def test_a_segment_flag_is_exact_where_loops_decide_it_and_needs_a_probability_in_data() -> None:
+    vector = count_kernel(pair_reduction("segmented(sum)", "j % 4", tree=False))
+    assert vector.is_exact
+    assert vector.evaluate(n=N)["flop.add.f32"] == 4 * N
+    kernel = pair_reduction("segmented(sum)", "flags[i, j]", tree=False)
+    message = r"flags\[i, j\] holds \(in 'insn_j_update'\).*0\.5"
+    with pytest.raises(DataDependentControlFlowError, match=message):
+        count_kernel(kernel)
+    vector = count_kernel(kernel, statistics={"flags[i, j]": 0.25})
+    assert vector.evaluate(n=4)["flop.add.f32"] == 48
+    assert vector["flop.add.f32"].reason == "the caller's statistic for 'flags[i, j]'"
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ COUNTED: dict[str, tuple[Callable[[], Any], dict[str, int]]] = {
         lambda: ls.TypeCast(NumpyType(np.dtype(np.float64)), x),
         {"convert": 2, "load x": 1},  # to double, and back to the assignee
     ),
+    "Lookup": (lambda: p.Variable("v")[i].attr("x"), {"load v": 1}),
     "Variable": (lambda: p.Variable("private"), {}),
     "TaggedVariable": (lambda: ls.TaggedVariable("private", frozenset([UnrollTag()])), {}),
     "NaN": (lambda: p.NaN(np.float32), {}),
@@ -111,7 +112,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "_ShiftOperator": lambda: p._ShiftOperator(k, 2),  # pyright: ignore[reportPrivateUsage]
     "LoopyExpressionBase": ls.LoopyExpressionBase,
     "HardwareAxisIndex": lambda: ls.HardwareAxisIndex(0),
-    "Lookup": lambda: x.attr("x"),  # of vectors and structures
     # names of functions: they count in calls, see `test_calls_count`
     "FunctionSymbol": p.FunctionSymbol,
     "FunctionIdentifier": ls.FunctionIdentifier,
@@ -156,10 +156,13 @@ def test_no_class_is_decided_twice() -> None:
 @cache
 def _counter() -> tuple[Any, Any]:
     """Return a counter with all rules and an instruction to put expressions into."""
+    import pyopencl.cltypes as cltypes
+
     t_unit = made(
         "i<n",
         "<float32> private = 1 {id=first}\nz[i] = x[i] + y[i] + private {id=second, dep=first}",
         "x,y,z f32 n; k,m i32 n; n i32",
+        lp.GlobalArg("v", cltypes.float4, shape="n"),
     )
     kernel, callables = prepared(t_unit)
     domains = Domains(kernel, callables, Counter(assumptions_of(kernel)), Statistics(kernel, {}))

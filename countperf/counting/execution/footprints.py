@@ -95,12 +95,12 @@ class FootprintCounter:
 
     def counted(self) -> dict[FootprintKey, PiecewiseQuasiPolynomial]:
         """Count what all accesses touch."""
-        by_array: defaultdict[tuple[str, str], list[_GlobalAccess]] = defaultdict(list)
+        by_array: defaultdict[tuple[str, str, int], list[_GlobalAccess]] = defaultdict(list)
         for member in self._accesses:
             access = member.access
-            by_array[access.array, access.direction].append(member)
+            by_array[access.array, access.direction, access.component_of].append(member)
         parts: defaultdict[FootprintKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
-        for (array, direction), members in by_array.items():
+        for (array, direction, _), members in by_array.items():
             touched = self._touched(array, members)
             for kind, part in self._of_array(cast("Direction", direction), members, touched):
                 parts[kind].append(part)

@@ -12,7 +12,7 @@ from typing import Any
 import loopy as lp
 from loopy import AddressSpace
 from loopy.check import pre_codegen_checks
-from loopy.kernel.array import SeparateArrayArrayDimTag, VectorArrayDimTag
+from loopy.kernel.array import SeparateArrayArrayDimTag
 from loopy.kernel.data import GroupInameTag, VectorizeTag
 from loopy.schedule import CallKernel, RunInstruction
 from loopy.types import LoopyType
@@ -78,7 +78,6 @@ def _prepared(t_unit: Any) -> tuple[Any, Any]:
             "declare them, or apply loopy.infer_unknown_types"
         )
     check_element_types(kernel)
-    _refuse_vectors(kernel)
     _check_for_code(kernel, t_unit)
     return with_sets_in_fixed_order(kernel), t_unit.callables_table
 
@@ -87,33 +86,18 @@ def _check_for_code(kernel: Any, t_unit: Any) -> None:
     """Refuse what Loopy schedules, but generates no code for: ask its own checks.
 
     Code is generated where loops of different lengths are mapped to one group axis, where an array
-    has an axis of separate arguments, whose subscripts have to be constants in the code: whether
-    Loopy can do that shows there only.
+    has an axis of separate arguments, whose subscripts have to be constants in the code, and where
+    loops are vectors: whether Loopy can do that shows there only.
     """
     with unattended(), loopy_reasons(t_unit):
         pre_codegen_checks(t_unit)
-    if _shares_group_axes(kernel) or _has_separate_axes(kernel):
+    if _shares_group_axes(kernel) or _has_separate_axes(kernel) or _has_vectors(kernel):
         generate_code(t_unit, CountingError)
 
 
-def _refuse_vectors(kernel: Any) -> None:
-    """Refuse a kernel with vectors, of which no operations and accesses are counted."""
-    not_counted = f"kernel '{kernel.name}': vectors and structures are not counted"
-    for variable in (*kernel.args, *kernel.temporary_variables.values()):
-        if variable.dtype.numpy_dtype.fields:
-            raise CountingError(
-                f"{not_counted}, and '{variable.name}' is of {variable.dtype}; keep components, or"
-                " members, along an axis, or in arrays of their own"
-            )
-        tags = getattr(variable, "dim_tags", None) or ()
-        if any(isinstance(tag, VectorArrayDimTag) for tag in tags):
-            raise CountingError(
-                f"{not_counted}, and an axis of '{variable.name}' is one of vectors; leave the tag"
-                " 'vec' out of its axes"
-            )
-    for name, iname in kernel.inames.items():
-        if iname.tags_of_type(VectorizeTag):
-            raise CountingError(f"{not_counted}, and the loop '{name}' is one; tag it 'unr'")
+def _has_vectors(kernel: Any) -> bool:
+    """Return whether a loop is to be a vector."""
+    return any(iname.tags_of_type(VectorizeTag) for iname in kernel.inames.values())
 
 
 def _has_separate_axes(kernel: Any) -> bool:

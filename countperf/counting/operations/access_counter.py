@@ -78,6 +78,10 @@ class AccessCounter(RefusingMapper):
             self.rec(predicate)
         return self._tally
 
+    def loops_around(self, instruction: Any) -> frozenset[str]:
+        """Return the loop variables for whose values an instruction is executed, once for each."""
+        return instruction.within_inames
+
     def _start(self, instruction: Any) -> None:
         self._tally, self._cases, self._factor = {}, (), 1
         self._instruction = instruction.id

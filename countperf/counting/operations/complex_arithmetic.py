@@ -6,7 +6,7 @@ sum of ``a`` and ``b`` is ``cfloat_add(a, b)``. Rules:
 1. An expression counts the real operations of the helpers that are emitted for it: a product of
    complex numbers is four ``mul`` and two ``add``, one by a real number two ``mul``. Real operands
    of a sum or product are joined first; a product inside a sum is fused (three ``fma``), as Loopy
-   emits it. Without its option ``allow_fp_reordering``, sums and products are refused.
+   emits it unless its option ``allow_fp_reordering`` is off.
 2. An element is one access of 64 or 128 bits.
 3. A conversion between complex types is a macro that names its argument twice, so what is inside
    counts twice, and two ``convert``; an element that is converted is read once.
@@ -39,8 +39,10 @@ HELPERS: dict[str, dict[str, int]] = {
     "neg": {"neg": 2},
     "conj": {"neg": 1},
     "add": {"add": 2},
+    "addr": {"add": 1},
     "radd": {"add": 1},
     "mul": {"mul": 4, "add": 2},
+    "mulr": {"mul": 2},
     "rmul": {"mul": 2},
     "fma": {"fma": 3, "mul": 1, "add": 1},
     "divide": {"div": 3, "mul": 4, "add": 3, "neg": 1, "compare": 1, "fabs": 2},
@@ -151,9 +153,7 @@ class ComplexRules(TupleCounter):
         if all(is_constant(child) for child in expr.children):
             return target
         if not self.kernel.options.allow_fp_reordering:
-            raise self._refusal(
-                f"the complex expression {expr} in order", "leave the option allow_fp_reordering on"
-            )
+            return self._in_order(expr, target, name)
         complexes = [c for c in expr.children if self._is_complex(c)]
         reals = [c for c in expr.children if not self._is_complex(c)]
         kinds: list[Kind] = [self._kind_of(c, target) for c in complexes]
@@ -237,9 +237,42 @@ class ComplexRules(TupleCounter):
             return "product" if expr.exponent in (2, 3, 4) else "value"
         if not isinstance(expr, p.Product) or not all(map(self._is_complex, expr.children)):
             return "value"
-        if len(expr.children) > 1:
+        if not self.kernel.options.allow_fp_reordering or len(expr.children) > 1:
             return "product"
         return self._kind_of(next(iter(expr.children)), target)
+
+    def _in_order(self, expr: Any, target: DType, name: str) -> DType | None:
+        """Join operands from left to right."""
+        result: DType | None = None
+        for position, child in enumerate(expr.children):
+            before = expr.children[:position]
+            is_folded = all(is_constant(other) for other in before)
+            is_complex = self._is_complex(child)
+            dtype = self._as_type(child, target) if is_complex else self.rec(child)
+            if result is None:
+                result = target if is_complex else dtype
+            elif is_folded and is_constant(child):
+                result = target if is_complex else result
+            elif is_complex and result.kind == "c":
+                self._helper(name, target)
+            elif is_complex:
+                if not is_folded:
+                    self._convert(result, target)
+                folded = _folded(before, name)
+                is_negation = name == "mul" and folded == -1
+                if not self._is_nothing(name, folded):
+                    self._helper("neg" if is_negation else f"r{name}", target)
+                result = target
+            elif result.kind == "c":
+                if not is_constant(child):
+                    self._convert(dtype, target)
+                is_negation = name == "mul" and is_minus_one(child)
+                if not self._is_nothing(name, child):
+                    self._helper("neg" if is_negation else f"{name}r", target)
+            else:
+                result = self._join((result, dtype))
+                self._operation(name, result)
+        return result
 
     def map_quotient(self, expr: Any) -> DType | None:
         """Complex quotients by the helper for the kinds of their operands."""
@@ -316,6 +349,11 @@ class ComplexCounter(ComplexRules, FunctionCounter):
 def real_part(dtype: DType) -> DType:
     """Return the type of the parts of a complex type."""
     return np.dtype(f"f{dtype.itemsize // 2}")
+
+
+def is_minus_one(value: Any) -> bool:
+    """Return whether an operand is the constant -1."""
+    return is_constant(value) and value == -1
 
 
 def _folded(operands: Sequence[Any], name: str) -> Any | None:

@@ -1,12 +1,15 @@
-"""Functions that Loopy itself defines: tuples, and updates of reductions with two results.
+"""Functions that Loopy itself defines: tuples, updates of reductions with two results, identities.
 
 Rules, after the helpers that Loopy emits for them:
 
 1. ``make_tuple`` assigns each of its operands to the assignee at its place, and is no operation.
 2. An update of an arg-maximum or arg-minimum is one ``compare`` of the values and two ``select``:
    which of the two values it keeps, and which of the two indices.
-3. Segmented reductions, ``indexof`` and ``indexof_vec`` are refused.
-4. The loop variable of an unrolled loop is a number in each copy of the body: it converts for free,
+3. An update of a segmented sum or product is one ``bitwise`` (the flags joined), one ``select``,
+   and one addition or multiplication where the flag of the second operand is not set. A flag that
+   is data takes its probability from the caller, as any condition does.
+4. ``indexof`` and ``indexof_vec`` are index arithmetic: only the loads in the subscript count.
+5. The loop variable of an unrolled loop is a number in each copy of the body: it converts for free,
    and joins other numbers for free. A multiplication by it is one, also where it is -1.
 """
 
@@ -14,17 +17,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pymbolic.primitives as p
 from loopy.kernel.data import UnrolledIlpTag, UnrollTag
 from loopy.library.function import IndexOfCallable, MakeTupleCallable
-from loopy.library.reduction import ArgExtOpCallable, SegmentOpCallable
+from loopy.library.reduction import (
+    ArgExtOpCallable,
+    SegmentedProductReductionOperation,
+    SegmentOpCallable,
+)
 from loopy.symbolic import ResolvedFunction, SubstitutionMapper, get_dependencies
 from pymbolic.mapper.substitutor import make_subst_func
 
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType, UnrolledVariable, context_of, signature_of
+from countperf.counting.keys import Case
 from countperf.counting.operations.access_counter import Powers, Tally
 from countperf.counting.operations.scalars import InstructionCounter
+from countperf.symbolic.affine import NotAffineError
 
 _UNROLLED = (UnrollTag, UnrolledIlpTag)
 
@@ -75,10 +85,14 @@ class TupleCounter(InstructionCounter):
         match callable_:
             case ArgExtOpCallable():
                 return self._arg_extremum(expr, self._arguments(expr, callable_))
+            case SegmentOpCallable():
+                return self._segmented(expr, callable_, self._arguments(expr, callable_))
             case MakeTupleCallable():
                 raise self._refusal(f"the tuple {expr} inside an expression", "assign it whole")
-            case SegmentOpCallable() | IndexOfCallable():
-                raise self._refusal(f"{expr}", "pass its counts in instruction_counts")
+            case IndexOfCallable():
+                (subscript,) = expr.parameters
+                self._index(subscript.index_tuple)
+                return self.kernel.index_dtype.numpy_dtype
             case _:
                 pass
         return super().map_call(expr)
@@ -98,10 +112,33 @@ class TupleCounter(InstructionCounter):
         self._operation("select", index)
         return value
 
+    def _segmented(self, expr: Any, callable_: Any, types: list[DType]) -> DType | None:
+        value, flag = self._scalar(expr, types[0]), types[1]
+        self._operation("bitwise", flag)
+        self._operation("select", value)
+        is_product = isinstance(callable_.name.reduction_op, SegmentedProductReductionOperation)
+        self._where_unset(expr.parameters[3], "mul" if is_product else "add", value)
+        return value
+
     def _scalar(self, expr: Any, dtype: DType) -> DType:
         if dtype.kind not in "fiu":
             raise self._refusal(f"the reduction {expr} of {dtype}", "reduce real numbers")
         return dtype
+
+    def _where_unset(self, flag: Any, kind: str, dtype: DType) -> None:
+        """Count an operation where a flag is zero."""
+        where: dict[str, Any] = {}
+        try:
+            is_set = self.to_condition(p.Comparison(flag, "!=", 0))
+            where["_cases"] = (*self._cases, Case(alternatives=is_set, holds=False))
+        except NotAffineError:
+            probability = self.statistics.probability(flag, self._instruction)
+            if probability is None:
+                self.statistics.require(flag, self._instruction)
+                return
+            where["_factor"] = self._factor * (1 - probability)
+        with self._set(**where):
+            self._operation(kind, np.dtype(dtype))
 
 
 class FunctionCounter(TupleCounter):

@@ -290,7 +290,7 @@ class ValueCounter(TupleCounter):
 
     @property
     def _point(self) -> Point:
-        within = self._current.within_inames
+        within = self.loops_around(self._current)
         return Point(
             tuple(r for r in self._position.regions if not r.iname or r.iname in within),
             within,
