@@ -31,7 +31,7 @@ from countperf.counting.frontend.loopy_patches import (
     unattended,
     without_disk_caches,
 )
-from countperf.counting.frontend.unsigned import check_unsigned
+from countperf.counting.frontend.unsigned import generate_without_wraps, has_unsigned
 from countperf.errors import CountingError, CountperfError, KernelBuildError
 
 _NOTHING = re.compile(r"(\s|;|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -46,9 +46,8 @@ _NO_NUMBERS = "OSUMm"
 def generate_code(t_unit: Any, refusal: type[CountperfError] = KernelBuildError) -> Any:
     """Return the code that Loopy generates for a translation unit, without asking at a terminal."""
     with unattended(), loopy_reasons(t_unit, refusal):
-        whole = without_empty_code(t_unit)
-        check_unsigned(whole)
-        return lp.generate_code_v2(with_half(in_fixed_order(whole)))
+        unit = with_half(in_fixed_order(without_empty_code(t_unit)))
+        return generate_without_wraps(unit) if has_unsigned(unit) else lp.generate_code_v2(unit)
 
 
 @contextmanager

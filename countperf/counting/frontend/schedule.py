@@ -29,7 +29,7 @@ from countperf.counting.frontend.copies import (
 )
 from countperf.counting.frontend.loopy_patches import unattended
 from countperf.counting.frontend.producers import translation_unit
-from countperf.counting.frontend.unsigned import check_unsigned
+from countperf.counting.frontend.unsigned import has_unsigned
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import bounds_of, with_sets_in_fixed_order
 
@@ -61,8 +61,9 @@ def _prepared(t_unit: Any) -> tuple[Any, Any]:
             "one with t_unit.with_entrypoints(name)"
         )
     whole = without_empty_code(t_unit)
-    check_unsigned(whole)
     t_unit = inline_callees(whole)
+    if has_unsigned(whole):  # also where inlining leaves nothing of it
+        generate_code(whole, CountingError)
     kernel = with_strides(t_unit.default_entrypoint)
     if kernel is not t_unit.default_entrypoint:
         t_unit = t_unit.with_kernel(kernel)
