@@ -111,8 +111,8 @@ class GeneratedCode:
         launches: list[GeneratedLaunch] = []
 
         def note(kernel: str, groups: Sequence[int], shape: Sequence[int], given: Any) -> None:
-            extents = (tuple(map(int, each)) for each in (groups, shape))
-            launches.append(GeneratedLaunch(kernel, *extents, tuple(given)))
+            numbers = tuple(map(int, groups)), tuple(map(int, shape))
+            launches.append(GeneratedLaunch(kernel, *numbers, tuple(given)))
 
         self.host(note, allocate, **arguments)
         return launches

@@ -30,7 +30,7 @@ from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
 from countperf.devices.discovery import discover, select_device
 from countperf.devices.host_code import Launches, generate_for_target
 from countperf.devices.opencl import OpenCLSession, build_kernel, retarget
-from countperf.devices.workers import process_pool
+from countperf.devices.workers import Pool
 from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
 from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.machine_state import KernelLaunch
@@ -300,7 +300,7 @@ def _compile(
         return compiled
     with (
         tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name,
-        process_pool(1) as pool,
+        Pool(1) as pool,
     ):
         for number, (unit, sizes) in enumerate(units):
             given = device.label, Path(name), number, unit, dict(sizes)
