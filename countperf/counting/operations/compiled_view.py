@@ -86,7 +86,6 @@ from countperf.counting.expression_types import (
     leading_constants,
     number_of,
 )
-from countperf.counting.operations.access_counter import Powers
 from countperf.counting.operations.complex_arithmetic import HELPERS, ComplexCounter, ComplexRules
 from countperf.counting.operations.functions import FunctionCounter
 from countperf.counting.operations.scalars import InstructionCounter
@@ -129,7 +128,7 @@ class CompiledCounter(ValueCounter):
     def _term(self, expr: Any) -> _SumTerm:
         if isinstance(expr, p.Product):
             return self._product(flattened_operands(expr, p.Product))
-        if isinstance(expr, p.Power) and self.powers == "emitted" and _is_two(expr.exponent):
+        if isinstance(expr, p.Power) and _is_two(expr.exponent):
             return self._product(flattened_operands(p.Product((expr.base,) * 2), p.Product))
         dtype = self.rec(expr)
         return _SumTerm(dtype, self._value)
@@ -285,16 +284,16 @@ class CompiledComplexCounter(ComplexRules, CompiledCounter):
             super()._convert(source, target)
 
 
-def instruction_counter(domains: Domains, *, powers: Powers = "emitted") -> InstructionCounter:
+def instruction_counter(domains: Domains) -> InstructionCounter:
     """Return the counter of the source's view with the rules that the types of a kernel need."""
     kind = ComplexCounter if _is_complex(domains.kernel) else FunctionCounter
-    return kind(domains, powers=powers)
+    return kind(domains)
 
 
-def compiled_counter(domains: Domains, *, powers: Powers = "emitted") -> CompiledCounter:
+def compiled_counter(domains: Domains) -> CompiledCounter:
     """Return the counter of the compiler's view with the rules that the types of a kernel need."""
     kind = CompiledComplexCounter if _is_complex(domains.kernel) else CompiledCounter
-    return kind(domains, powers=powers)
+    return kind(domains)
 
 
 def _is_complex(kernel: Any) -> bool:
