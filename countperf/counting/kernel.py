@@ -8,7 +8,6 @@ from typing import Any
 from countperf.counting.access_classes import AccessCount, Footprints, Occurrence, access_counts
 from countperf.counting.instructions import Conditions, touched_arrays
 from countperf.counting.keys import NOWHERE, MemoryAccess, Operation
-from countperf.counting.operations.access_counter import Powers
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, TallyView
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
@@ -58,7 +57,6 @@ class _Totals:
 def count_loopy_kernel(
     kernel: Any,
     *,
-    powers: Powers = "emitted",
     view: TallyView = "source",
     **options: Any,
 ) -> Counts:
@@ -68,7 +66,7 @@ def count_loopy_kernel(
     """
     prepared = PreparedKernel.of(kernel, **options)
     with prepared.counting():
-        return _counted(prepared, prepared.tally(view, powers=powers))
+        return _counted(prepared, prepared.tally(view))
 
 
 def _counted(prepared: PreparedKernel, tally: KernelTally) -> Counts:

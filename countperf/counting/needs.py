@@ -61,33 +61,18 @@ def check_statistics(domains: Domains, *, supplied: Collection[str] = ()) -> Non
     given.taken.update(name for name in given.numbers if name in domains.data_loops)
     needs = _lacking(domains, list(domains.kernel.id_to_insn), supplied)
     for name in given.unused():
-        raise given.error(_why_unused(domains, given, name, needs))
-
-
-def _why_unused(domains: Domains, given: Statistics, name: str, needs: _Needs) -> str:
-    kernel = domains.kernel
-    if name in given.patterns:
-        if name in {*kernel.arg_dict, *kernel.temporary_variables}:
-            return (
-                f"the access pattern of '{name}' is of an array of which no address is read from "
-                "data; leave it out"
-            )
-        arrays = ", ".join(sorted({*kernel.arg_dict, *kernel.temporary_variables}))
-        return (
-            f"the access pattern of '{name}' names no array ({arrays}) and no access through data "
-            f"({'; '.join(needs.arrays) or 'there is none'})"
+        decided = {
+            "loops": needs.loops,
+            "conditions": [text for text, _ in needs.conditions.values()],
+            "addresses in": needs.arrays,
+        }
+        left = "; ".join(
+            f"{kind} {', '.join(dict.fromkeys(names))}" for kind, names in decided.items() if names
         )
-    if name in kernel.id_to_insn:
-        return (
-            f"the statistic for '{name}' is of an instruction where no condition on data is left "
-            "without one of its own; leave it out"
+        raise given.error(
+            f"the statistic for '{name}' says nothing of what data decides and no other statistic"
+            f" says ({left or 'nothing is left'}); name one of these, or leave it out"
         )
-    conditions = [text for text, _ in needs.conditions.values()]
-    return (
-        f"the statistic for '{name}' names no loop ({', '.join(sorted(given.inames))}), no "
-        f"instruction ({', '.join(sorted(kernel.id_to_insn))}) and no condition on data that "
-        f"lacks one ({'; '.join(dict.fromkeys(conditions)) or 'there is none'})"
-    )
 
 
 # --- gathering

@@ -31,7 +31,6 @@ from countperf.counting.instructions import (
 )
 from countperf.counting.keys import NOWHERE, Grid
 from countperf.counting.needs import check_statistics, stating_all_needs
-from countperf.counting.operations.access_counter import Powers
 from countperf.counting.operations.compiled_view import compiled_counter, instruction_counter
 from countperf.counting.operations.scalars import InstructionCounter
 from countperf.counting.scopes import AxisKind, Scope, barrier_passes
@@ -176,7 +175,7 @@ class PreparedKernel:
         self.supplied = supplied_counts(self.kernel, instruction_counts or {})
         self.can_supply = instruction_counts is not None
         self._launches: list[Launch] = []
-        self._tallies: dict[tuple[TallyView, Powers], KernelTally] = {}
+        self._tallies: dict[TallyView, KernelTally] = {}
 
     @classmethod
     def of(cls, kernel: Any, **options: Any) -> PreparedKernel:
@@ -202,12 +201,12 @@ class PreparedKernel:
             if any(isinstance(tag, IlpBaseTag | UnrollTag) for tag in iname.tags)
         )
 
-    def tally(self, view: TallyView, *, powers: Powers = "emitted") -> KernelTally:
+    def tally(self, view: TallyView) -> KernelTally:
         """Return the tally of what Loopy emits, or of what a compiler leaves of it."""
-        if (view, powers) not in self._tallies:
+        if view not in self._tallies:
             rules = compiled_counter if view == "compiled" else instruction_counter
-            self._tallies[view, powers] = KernelTally(self, rules(self.domains, powers=powers))
-        return self._tallies[view, powers]
+            self._tallies[view] = KernelTally(self, rules(self.domains))
+        return self._tallies[view]
 
     @cached_property
     def schedule(self) -> ProgramSchedule:

@@ -188,14 +188,14 @@ def _sizes(vector: Any, m: int) -> dict[str, int]:
         (
             lambda: kernels.guarded("i >= 2"),
             {"j": 4, "add": 0.5},
-            "'add' is of an instruction where",
+            "'add' says nothing",
         ),
         (
             lambda: kernels.guarded("j >= 2"),
             {"j": 4, "add": 0.5, "j >= 2": 0.5},
-            "'add' is of an instruction where no condition on data is left",
+            r"'add' says nothing .*\(addresses in v\)",
         ),
-        (lambda: kernels.guarded("i >= 2"), {"j": 4, "i >= 2": 0.5}, "'i >= 2' names no loop"),
+        (lambda: kernels.guarded("i >= 2"), {"j": 4, "i >= 2": 0.5}, "'i >= 2' says nothing"),
     ],
 )
 def test_statistics_that_say_nothing_are_refused(
@@ -211,9 +211,9 @@ def test_statistics_that_say_nothing_are_refused(
 @pytest.mark.parametrize("view", VIEWS)
 def test_patterns_of_addresses_without_data_are_refused(view: View) -> None:
     statistics = {"j": 4, "y": "4ofn"}
-    with pytest.raises(CountingError, match="'y' is of an array of which"):
+    with pytest.raises(CountingError, match="'y' says nothing"):
         count_kernel(kernels.guarded("i >= 2"), statistics=statistics, view=view)
-    with pytest.raises(CountingError, match="'y' is of an array of which"):
+    with pytest.raises(CountingError, match="'y' says nothing"):
         analyze_kernel(kernels.guarded("i >= 2"), statistics=statistics)
     # models take the pattern: how many items run the loop together is data
     assert kernel_programs(kernels.guarded("i >= 2"), statistics=statistics)

@@ -8,11 +8,15 @@ import pytest
 
 import countperf
 from countperf import __version__
-from countperf.counting.kernel import count_loopy_kernel
 from countperf.devices.parameters import load_device
 from countperf.models.library import load_weights
 from measurement_kernels.catalog import entry
-from tests.counting.test_stevens2016_table2 import KERNELS, paper_counts, printed_rows
+from tests.counting.test_stevens2016_table2 import (
+    KERNELS,
+    count_powers_as_written,
+    paper_counts,
+    printed_rows,
+)
 from write_paper_weights import paper_weights
 
 NAME = "amd-r9-fury-stevens2016"
@@ -36,9 +40,7 @@ def test_what_ships_is_what_the_paper_printed() -> None:
 def test_they_predict_the_papers_column(kernel: str, n: int, predicted_ms: float) -> None:
     name, sizes = KERNELS[kernel]
     unit = entry(name).build()
-    counts: dict[str, Any] = paper_counts(
-        count_loopy_kernel(unit, powers="written"), unit, sizes(n)
-    )
+    counts: dict[str, Any] = paper_counts(count_powers_as_written(unit), unit, sizes(n))
     weights = load_weights(NAME)
     named = tuple(weight.feature for weight in weights.weights)
     prediction = weights.predict({n: count for n, count in counts.items() if n.startswith(named)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
@@ -30,7 +30,6 @@ from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic.affine import NotAffineError, RefusingMapper, ToCondition
 from countperf.symbolic.quasipolynomial import Number
 
-Powers = Literal["emitted", "written"]
 Key = Operation | MemoryAccess
 Tally = dict[tuple[Key, tuple[Case | FirstIteration, ...]], Number]
 
@@ -43,14 +42,13 @@ class AccessCounter(RefusingMapper):
     `countperf.counting.operations.scalars.InstructionCounter` adds the operations.
     """
 
-    def __init__(self, domains: Domains, *, powers: Powers = "emitted") -> None:
+    def __init__(self, domains: Domains) -> None:
         super().__init__()
         self.domains = domains
         self.kernel = domains.kernel
         self.callables = domains.callables
         self.to_condition = domains.to_condition
         self.statistics = domains.statistics
-        self.powers = powers
         self.inames: frozenset[str] = domains.kernel.all_inames()
         self._tally: Tally = {}
         self._cases: tuple[Case, ...] = ()

@@ -87,7 +87,6 @@ from countperf.counting.expression_types import (
     number_of,
 )
 from countperf.counting.keys import MemoryAccess
-from countperf.counting.operations.access_counter import Powers
 from countperf.counting.operations.complex_arithmetic import HELPERS, ComplexCounter, ComplexRules
 from countperf.counting.operations.functions import FunctionCounter
 from countperf.counting.operations.scalars import InstructionCounter
@@ -137,7 +136,7 @@ class CompiledCounter(ValueCounter):
     def _term(self, expr: Any) -> _SumTerm:
         if isinstance(expr, p.Product):
             return self._product(flattened_operands(expr, p.Product))
-        if isinstance(expr, p.Power) and self.powers == "emitted" and _is_two(expr.exponent):
+        if isinstance(expr, p.Power) and _is_two(expr.exponent):
             return self._product(flattened_operands(p.Product((expr.base,) * 2), p.Product))
         dtype = self.rec(expr)
         return _SumTerm(dtype, self._value)
@@ -328,16 +327,16 @@ class CompiledVectorCounter(VectorRules, CompiledComplexCounter):
         self._unless_there(value, lambda: self._add(access), speculated=False)
 
 
-def instruction_counter(domains: Domains, *, powers: Powers = "emitted") -> InstructionCounter:
+def instruction_counter(domains: Domains) -> InstructionCounter:
     """Return the counter of the source's view with the rules that the types of a kernel need."""
     by_types = (FunctionCounter, ComplexCounter, VectorCounter)
-    return by_types[_types_of(domains.kernel)](domains, powers=powers)
+    return by_types[_types_of(domains.kernel)](domains)
 
 
-def compiled_counter(domains: Domains, *, powers: Powers = "emitted") -> CompiledCounter:
+def compiled_counter(domains: Domains) -> CompiledCounter:
     """Return the counter of the compiler's view with the rules that the types of a kernel need."""
     by_types = (CompiledCounter, CompiledComplexCounter, CompiledVectorCounter)
-    return by_types[_types_of(domains.kernel)](domains, powers=powers)
+    return by_types[_types_of(domains.kernel)](domains)
 
 
 def _types_of(kernel: Any) -> int:

@@ -299,8 +299,6 @@ class ComplexRules(TupleCounter):
         """Exponents 2, 3 and 4 are products; others call a helper."""
         if not self._is_complex(expr) or type(expr.exponent) is UnrolledVariable:
             return super().map_power(expr)
-        if self.powers == "written":
-            raise self._refusal(f"the complex power {expr} as written", "count powers as emitted")
         target = self._inferred(expr)
         if is_constant(expr.exponent) and expr.exponent in (2, 3, 4):
             value = expr.base

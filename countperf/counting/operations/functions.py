@@ -32,7 +32,7 @@ from pymbolic.mapper.substitutor import make_subst_func
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType, UnrolledVariable, context_of, signature_of
 from countperf.counting.keys import Case
-from countperf.counting.operations.access_counter import Powers, Tally
+from countperf.counting.operations.access_counter import Tally
 from countperf.counting.operations.scalars import InstructionCounter
 from countperf.symbolic.affine import NotAffineError
 
@@ -144,8 +144,8 @@ class TupleCounter(InstructionCounter):
 class FunctionCounter(TupleCounter):
     """An instruction counter that knows the functions that Loopy defines, and unrolled loops."""
 
-    def __init__(self, domains: Domains, *, powers: Powers = "emitted") -> None:
-        super().__init__(domains, powers=powers)
+    def __init__(self, domains: Domains) -> None:
+        super().__init__(domains)
         self.unrolled = tagged_inames(self.kernel, _UNROLLED)
 
     def tally(self, instruction: Any) -> Tally:

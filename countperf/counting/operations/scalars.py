@@ -149,10 +149,6 @@ class InstructionCounter(AccessCounter):
             return np.dtype(np.int32)
         if is_literal(exponent) and exponent == 1:
             return self.rec(expr.base)
-        if self.powers == "written":
-            dtype = self._operands((expr.base, exponent))
-            self._operation("pow", dtype)
-            return dtype
         if is_literal(exponent) and exponent == 2:
             return self.rec(p.Product((expr.base, expr.base)))
         base = self.rec(expr.base)

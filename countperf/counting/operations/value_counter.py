@@ -29,7 +29,7 @@ from countperf.counting.device_programs import (
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation
-from countperf.counting.operations.access_counter import Key, Powers, Tally, is_linear
+from countperf.counting.operations.access_counter import Key, Tally, is_linear
 from countperf.counting.operations.functions import TupleCounter
 from countperf.counting.operations.sinking import sunk_instructions
 from countperf.errors import CountingError
@@ -177,8 +177,8 @@ class Hoisting:
 class ValueCounter(TupleCounter):
     """Tallies each value once; instructions come in schedule order."""
 
-    def __init__(self, domains: Domains, *, powers: Powers = "emitted") -> None:
-        super().__init__(domains, powers=powers)
+    def __init__(self, domains: Domains) -> None:
+        super().__init__(domains)
         self._positions = positions_of(domains.kernel)
         self._hoisting = Hoisting(domains, self._positions)
         self._sunk = sunk_instructions(domains.kernel, self._positions)
