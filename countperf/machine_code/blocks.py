@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -297,14 +298,9 @@ class Code:
     @cached_property
     def _after_division(self) -> frozenset[int]:
         """Return addresses of division functions."""
-        after_division: set[int] = set()
-        for position in self._divisions:
-            while position < len(self.lines) and not self.lines[position].mnemonic.startswith(
-                "ret"
-            ):
-                position += 1
-            after_division.add(position)
-        return frozenset(after_division)
+        returns = [n for n, line in enumerate(self.lines) if line.mnemonic.startswith("ret")]
+        ends = (bisect_left(returns, position) for position in self._divisions)
+        return frozenset(returns[end] for end in ends if end < len(returns))
 
 
 def _note_of_access(number: int, operands: str) -> Action | None:

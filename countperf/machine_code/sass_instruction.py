@@ -237,7 +237,7 @@ def _width_written(opcode: str) -> int:
 def _width_read(opcode: str, operands: Sequence[str], index: int, name: str) -> int:
     base, *modifiers = opcode.split(".")
     if "[" in operands[index]:
-        has_64 = ".64" in name or name.startswith("UR") or ".U32" not in name
+        has_64 = name.startswith("UR") or ".U32" not in name
         return 2 if ".64" in name or ("E" in modifiers and has_64) else 1
     if "P" in name.partition(".")[0]:
         return 1
@@ -325,15 +325,8 @@ class WarpState:
         taken = value
         if "|" in operand:
             taken = np.abs(signed(taken)) & MASK
-        match match["sign"]:
-            case "-":
-                taken = -taken & MASK
-            case "~":
-                taken = ~taken & MASK
-            case "!":
-                taken = 1 - taken
-            case _:
-                pass
+        if match["sign"]:
+            taken = {"-": -taken & MASK, "~": ~taken & MASK, "!": 1 - taken}[match["sign"]]
         if ".H1" in match["rest"]:
             taken = taken >> 16
         return np.where(known, taken, value)

@@ -63,11 +63,7 @@ class WarpProgram:
     @cached_property
     def block_ends(self) -> tuple[int, ...]:
         """Place behind the block that an instruction is in, by the place of the instruction."""
-        starts = {
-            instruction.target
-            for instruction in self.instructions
-            if instruction.target is not None
-        }
+        starts = {instruction.target for instruction in self.instructions}
         ends = [0] * len(self.instructions)
         end = len(ends)
         for index in reversed(range(len(ends))):
@@ -104,18 +100,11 @@ class WarpProgram:
     def _followers(self, index: int) -> tuple[int, ...]:
         instruction = self.instructions[index]
         following = (index + 1,) if index + 1 < len(self.instructions) else ()
+        named = [instruction] if instruction.base == "BRA" else []
         if instruction.base in _RETURNS:
-            jumps = tuple(
-                other.target
-                for other in self.instructions
-                if other.base == _RETURNS[instruction.base] and other.target is not None
-            )
-        else:
-            jumps = (
-                (instruction.target,)
-                if instruction.base == "BRA" and instruction.target is not None
-                else ()
-            )
+            begin = _RETURNS[instruction.base]
+            named = [other for other in self.instructions if other.base == begin]
+        jumps = tuple(other.target for other in named if other.target is not None)
         is_jump = instruction.base in ("EXIT", "RET") or bool(jumps)
         return (*jumps, *following) if instruction.conditions or not is_jump else jumps
 
@@ -235,8 +224,7 @@ class _Walk:
             return
         target = instruction.target
         if instruction.base in _RETURNS:
-            open_ones = self.scopes[_RETURNS[instruction.base]]
-            target = open_ones[-1] if open_ones else index + 1
+            target = [index + 1, *self.scopes[_RETURNS[instruction.base]]][-1]
         elif set(instruction.opcode.split(".")) & set(_NEVER):
             return  # taken only by sub-groups that went apart
         if target is None:

@@ -48,7 +48,11 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     MechanisticModel,
     TimeEstimate,
+    check_choice,
 )
+
+POLICIES = ("rr", "rr_corrected", "gto")
+"""Round robin as published, round robin corrected, greedy then oldest."""
 
 _ROUNDING = 1e-12
 _LATENCY_BOUND = 1e-9
@@ -96,6 +100,7 @@ def interval_cycles(intervals: Sequence[Interval], occupancy: float, policy: str
     Round robin as published, and greedy where an interval has no stall, lose instructions and can
     promise more than one instruction per issue slot.
     """
+    check_choice(policy, "policy", POLICIES)
     if occupancy < 1:
         message = f"occupancy must be at least 1, not {occupancy}"
         raise ParameterError(message, parameter="occupancy")
@@ -167,8 +172,7 @@ class GpuMechModel(MechanisticModel):
     """GPUMech's time of a kernel."""
 
     name: ClassVar[str] = "gpumech"
-    # round robin as published, round robin corrected, greedy then oldest
-    variants: ClassVar[tuple[str, ...]] = ("rr", "rr_corrected", "gto")
+    variants: ClassVar[tuple[str, ...]] = POLICIES
 
     variant: str = "rr_corrected"  # the policy of the scheduler
 

@@ -52,7 +52,10 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     MechanisticModel,
     TimeEstimate,
+    check_choice,
 )
+
+VARIANTS = ("original", "corrected")
 
 BlockKind = Literal["comp", "mem", "sync"]
 
@@ -121,6 +124,7 @@ def work_flow_cycles(
     - Eq. (42): :math:`exposed = \Lambda_{mem}/\omega - \max(0, \frac{\omega - 1}{\omega} NBC - n_i
       \Lambda_{comp} / (\omega\, ILP_i))` with :math:`i` the block of computations before.
     """
+    check_choice(variant, "variant", VARIANTS)
     mem_issue = costs.issue_of_memory(variant)
     alpha_mem = sum(block.kind == "mem" for block in blocks)
     alpha_sync = sum(block.kind == "sync" for block in blocks)
@@ -198,7 +202,7 @@ class WorkFlowModel(MechanisticModel):
     charges: ClassVar[frozenset[str]] = frozenset({"barriers"})
 
     name: ClassVar[str] = "wfg"
-    variants: ClassVar[tuple[str, ...]] = ("original", "corrected")
+    variants: ClassVar[tuple[str, ...]] = VARIANTS
 
     variant: str = "corrected"  # how much of the memory latency is exposed
 
