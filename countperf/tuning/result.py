@@ -385,7 +385,7 @@ def _make_line_type(kind: str) -> type[Part]:
 _LINES = {kind: _make_line_type(kind) for kind in _KINDS}
 
 
-def written(content: Trial | Refused | End) -> dict[str, Any]:
+def make_line(content: Trial | Refused | End) -> dict[str, Any]:
     """Return a result as a line, but for the time that was spent."""
     (kind,) = (name for name, of in _KINDS.items() if isinstance(content, of))
     values = asdict(content)
@@ -408,7 +408,7 @@ class Journal(AppendedLines):
 
     def append(self, content: Trial | Refused | End, spent_s: float) -> None:
         """Write a line; it is on the disk when this returns."""
-        line = {**written(content), "spent_s": spent_s}
+        line = {**make_line(content), "spent_s": spent_s}
         self.write(json.dumps(line, allow_nan=False) + "\n")
 
 
