@@ -39,7 +39,7 @@ from countperf.measuring import (
     Timing,
     counts_digest,
 )
-from countperf.measuring.apart import LONGEST_S, running
+from countperf.measuring.apart import LONGEST_S, open_runner
 from countperf.measuring.campaign import measure
 from countperf.measuring.runner import TIMING
 from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
@@ -192,7 +192,7 @@ def time_kernel(
     asked = Kernel.of(kernel, given_sizes(sizes, more), statistics)
     cases = _cases(asked, make_arguments, reference, tolerance, unchecked=unchecked)
     protocol = protocol or TIMING
-    with running(runner, device, None, longest_s=longest_s) as opened:
+    with open_runner(runner, device, None, longest_s=longest_s) as opened:
         used: ChosenWeights | None = None
         predicted: list[dict[str, Any]]
         try:
@@ -251,7 +251,7 @@ def time_resident_groups(
         )
         for groups, unused in unused_local_bytes.items()
     ]
-    with running(None, device, None) as opened:
+    with open_runner(None, device, None) as opened:
         return _measured(cases, TIMING, opened)
 
 

@@ -130,7 +130,7 @@ def _pack(case: KernelCase) -> bytes:
         ) from error
 
 
-def running(
+def open_runner(
     runner: CaseRunner | None,
     device: str | Device | None,
     clock: EventClock | None,

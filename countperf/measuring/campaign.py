@@ -19,7 +19,7 @@ from countperf.measuring import (
     Protocol,
     Resumption,
 )
-from countperf.measuring.apart import LONGEST_S, running
+from countperf.measuring.apart import LONGEST_S, open_runner
 from countperf.measuring.environment import gather_environment, timestamp
 from countperf.measuring.lines import case_fields, format_line
 from countperf.measuring.runner import BROAD, CaseRunner, Repeats, RoundSchedule, in_mixed_order
@@ -111,7 +111,7 @@ def measure(
     """
     _check_names(cases)
     with ExitStack() as stack:
-        runner = stack.enter_context(running(runner, device, clock, longest_s=longest_s))
+        runner = stack.enter_context(open_runner(runner, device, clock, longest_s=longest_s))
         file = store
         if not isinstance(file, Store):
             file = stack.enter_context(open_store(file, runner, protocol))

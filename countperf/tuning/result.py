@@ -16,10 +16,13 @@ from typing import Annotated, Any, Literal, TypeAlias, cast, get_type_hints
 from pydantic import (
     ConfigDict,
     Field,
+    FiniteFloat,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    TypeAdapter,
+    ValidationError,
     create_model,
 )
 
@@ -46,7 +49,7 @@ from countperf.text import (
 )
 from countperf.tuning.points import PredictionTask, Refused
 from countperf.tuning.ranker import RefusalCount, list_refusals, write_refusals
-from countperf.tuning.space import Choice, Statistics, Value
+from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
 """Why a search ended: nothing left can beat the best at the stated confidence; the budget is spent;
@@ -102,14 +105,11 @@ class Plan:
     """Plan of a search: confidence, tolerance, rounds."""
 
     confidence: Share = 0.95  # at which it stops, and at which the regret is bounded
-    tolerance: Annotated[float, Field(ge=0, lt=1)] = (
-        0.02  # fraction of the best time that is not worth looking for
-    )
+    # fraction of the best time that is not worth looking for
+    tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.02
     runs: PositiveInt = 10  # of a variant that may be the best
-    max_case_s: PositiveFloat = (
-        1.0  # after so long a variant gets no further runs, once it has two, s
-    )
-    warm_up_s: NonNegativeFloat = 0.05
+    max_case_s: PositiveFloat = 1.0  # after so long a variant gets no third run, s
+    warm_up_s: Annotated[FiniteFloat, Field(ge=0)] = 0.05
     first_share: Share = 0.15
     ranking_share: Share = 0.5
     rounds: PositiveInt = 5
@@ -117,20 +117,13 @@ class Plan:
     prior_scatter: PositiveFloat = 0.5
 
     def __post_init__(self) -> None:
-        share = "it has to lie between 0 and 1"
-        for name, is_right, wanted in (
-            ("confidence", 0 < self.confidence < 1, share),
-            ("first_share", 0 < self.first_share < 1, share),
-            ("ranking_share", 0 < self.ranking_share < 1, share),
-            ("tolerance", 0 <= self.tolerance < 1, "it is a fraction below 1"),
-            ("warm_up_s", 0 <= self.warm_up_s < math.inf, "it is a time in seconds, 0 or more"),
-            ("runs", self.runs > 0, "it has to be positive"),
-            ("rounds", self.rounds > 0, "it has to be positive"),
-            ("prior_scatter", self.prior_scatter > 0, "it has to be positive"),
-        ):
-            if not is_right:
-                message = f"{name} is {getattr(self, name)}; {wanted}"
-                raise ParameterError(message, parameter=name)
+        for name, hint in get_type_hints(Plan, include_extras=True).items():
+            value = getattr(self, name)
+            try:
+                TypeAdapter[Any](hint).validate_python(value)
+            except ValidationError as error:
+                said = error.errors()[0]["msg"].removeprefix("Input ")
+                raise ParameterError(f"{name} is {value}; it {said}", parameter=name) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,7 +347,6 @@ class End(Outlook):
 class Entry:
     """A line of a search, but for the first."""
 
-    number: int  # of the line
     spent_s: float  # by then, s
     content: Trial | Refused | End
 
@@ -393,7 +385,7 @@ def _make_line_type(kind: str) -> type[Part]:
 _LINES = {kind: _make_line_type(kind) for kind in _KINDS}
 
 
-def written(content: Trial | Refused | End) -> dict[str, Any]:
+def make_line(content: Trial | Refused | End) -> dict[str, Any]:
     """Return a result as a line, but for the time that was spent."""
     (kind,) = (name for name, of in _KINDS.items() if isinstance(content, of))
     values = asdict(content)
@@ -410,19 +402,13 @@ class Journal(AppendedLines):
         wanted = json.loads(json.dumps(_make_header(task, device, plan)))
 
         def read(lines: Sequence[str]) -> None:
-            there, self.entries = _parse(Path(path), lines)
-            refuse_differences(_pair_fields(there, wanted), Path(path), "trials")
-            for entry in self.entries:
-                choice = getattr(entry.content, "choice", None)
-                if choice is not None and choice not in task.space:
-                    said = f"{choice} is none of the space '{task.space.name}'"
-                    raise _make_error(path, said, f"line {entry.number}: $.choice")
+            _, self.entries = _parse(Path(path), lines, wanted, task.space)
 
         super().__init__(path, "the search", json.dumps(wanted, allow_nan=False) + "\n", read)
 
     def append(self, content: Trial | Refused | End, spent_s: float) -> None:
         """Write a line; it is on the disk when this returns."""
-        line = {**written(content), "spent_s": spent_s}
+        line = {**make_line(content), "spent_s": spent_s}
         self.write(json.dumps(line, allow_nan=False) + "\n")
 
 
@@ -459,28 +445,13 @@ def trials_in(entries: Iterable[Entry]) -> tuple[Trial, ...]:
     return tuple(sorted(last.values(), key=lambda trial: trial.at_s))
 
 
-def _make_error(path: Path | str, said: str, field: str) -> DocumentError:
-    return DocumentError(f"{path}: {field}: {said}", path=str(path), field=field)
-
-
-def _parse(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[Entry]]:
-    """Parse the header and the entries, and check what the header says of the format."""
-
-    def parse(line: str, number: int) -> Entry:
-        root = f"line {number}: $"
-        entry: Any = parse_json(line, path=path, first_line=number)
-        if not isinstance(entry, dict):
-            raise _make_error(path, "an object is wanted", root)
-        kind = cast("dict[str, Any]", entry).get("kind")
-        if not isinstance(kind, str) or kind not in _KINDS:
-            said = f"one of {', '.join(_KINDS)} is wanted, not {kind!r}"
-            raise _make_error(path, said, f"{root}.kind")
-        read: Any = validate(_LINES[kind], entry, path=path, root=root)
-        try:
-            content = _KINDS[kind](**{n: getattr(read, n) for n in _list_stored(_KINDS[kind])})
-        except ParameterError as error:
-            raise _make_error(path, str(error), root) from error
-        return Entry(number, read.spent_s, content)
+def _parse(
+    path: Path,
+    lines: Sequence[str],
+    wanted: Mapping[str, Any] | None = None,
+    space: SearchSpace | None = None,
+) -> tuple[dict[str, Any], list[Entry]]:
+    """Parse the header, which has to be the wanted one, and the entries, of the space."""
 
     def parse_header(line: str) -> dict[str, Any]:
         header: Any = parse_json(line, path=path)
@@ -490,7 +461,32 @@ def _parse(path: Path, lines: Sequence[str]) -> tuple[dict[str, Any], list[Entry
         if type(version) is not int or version != VERSION:  # true equals 1
             message = f"{path} has version {version!r}; this reads {VERSION}: name another file"
             raise DocumentError(message, path=str(path), field="$.version")
+        if wanted is not None:
+            refuse_differences(_pair_fields(header, wanted), path, "trials")
         return cast("dict[str, Any]", header)
+
+    def parse(line: str, number: int) -> Entry:
+        root = f"line {number}: $"
+
+        def refuse(said: str, field: str = root) -> DocumentError:
+            return DocumentError(f"{path}: {field}: {said}", path=str(path), field=field)
+
+        entry: Any = parse_json(line, path=path, first_line=number)
+        if not isinstance(entry, dict):
+            raise refuse("an object is wanted")
+        kind = cast("dict[str, Any]", entry).get("kind")
+        if not isinstance(kind, str) or kind not in _KINDS:
+            said = f"one of {', '.join(_KINDS)} is wanted, not {kind!r}"
+            raise refuse(said, f"{root}.kind")
+        read: Any = validate(_LINES[kind], entry, path=path, root=root)
+        try:
+            content = _KINDS[kind](**{n: getattr(read, n) for n in _list_stored(_KINDS[kind])})
+        except ParameterError as error:
+            raise refuse(str(error)) from error
+        if space is not None and not isinstance(content, End) and content.choice not in space:
+            said = f"{content.choice} is none of the space '{space.name}'"
+            raise refuse(said, f"{root}.choice")
+        return Entry(read.spent_s, content)
 
     return parse_lines(lines or ["{}"], parse_header, parse, path=path)
 

@@ -1,6 +1,6 @@
 """The set of variants that a search goes through.
 
-Constraints are arithmetic and comparisons of parameters, and nothing else.
+Constraints are functions, or expressions of the parameters, ``min``, ``max`` and ``abs`` alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from countperf.measuring import KernelCase, Statistic
+    from countperf.measuring import Statistic
 
     MakeArguments: TypeAlias = Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]
     Reference: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]]

@@ -327,7 +327,7 @@ def test_variants_within_the_noise_are_reported_as_ties() -> None:
         (lambda: Plan(tolerance=1.0), "tolerance is 1.0"),
         (lambda: Plan(warm_up_s=-0.01), "warm_up_s is -0.01"),
         (lambda: Plan(warm_up_s=float("inf")), "warm_up_s is inf"),
-        (lambda: Plan(runs=0), "runs is 0; it has to be positive"),
+        (lambda: Plan(runs=0), "runs is 0; it should be greater than 0"),
     ],
 )
 def test_impossible_wishes_are_refused(make: Callable[[], object], said: str) -> None:
