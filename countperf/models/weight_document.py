@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -105,20 +105,6 @@ class WeightDocument(Document, Result):
         if unweighted := grouped - set(self.function.keys):
             raise ValueError(f"indistinguishable features without a weight: {sorted(unweighted)}")
         return self
-
-    def to_object(self) -> dict[str, Any]:
-        """Return the document as plain values; the source's view goes without saying."""
-        content = super().to_object()
-        if self.view == "source":
-            del content["view"]
-        if self.view != "structure":
-            del content["counted_caches"]
-        if self.correction is None:
-            del content["correction"]
-        for weight in content["weights"]:
-            if weight["smallest"] is None:
-                del weight["smallest"]
-        return content
 
     @cached_property
     def function(self) -> ModelFunction:

@@ -88,8 +88,6 @@ class WeightSet(WeightDocument):
         *,
         incomplete_ok: bool = False,
         level: Level = 0.95,
-        device: DeviceIdentity | None = None,
-        force: bool = False,
         **more: ParameterValue,
     ) -> Prediction:
         """Predict the time of one launch of a kernel from its counts, by these weights.
@@ -101,16 +99,13 @@ class WeightSet(WeightDocument):
             predicted by `countperf.predict`.
         parameters, **more : int or ndarray of integers
             Values of the size parameters.
-        incomplete_ok, level, force
-            As for `countperf.predict`.
-        device : DeviceIdentity, optional
-            Device to predict for, which has to be that of the weights unless `force` is given.
+        incomplete_ok, level
+            As for `countperf.predict`, which also predicts for other devices.
 
         Raises
         ------
-        ParameterError, PredictionError, DeviceMismatchError, MismatchError
-            A kernel was given, or a size is missing; a property has no weight; the device or the
-            view is another one.
+        ParameterError, PredictionError, MismatchError
+            A kernel was given, or a size is missing; a property has no weight; the view is another.
         """
         if not isinstance(counts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
             raise ParameterError(
@@ -118,13 +113,11 @@ class WeightSet(WeightDocument):
                 " kernel to countperf.predict(kernel, sizes, weights=weights)",
                 parameter="counts",
             )
-        self.check_device(device, force=force)
         made = self.predict_counts(
             vector_of(counts, view=self.view),
             given_sizes(parameters, more),
             incomplete_ok=incomplete_ok,
             level=level,
-            device=device,
         )
         refuse_negative(made.model, made.kernel, made.time_s)
         return made

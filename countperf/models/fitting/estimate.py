@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import wraps
-from typing import ParamSpec, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -158,20 +155,9 @@ def _shared(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
     return shared if unchanged else weights
 
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
+on_one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
+"""Decorator of functions during whose calls BLAS uses one thread.
 
-
-def on_one_thread(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Make a function during whose calls BLAS uses one thread.
-
-    Fits solve many small systems, which threads of OpenBLAS share out among all cores: they wait
-    for each other longer than they compute.
-    """
-
-    @wraps(function)
-    def limited(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
-        with threadpool_limits(limits=1, user_api="blas"):
-            return function(*arguments, **options)
-
-    return limited
+Fits solve many small systems, which threads of OpenBLAS share out among all cores: they wait for
+each other longer than they compute.
+"""
