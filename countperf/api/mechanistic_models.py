@@ -12,7 +12,7 @@ from countperf.api.fits import known_device
 from countperf.api.kernels import Kernel
 from countperf.api.timing import time_resident_groups
 from countperf.devices.discovery import find_device
-from countperf.devices.nvcc import require_disassembler, require_nvcc
+from countperf.devices.nvcc import require_program
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import DeviceError, ParameterError, nearest, option
 from countperf.measuring import Timing, measurements_in
@@ -432,8 +432,8 @@ def _profiles(
         if "sass" in code:
             read_file_text(Path(code["sass"]))
         else:
-            require_nvcc()
-            require_disassembler()
+            require_program("nvcc")
+            require_program("nvdisasm")
     profilers: dict[object, KernelProfiler] = {}
 
     def profile(measurement: Measurement) -> ProfiledKernel:

@@ -326,8 +326,8 @@ def find_tools() -> tuple[ToolReport, ...]:
     wanted = (
         ("objdump", on_cpus, find_objdump, OBJDUMP_ADVICE),
         ("llvm-mca", on_cpus, find_analyzer, ANALYZER_ADVICE),
-        ("nvcc", on_gpus, nvcc.find_nvcc, nvcc.INSTALL_ADVICE),
-        ("nvdisasm", on_gpus, nvcc.find_disassembler, nvcc.DISASSEMBLER_ADVICE),
+        ("nvcc", on_gpus, nvcc.find_nvcc, nvcc.advise_program("nvcc")),
+        ("nvdisasm", on_gpus, nvcc.find_disassembler, nvcc.advise_program("nvdisasm")),
     )
     return tuple(
         ToolReport(

@@ -15,20 +15,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from countperf.devices.device import pick_errors
 from countperf.errors import DeviceError, KernelBuildError
 from countperf.machine_code.tools import run_program
 
-INSTALL_ADVICE = (
-    "install NVIDIA's CUDA toolkit, or 'pip install nvidia-cuda-nvcc', or name the program in the"
-    " environment variable COUNTPERF_NVCC"
-)
-DISASSEMBLER_ADVICE = (
-    "install NVIDIA's CUDA toolkit, or 'pip install nvidia-cuda-nvdisasm', or name the program in"
-    " the environment variable COUNTPERF_NVDISASM"
-)
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -57,19 +49,31 @@ class KernelResources:
 
 def find_nvcc() -> Path | None:
     """Find CUDA's compiler."""
-    return find_cuda_program("nvcc", "COUNTPERF_NVCC")
+    return _find_program("nvcc")
 
 
-def require_nvcc() -> Path:
-    """Return CUDA's compiler, or say how to get it."""
-    if (nvcc := find_nvcc()) is None:
-        raise DeviceError(f"no nvcc found: {INSTALL_ADVICE}")
-    return nvcc
+def find_disassembler() -> Path | None:
+    """Find CUDA's disassembler."""
+    return _find_program("nvdisasm")
 
 
-def find_cuda_program(name: str, variable: str) -> Path | None:
-    """Find a program of CUDA's toolkit."""
-    named = os.environ.get(variable)
+def require_program(name: Literal["nvcc", "nvdisasm"]) -> Path:
+    """Return a program of CUDA's toolkit, or say how to get it."""
+    if (program := _find_program(name)) is None:
+        raise DeviceError(f"no {name} found: {advise_program(name)}")
+    return program
+
+
+def advise_program(name: str) -> str:
+    """Say how to get a program of CUDA's toolkit."""
+    return (
+        f"install NVIDIA's CUDA toolkit, or 'pip install nvidia-cuda-{name}', or name the program"
+        f" in the environment variable COUNTPERF_{name.upper()}"
+    )
+
+
+def _find_program(name: str) -> Path | None:
+    named = os.environ.get(f"COUNTPERF_{name.upper()}")
     if named:
         path = shutil.which(named)
         return None if path is None else Path(path)
@@ -125,7 +129,7 @@ def compile_cubin(source: str, capability: str = "9.0") -> bytes:
 
 def run_nvcc(source: str, capability: str, *flags: str) -> tuple[str, bytes]:
     """Return what nvcc says of a source, and what it makes; errors as of `compile_cubin`."""
-    nvcc = require_nvcc()
+    nvcc = require_program("nvcc")
     architecture = f"sm_{capability.replace('.', '')}"
     with tempfile.TemporaryDirectory(prefix="countperf-nvcc-") as folder:
         path = Path(folder) / "kernels.cu"
@@ -160,18 +164,6 @@ def parse_resources(text: str) -> dict[str, KernelResources]:
     return resources
 
 
-def find_disassembler() -> Path | None:
-    """Find CUDA's disassembler."""
-    return find_cuda_program("nvdisasm", "COUNTPERF_NVDISASM")
-
-
-def require_disassembler() -> Path:
-    """Return CUDA's disassembler, or say how to get it."""
-    if (program := find_disassembler()) is None:
-        raise DeviceError(f"no nvdisasm found: {DISASSEMBLER_ADVICE}")
-    return program
-
-
 def compile_sass(source: str, capability: str = "9.0") -> str:
     """Compile CUDA C to machine code and return its listing."""
     return disassemble(compile_cubin(source, capability))
@@ -179,7 +171,7 @@ def compile_sass(source: str, capability: str = "9.0") -> str:
 
 def disassemble(cubin: bytes) -> str:
     """Return the listing of machine code."""
-    program = require_disassembler()
+    program = require_program("nvdisasm")
     with tempfile.TemporaryDirectory(prefix="countperf-sass-") as folder:
         path = Path(folder) / "kernels.cubin"
         path.write_bytes(cubin)

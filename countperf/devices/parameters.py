@@ -12,14 +12,13 @@ means that a compute unit starts four sub-group instructions of the class in eve
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from countperf.documents import Document, Part, check_format, field_path, parse_toml, validate
 from countperf.errors import DeviceError, DeviceParameterError, nearest
@@ -44,25 +43,19 @@ def _in(unit: str) -> Any:
     return Field(default=None, json_schema_extra={"unit": unit})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_CHECKS = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKS)
 class InstructionClass:
-    """One class of instructions of a device."""
+    """One class of instructions of a device; a `ValidationError` refuses numbers that cannot be."""
 
     name: str  # name of the class, such as ``"mul.f32"``
     subsystem: str  # the pipeline that executes it
-    cpi: float
-    latency: float | None  # cycles from the start of an instruction to its result
+    cpi: _PositiveFloat
+    latency: _NonNegativeFloat | None  # cycles from the start of an instruction to its result
     kind: InstructionKind  # what the class counts as in models that know only one of each
     source: str = DECLARED  # where the two numbers come from
-
-    def __post_init__(self) -> None:
-        _check_positive(self.cpi, f"classes.{self.name}.cpi")
-        if self.latency is not None:
-            _check_not_negative(self.latency, f"classes.{self.name}.latency")
-        if self.kind not in ("compute", "memory", "barrier"):
-            field = f"classes.{self.name}.kind"
-            message = f"{field} must be compute, memory or barrier, not {self.kind!r}"
-            raise DeviceParameterError(message, field=field)
 
     @property
     def known_latency(self) -> float:
@@ -77,19 +70,14 @@ class InstructionClass:
         return self.latency
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKS)
 class LinkParameters:
     """A direction of the link between host and device, or the link to another such device."""
 
-    startup_s: float  # time of an empty transfer, s
-    bandwidth_byte_per_s: float  # nominal bandwidth, byte/s
-    lambda_c: float = 1.0  # share of it that transfers reach
+    startup_s: _NonNegativeFloat  # time of an empty transfer, s
+    bandwidth_byte_per_s: _PositiveFloat  # nominal bandwidth, byte/s
+    lambda_c: _PositiveFloat = 1.0  # share of it that transfers reach
     source: str = DECLARED  # where the numbers come from
-
-    def __post_init__(self) -> None:
-        _check_not_negative(self.startup_s, "links.startup_s")
-        _check_positive(self.bandwidth_byte_per_s, "links.bandwidth_byte_per_s")
-        _check_positive(self.lambda_c, "links.lambda_c")
 
 
 class DeviceParameters(Document):
@@ -222,18 +210,6 @@ def _construct(device_type: type[_Parameters], values: Mapping[str, Any]) -> _Pa
         raise DeviceParameterError(message, field=field) from error
 
 
-def _check_positive(value: float, field: str) -> None:
-    if not (math.isfinite(value) and value > 0):
-        message = f"{field} must be positive and finite, not {value}"
-        raise DeviceParameterError(message, field=field)
-
-
-def _check_not_negative(value: float, field: str) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        message = f"{field} must be finite and not negative, not {value}"
-        raise DeviceParameterError(message, field=field)
-
-
 # --- Descriptions of devices on disk, and limits of NVIDIA's compute capabilities
 #
 # A description is a TOML file with one table per number, so that each carries unit and source::
@@ -356,33 +332,31 @@ def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameter
     fields = check_format(content, str(DeviceParameters.model_fields["format"].default), path=path)
     named = validate(_Sources, {"sources": fields.pop("sources", {})}, path=path).sources
 
-    def read(row: type[_Row], entry: object, where: str) -> tuple[dict[str, Any], str]:
-        values = validate(row, entry, path=path, root=where).model_dump(exclude_unset=True)
-        source = values.pop("source")
-        if not named.get(source):
-            known = ", ".join(named) or "none"
-            message = f"{where}.source: {source!r} is not in [sources] ({known})"
-            raise make_file_error(message, path, field=f"{where}.source")
-        return values, named[source]
+    def take(row: type[_Row], entry: object, unit: str, where: str) -> tuple[dict[str, Any], str]:
+        """Return a table without its unit and its source, and the text of the latter."""
+        found = validate(row, entry, path=path, root=where)
+        if found.unit != unit:
+            field = f"{where}.unit"
+            raise make_file_error(f"{field}: the unit must be {unit!r}", path, field=field)
+        if not named.get(found.source):
+            field, known = f"{where}.source", ", ".join(named) or "none"
+            message = f"{field}: {found.source!r} is not in [sources] ({known})"
+            raise make_file_error(message, path, field=field)
+        return found.model_dump(exclude={"unit", "source"}), named[found.source]
 
     plain: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for name, entry in fields.items():
         if name in UNITS:
-            number, sources[name] = read(_Number, entry, f"$.{name}")
-            if number["unit"] != UNITS[name]:
-                field = f"$.{name}.unit"
-                raise make_file_error(
-                    f"{field}: the unit must be {UNITS[name]!r}", path, field=field
-                )
+            number, sources[name] = take(_Number, entry, UNITS[name], f"$.{name}")
             plain[name] = number["value"]
-        elif name in _TABLES and isinstance(entry, dict):
+        elif name in ("classes", "links") and isinstance(entry, dict):
             plain[name] = {}
             for key, part in entry.items():
-                values, source = read(_TABLES[name], part, field_path((key,), root=f"$.{name}"))
-                extra = {"name": key, "latency": None} if name == "classes" else {}
-                values.pop("unit", None)
-                plain[name][key] = {**extra, **values, "source": source}
+                own = {"name": key, "latency": None} if name == "classes" else {}
+                unit, where = "cycle" if own else "", field_path((key,), root=f"$.{name}")
+                values, source = take(_Row, part, unit, where)
+                plain[name][key] = {**own, **values, "source": source}
         else:
             plain[name] = entry
     device = validate(DeviceParameters, {**plain, "sources": sources}, path=path)
@@ -394,26 +368,13 @@ class _Sources(Part):
 
 
 class _Row(Part):
+    model_config = ConfigDict(extra="allow")
+
     source: str  # name of a text in ``[sources]``
+    unit: str = ""
 
 
 class _Number(_Row):
+    model_config = ConfigDict(extra="forbid")
+
     value: Any
-    unit: str
-
-
-class _Class(_Row):
-    kind: str
-    subsystem: str
-    cpi: float
-    latency: float | None = None
-    unit: Literal["cycle"]
-
-
-class _Link(_Row):
-    startup_s: float
-    bandwidth_byte_per_s: float
-    lambda_c: float = 1.0
-
-
-_TABLES: Mapping[str, type[_Row]] = {"classes": _Class, "links": _Link}

@@ -28,7 +28,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "install NVIDIA's driver",
         "install it with",
         "name the nvcc of such a toolkit in COUNTPERF_NVCC",
-        "name the program in the environment variable COUNTPERF_NVDISASM",
         "reinstall that driver",
         "remove the file",
         "see that its kernel driver is loaded",

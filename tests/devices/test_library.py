@@ -178,7 +178,7 @@ def test_a_file_of_the_user(tmp_path: Path) -> None:
         ("value = 1e9", 'value = "fast"', "$.clock_hz"),
         ("clock_hz", "clock_mhz", "$.clock_mhz"),
         ("value = 1e9", "value = 1e9, note = 1", "$.clock_hz.note"),
-        ("cpi = 1", "cpi = 0", '$.classes["mul.f32"]'),
+        ("cpi = 1", "cpi = 0", '$.classes["mul.f32"].cpi'),
         ("cpi = 1, ", "", '$.classes["mul.f32"].cpi'),
         ('"cycle"', '"s"', '$.classes["mul.f32"].unit'),
         ("startup_s = 1e-6, ", "", "$.links.h2d.startup_s"),

@@ -256,10 +256,6 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
                 cpi_mem_instr=None,
             ),
         ),
-        *(
-            (f"links.{name}", lambda name=name, bad=bad: replace(LINK, **{name: bad}))
-            for name, bad in (("startup_s", -1.0), ("bandwidth_byte_per_s", 0.0), ("lambda_c", 0.0))
-        ),
     ],
 }
 

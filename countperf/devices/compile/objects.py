@@ -6,20 +6,17 @@ runtime and processor. ``COUNTPERF_OBJECT_CACHE`` names the folder, or is ``off`
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import pickle
-import sqlite3
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyopencl as cl
-from pytools.persistent_dict import WriteOncePersistentDict
 
 from countperf.caches import OBJECT_FILES, OBJECTS, cache_folder, give_a_cache, tell_not_kept
 from countperf.caches import POCL as POCL_CACHE
@@ -36,6 +33,7 @@ from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.machine_state import KernelLaunch
 from countperf.machine_code.object_file import program_of
 from countperf.machine_code.tools import OBJDUMP_ADVICE, find_objdump
+from countperf.store import write_atomically
 
 if TYPE_CHECKING:
     import pyopencl as cl
@@ -202,29 +200,19 @@ def programs_of(objects: Objects) -> Programs:
     return programs
 
 
-@lru_cache(maxsize=4)
-def _database(folder: Path, process: int) -> Any:
-    """Open a database of this process: a connection does not survive a fork."""
-    assert process == os.getpid()
-    return WriteOncePersistentDict(
-        "countperf-objects", container_dir=str(folder), safe_sync=False, in_mem_cache_size=0
-    )
-
-
-def _kept() -> Any:
-    """Return the database of objects; None if nothing is kept."""
-    if os.environ.get(OBJECTS) == "off":
-        return None
-    give_a_cache(OBJECT_FILES)
-    return _database(cache_folder("countperf/objects", OBJECTS), os.getpid())
-
-
-@contextlib.contextmanager
-def _going_on() -> Generator[None]:
-    """Warn of a database that fails, such as a damaged one, and go on without it."""
+def _read_kept(path: Path | None) -> Objects | None:
+    """Return the objects that are kept in a file, if it is there and whole."""
     try:
-        yield
-    except (sqlite3.Error, OSError, pickle.UnpicklingError, EOFError) as error:
+        return pickle.loads(path.read_bytes()) if path is not None and path.exists() else None
+    except (OSError, pickle.UnpicklingError, EOFError) as error:
+        tell_not_kept("the cache of object files", error)
+        return None
+
+
+def _keep(path: Path, objects: Objects) -> None:
+    try:
+        write_atomically(path, pickle.dumps(objects))
+    except CountperfError as error:
         tell_not_kept("the cache of object files", error)
 
 
@@ -272,22 +260,18 @@ def objects_of(
         raise DeviceError(f"no objdump found: {OBJDUMP_ADVICE}")
     for unit, parameters in units:
         _check(unit, parameters)
-    database: Any = None
-    with _going_on():
-        database = _kept()
-    if database is None:
-        return _compile(units, device)
-    keys = [key_of(unit, parameters, device) for unit, parameters in units]
-    objects: list[Any] = [None] * len(keys)
-    for position, key in enumerate(keys):
-        with _going_on():
-            objects[position] = database.get(key) if key else None
+    paths: list[Path | None] = [None] * len(units)
+    if os.environ.get(OBJECTS) != "off":
+        give_a_cache(OBJECT_FILES)
+        folder = cache_folder("countperf/objects", OBJECTS)
+        keys = [key_of(unit, parameters, device) for unit, parameters in units]
+        paths = [folder / f"{key}.pickle" if key else None for key in keys]
+    objects: list[Any] = [_read_kept(path) for path in paths]
     new = [position for position, known in enumerate(objects) if known is None]
     for position, made in zip(new, _compile([units[p] for p in new], device), strict=True):
-        objects[position] = made
-        if keys[position] and not isinstance(made, KernelBuildError):
-            with _going_on():
-                database.store_if_not_present(keys[position], made)
+        objects[position], path = made, paths[position]
+        if path is not None and not isinstance(made, KernelBuildError):
+            _keep(path, made)
     return objects
 
 

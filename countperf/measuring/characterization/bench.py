@@ -86,8 +86,8 @@ class Effort:
     """Effort of a characterization."""
 
     shortest_s: float = 1e-3  # the shorter run of each measurement takes this long at least, s
-    repetitions: int = 3  # as in `time_per_turn`
-    tries: int = 3
+    repetitions: int = 3  # so often both runs are compared
+    tries: int = 3  # of which the fastest counts
     array_bytes: int = 2**30  # largest array, byte
     classes: tuple[str, ...] = ()  # classes of instructions that are measured
 
@@ -103,13 +103,6 @@ class MeasuredValue:
     value: float  # the number
     spread: float = 0.0  # median distance of the repetitions from it, relative to it
 
-    def checked(self, what: str) -> MeasuredValue:
-        """Return the number if it is positive."""
-        if self.value > 0:
-            return self
-        message = f"{what}: longer runs take no longer; the machine is too busy, or runs too short"
-        raise MeasurementError(message)
-
     def scaled(self, factor: float) -> MeasuredValue:
         """Return the number in another unit."""
         return MeasuredValue(self.value * factor, self.spread)
@@ -122,24 +115,18 @@ def estimate(repetitions: Sequence[float], value: float | None = None) -> Measur
     return MeasuredValue(middle, distance / abs(middle) if middle else 0.0)
 
 
-def time_per_turn(
-    run: Callable[[int], float],
-    *,
-    shortest_s: float,
-    repetitions: int = 3,
-    tries: int = 3,
-) -> MeasuredValue:
+def time_per_turn(run: Callable[[int], float], effort: Effort) -> MeasuredValue:
     """Measure the time of a turn of a loop, without what it takes to launch it."""
     turns = _FIRST_TURNS
     elapsed = run(turns)
-    while elapsed < shortest_s and turns < MAX_TURNS:
-        turns *= 4 if elapsed < shortest_s / 8 else 2
+    while elapsed < effort.shortest_s and turns < MAX_TURNS:
+        turns *= 4 if elapsed < effort.shortest_s / 8 else 2
         elapsed = min(run(turns), run(turns))
     shorts: list[float] = []
     longs: list[float] = []
-    for _ in range(repetitions):
-        shorts.append(min(run(turns) for _ in range(tries)))
-        longs.append(min(run(3 * turns) for _ in range(tries)))
+    for _ in range(effort.repetitions):
+        shorts.append(min(run(turns) for _ in range(effort.tries)))
+        longs.append(min(run(3 * turns) for _ in range(effort.tries)))
     differences = [(long - short) / (2 * turns) for short, long in zip(shorts, longs, strict=True)]
     # other load on the machine only ever adds time
     return estimate(differences, (min(longs) - min(shorts)) / (2 * turns))
@@ -212,16 +199,6 @@ class Bench:
         """Run a kernel once and return its time, s."""
         return self.clock.time_run(lambda: program.launch(name, groups, group, arguments)).time_s
 
-    def time_per_turn(self, run: Callable[[int], float]) -> MeasuredValue:
-        """Measure the time of a turn of a loop with the bench's effort."""
-        effort = self.effort
-        return time_per_turn(
-            run,
-            shortest_s=effort.shortest_s,
-            repetitions=effort.repetitions,
-            tries=effort.tries,
-        )
-
     def step_cycles(
         self,
         source: str,
@@ -242,7 +219,7 @@ class Bench:
         def run(turns: int) -> float:
             return self.run_s(program, name, groups, group, (out, np.int32(turns), *after))
 
-        turn = self.time_per_turn(run)
+        turn = time_per_turn(run, self.effort)
         issued = steps if groups == 1 else steps * groups * group / self.lanes / self.units
         said = "one group" if groups == 1 else f"{groups} groups"
         return turn.scaled(self.clock_hz / issued), f"{name}: {said} of {group}"

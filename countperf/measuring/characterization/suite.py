@@ -36,6 +36,7 @@ from countperf.measuring.characterization.bench import (
     chain_source,
     estimate,
     fit_transfer,
+    time_per_turn,
 )
 from countperf.measuring.environment import gather_environment
 from countperf.measuring.size_choice import measure_launch_overhead
@@ -93,7 +94,11 @@ def measure_clock(bench: Bench) -> Iterator[Finding]:
             (few, short), (many, long) = run(_CLOCK_TURNS), run(3 * _CLOCK_TURNS)
             ratios.append((many - few) / (long - short) if long > short else 0.0)
     if ratios:
-        measured = estimate(ratios).checked("the device's cycle counter")
+        measured = estimate(ratios)
+        if measured.value <= 0:
+            raise MeasurementError(
+                "the device's cycle counter: longer runs take no longer; the machine is too busy"
+            )
         highest = 1.1 * declared if declared else float("inf")
         bounds = Bounds("Hz", 0.2 * declared, highest, "the driver's highest clock")
         yield bounds.finding("clock", measured, "cycles: the device's counter over the event timer")
@@ -217,7 +222,7 @@ def measure_latency(bench: Bench) -> Iterator[Finding]:
         start = np.int32(int(random.integers(lines)) * (_LINE_BYTES // WORD))
         return bench.run_s(program, "chase", 1, 1, (out, memory, np.int32(turns), start))
 
-    latency = bench.time_per_turn(run).scaled(bench.clock_hz / 8)
+    latency = time_per_turn(run, bench.effort).scaled(bench.clock_hz / 8)
     yield _LOAD.finding("memory latency", latency, f"chase: a random cycle of {lines} lines")
 
 
