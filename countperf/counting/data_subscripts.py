@@ -219,6 +219,8 @@ class _Region(ToQuasiPolynomial):
         writers = [kernel.id_to_insn[writer] for writer in kernel.writer_map().get(name, ())]
         if variable is None or variable.shape != () or len(writers) != 1:
             raise CountingError(f"the value of {name!r} is not a single one")
+        if variable.address_space not in (lp.AddressSpace.PRIVATE, lp.auto):
+            raise CountingError(f"other work items may write {name!r}")
         (writer,) = writers
         before = kernel.recursive_insn_dep_map()
         if (

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
+import loopy as lp
 import numpy as np
 import pytest
 
@@ -159,3 +160,19 @@ def test_what_a_plain_loop_finds_outside_is_refused(shape: str, text: str) -> No
         # where all elements are alike, ranges tell all; not so the product, and what is guarded
         elif most == 1 and text not in ("product", "condition on j"):
             assert not 0 <= min(values) <= max(values) < k
+
+
+def test_a_scalar_in_local_memory_may_hold_what_another_item_wrote() -> None:
+    text = """
+    for i
+        <> t = i {id=w}
+        z[i] = x[t - i] {dep=w}
+    end
+    """
+    unit = made("i<n", text, "x,z f64 n; n i32")
+    shapes = {"x": (4,), "z": (4,)}
+    shared = lp.set_temporary_address_space(unit, "t", "local")
+
+    assert not _outside(preprocessed(unit).default_entrypoint, {"n": 4}, shapes, {})
+    said = _outside(preprocessed(shared).default_entrypoint, {"n": 4}, shapes, {})
+    assert "other work items may write 't'" in said
