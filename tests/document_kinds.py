@@ -44,7 +44,7 @@ ignored = ["iop.*"]
 [terms]
 launch = ["launches"]
 global_memory = ["bytes", "gmem.load.*.4ofn"]
-on_chip = { charged = ["flop.*.*", "groups"], upper = 1e-6, scale = "waves" }
+on_chip = { charged = ["flop.*.*", "groups"], scale = "waves" }
 
 [derived]
 bytes = "4*gmem_load_32_stride1 + 8*gmem_load_64_stride1"
