@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from loopy.symbolic import LinearSubscript
+from loopy.symbolic import LinearSubscript, get_dependencies
 
 from countperf.counting.accesses import (
     Address,
@@ -33,7 +33,7 @@ from countperf.counting.accesses import (
     step_along,
     utilization_classes,
 )
-from countperf.counting.domains import Domains, names_in
+from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
 from countperf.counting.scopes import AddressStep, are_neighbors, steps_along
 from countperf.counting.statistics import ACCESS_CLASSES, Statistics
@@ -105,7 +105,7 @@ def access_counts(
         if not executions:
             continue
         why = reasons.get((access, within), frozenset()) if reasons else frozenset[str]()
-        layout = domains.layout_of(access)
+        layout = domains.layout(access.array)
         address = domains.address(access)
         if access.address_space != "global":
             result.append(AccessCount(access, (), executions, why))
@@ -170,7 +170,7 @@ def reads_data(access: MemoryAccess, domains: Domains) -> bool:
     """Return whether data decides the address of an access."""
     known = domains.inames | domains.sizes | domains.definitions.keys()
     parts = (part.index if isinstance(part, LinearSubscript) else part for part in access.index)
-    return any(not names_in(part) <= known for part in parts)
+    return any(not get_dependencies(part) <= known for part in parts)
 
 
 class Footprints:
@@ -224,7 +224,7 @@ class Footprints:
         strides = _sorted_out(steps, counted | domains.sizes)
         if not strides:
             raise self.refusal(access, f"does not change evenly along local axis 0 ('{lane}')")
-        layout = self.domains.layout_of(access)
+        layout = self.domains.layout(access.array)
         return [_Stride(flat, digits_of(flat, layout), where) for flat, where in strides]
 
     # --- classes
@@ -269,7 +269,7 @@ class Footprints:
     ) -> tuple[UtilizationClass, ...]:
         cells, layout, is_flattened = self._accessed_cells(access)
         digits = stride.digits
-        if layout is not self.domains.layout_of(access):
+        if layout is not self.domains.layout(access.array):
             digits = digits_of(stride.flat, layout)
         counts = footprint_and_widened(
             cells,
@@ -302,7 +302,7 @@ class Footprints:
             else:
                 cells = accessed_cells(addressed, self.domains, lambda address: address.index)
                 is_flattened = any(address.is_flattened for address, _, _ in addressed)
-                accessed = cells, self.domains.layout_of(access), is_flattened
+                accessed = cells, self.domains.layout(access.array), is_flattened
             self._cells[key] = accessed
         return accessed
 

@@ -26,7 +26,7 @@ from pymbolic.primitives import Subscript, Variable
 
 from countperf.counting.automatic import offset_of
 from countperf.counting.expression_types import name_of, type_of
-from countperf.counting.extents import ArrayAccess, accesses_of, where_holds
+from countperf.counting.extents import ArrayAccess, accesses_of
 from countperf.errors import CountingError, option
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, NotAffineError, ToCondition, ToQuasiPolynomial
@@ -125,7 +125,7 @@ class _Region(ToQuasiPolynomial):
                 followed.append((ToCondition(self)(condition), holds))
         points = self.points
         for condition, holds in followed:
-            holding = where_holds(points, condition)
+            holding = sets.where_holds(points, condition)
             points = holding if holds else sets.subtract(points, holding)
         self.deciding = arrays
         ends = extremes(points, [value])

@@ -26,7 +26,6 @@ from countperf.counting.statistics import (
 from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import (
-    Condition,
     NotAffineError,
     ParametricFloor,
     ToAddress,
@@ -75,7 +74,7 @@ class Domains:
     @memoize_method
     def address(self, access: MemoryAccess) -> Address | None:
         """Return the address of an access; None if data decides, or if it has no formula."""
-        return address_of(access, self.layout_of(access), self.to_address)
+        return address_of(access, self.layout(access.array), self.to_address)
 
     # --- names
 
@@ -290,7 +289,7 @@ class Domains:
         for case in cases:
             if isinstance(case, FirstIteration):
                 continue
-            holding = _where(result, case.alternatives)
+            holding = sets.where_holds(result, case.alternatives)
             result = holding if case.holds else sets.subtract(sets.union([result]), holding)
         return result
 
@@ -357,13 +356,6 @@ class Domains:
 _ONCE = one_count()
 
 
-def _where(domain: Any, condition: Condition) -> Any:
-    parts = [sets.restrict(domain, nonnegative=alternative) for alternative in condition]
-    if not parts:
-        return sets.subtract(sets.union([domain]), sets.union([domain]))
-    return sets.union(parts)
-
-
 # --- Private integers that are other names for expressions in loop variables and sizes
 # Loads whose subscripts have such names (``<> k = (i + 3) % n``, then ``a[k]``) read no data to
 # find their addresses.
@@ -390,13 +382,8 @@ def definitions_in(kernel: Any, known: Container[str]) -> dict[str, Any]:
             name: expression
             for name, expression in candidates.items()
             if name not in definitions
-            and all(part in known or part in definitions for part in names_in(expression))
+            and all(part in known or part in definitions for part in get_dependencies(expression))
         }
         if not more:
             return definitions
         definitions |= more
-
-
-def names_in(expression: Any) -> frozenset[str]:
-    """Return the names of loop variables, sizes and data that an expression depends on."""
-    return frozenset(get_dependencies(expression))

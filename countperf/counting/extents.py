@@ -23,7 +23,7 @@ from countperf.counting.frontend.copies import preprocessed
 from countperf.counting.frontend.loopy_patches import unattended
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.affine import Condition, NotAffineError, ToCondition, ToQuasiPolynomial
+from countperf.symbolic.affine import NotAffineError, ToCondition, ToQuasiPolynomial
 from countperf.symbolic.coverage import at_values, extremes
 from countperf.symbolic.kernel_sets import domain_of
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
@@ -229,7 +229,7 @@ class AddressedElements:
         for expression, holds in conditions:
             try:
                 alternatives = to_condition(_at_sizes(expression, values))
-                holding = where_holds(domain, alternatives)
+                holding = sets.where_holds(domain, alternatives)
             except (NotAffineError, CountingError):
                 is_exact = False
                 continue
@@ -239,12 +239,6 @@ class AddressedElements:
 
 def _at_sizes(expression: Any, values: Mapping[str, int]) -> Any:
     return SubstitutionMapper(make_subst_func(dict(values)))(expression)
-
-
-def where_holds(domain: Any, condition: Condition) -> Any:
-    """Restrict a set to where a condition holds."""
-    parts = [sets.restrict(domain, nonnegative=alternative) for alternative in condition]
-    return sets.union(parts) if parts else sets.subtract(domain, domain)
 
 
 def _weighted(index: Sequence[QuasiPolynomial], weights: Sequence[int]) -> QuasiPolynomial:

@@ -148,6 +148,15 @@ def union(sets: Sequence[IntegerSet]) -> IntegerSet:
     return result.coalesce()
 
 
+def where_holds(
+    integer_set: IntegerSet, alternatives: Iterable[Iterable[QuasiPolynomial]]
+) -> IntegerSet:
+    """Restrict a set to where all expressions of one of some alternatives are at least zero."""
+    parts = [restrict(integer_set, nonnegative=each) for each in alternatives]
+    whole = union([integer_set])
+    return union(parts) if parts else subtract(whole, whole)
+
+
 def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:
     """Return the image of a set under affine functions of its dimensions, exactly.
 
