@@ -15,16 +15,7 @@ step in another stream of its device, ``device=1`` on another device than the fi
 ``after=name,name`` makes it wait, for a step of ``device=all`` on all devices. Everything else with
 an equals sign is a size of the kernel. Numbers are formulas (`countperf.models.expressions`) of the
 variables that are given, of ``devices``, their number, and ``device``, that of the step. Lines
-after ``#`` are comments.
-
-After Gajger & Czarnul (2018), sections 5.4.2 and 6.2, whose applications run one step after the
-other; streams, which let transfers overlap with kernels, are an extension. Rules:
-
-1. Steps of one stream run in their order; streams are independent of each other.
-2. A device executes one kernel at a time, and has one copy engine for each direction; the host
-   executes one step at a time. Each takes the steps that are ready in the order of the program.
-3. A copy between devices keeps the engine out of one and the engine into the other busy.
-4. A step named in ``after`` is waited for, whatever its stream and device.
+after ``#`` are comments. How steps are scheduled: `countperf.mechanistic.schedules`.
 """
 
 from __future__ import annotations
@@ -32,9 +23,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from countperf.api.mechanistic_models import predict_all
 from countperf.devices.parameters import (
@@ -46,127 +36,12 @@ from countperf.devices.parameters import (
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.mechanistic.merpsys import transfer_time
 from countperf.mechanistic.profile import MechanisticPrediction, check_not_negative, check_whole
+from countperf.mechanistic.schedules import STEP_KINDS, Schedule, Step, schedule
 from countperf.models import expressions
 from countperf.sizes import checks_keywords, given_sizes
 from countperf.store import read_file_text
-from countperf.text import (
-    EACH,
-    Column,
-    Printed,
-    Result,
-    ShortRepr,
-    columns_of,
-    format_quantity,
-    format_seconds,
-    picked,
-)
 
-StepKind = Literal["h2d", "d2h", "d2d", "host", "kernel"]
-_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 _OPTIONS = ("stream", "device", "after", "name", "to")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step(ShortRepr):
-    """One step of an application."""
-
-    name: str  # its name, or its kind and number from 1
-    kind: StepKind  # a transfer to, from or between devices, work of the host, or a kernel
-    amount: float  # bytes of a transfer, seconds of the host's work
-    kernel: str  # text that names a kernel
-    sizes: Mapping[str, int]  # the kernel's
-    stream: str
-    device: int  # number of its device, from 0
-    to: int | None  # number of the device that a transfer between devices goes to
-    after: tuple[str, ...]  # names of steps that it waits for
-
-    @property
-    def engines(self) -> tuple[tuple[int | None, str], ...]:
-        """Parts of devices, by number, that execute it; None stands for the host."""
-        if self.kind == "d2d":
-            return (self.device, "d2h"), (self.to, "h2d")
-        return ((None if self.kind == "host" else self.device, self.kind),)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedStep(ShortRepr):
-    """A step in a schedule."""
-
-    step: Step
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Schedule(Result):
-    """Schedule of an application: begin and end of each step."""
-
-    source: str  # a model's name, and devices
-    steps: tuple[TimedStep, ...]  # in the order of the program
-
-    __repr__ = Result.__str__
-
-    @property
-    def time_s(self) -> float:
-        """Time from the start to the end of the last step, s."""
-        return max(step.end_s for step in self.steps)
-
-    @property
-    def serial_s(self) -> float:
-        """Time of all steps one after the other, s."""
-        return self.busy_s(*_KINDS)
-
-    def busy_s(self, *kinds: StepKind) -> float:
-        """Return the time of all steps of some kinds one after the other, s."""
-        return sum(s.end_s - s.start_s for s in self.steps if s.step.kind in kinds)
-
-    def lay_out(self) -> Printed:
-        """Give source, time and what overlapping saves; then a row per step."""
-        saved = 1 - self.time_s / self.serial_s if self.serial_s else 0.0
-        return Printed(
-            head=[
-                f"{self.source}: {format_quantity(self.time_s, 's')}; one after the other"
-                f" {format_quantity(self.serial_s, 's')} (overlap saves {100 * saved:.0f} %)"
-            ],
-            rows=[
-                {
-                    "step": timed.step.name,
-                    **picked(timed.step, "kind", "device", "stream"),
-                    **picked(timed, "start_s", "end_s"),
-                    "duration_s": timed.end_s - timed.start_s,
-                }
-                for timed in self.steps
-            ],
-            columns={
-                **columns_of("step device stream"),
-                **columns_of("start_s", format_seconds),
-                "duration_s": Column("takes", format_seconds),
-            },
-            facts=picked(self, "source", "time_s", "serial_s"),
-            name="steps",
-        )
-
-
-def lay_out_schedules(points: Sequence[Mapping[str, int]], of: Sequence[Schedule]) -> Printed:
-    """Give a row per point of variables: the time, and how long each kind of step runs."""
-    source = max((scheduled.source for scheduled in of), key=len)
-    times = columns_of("time_s serial_s kernels_s transfers_s host_s", format_seconds)
-    return Printed(
-        head=[source],
-        rows=[
-            {
-                "variables": point,
-                **picked(scheduled, "time_s", "serial_s"),
-                "kernels_s": scheduled.busy_s("kernel"),
-                "transfers_s": scheduled.busy_s("h2d", "d2h", "d2d"),
-                "host_s": scheduled.busy_s("host"),
-            }
-            for point, scheduled in zip(points, of, strict=True)
-        ],
-        columns={"variables": EACH, **times},
-        facts={"source": source},
-        name="points",
-    )
 
 
 def parse_application(text: str, variables: Mapping[str, int] | None = None, /) -> tuple[Step, ...]:
@@ -202,7 +77,7 @@ def _parse_line(
     kind, amount, *rest = [*words, ""]
     pairs = [word.partition("=") for word in rest if word]
     given = {name: value for name, _, value in pairs}
-    if kind not in _KINDS or not amount or len(given) < len(pairs) or "" in given.values():
+    if kind not in STEP_KINDS or not amount or len(given) < len(pairs) or "" in given.values():
         raise ValueError(
             "a line is 'h2d BYTES', 'd2h BYTES', 'd2d BYTES to=NUMBER', 'host SECONDS' or"
             " 'kernel KERNEL', then options and sizes, name=value, each once"
@@ -263,31 +138,6 @@ def _whole(text: str, values: Mapping[str, int]) -> int:
     if not value.is_integer():
         raise ValueError(f"{text!r} is {value}, which is not whole; write floor({text})")
     return int(value)
-
-
-def schedule(steps: Sequence[Step], durations_s: Sequence[float], *, source: str = "") -> Schedule:
-    """Schedule steps that take given times; see the module for the rules."""
-    free: dict[tuple[Any, ...], float] = {}
-    ends: dict[str, float] = {}
-    done: dict[int, TimedStep] = {}
-    while len(done) < len(steps):
-        # of the steps at the heads of their streams, the one that can start first, then in order
-        heads: dict[tuple[Any, ...], int] = {}
-        for number, step in enumerate(steps):
-            if number not in done:
-                heads.setdefault((step.device, "stream", step.stream), number)
-        able: list[tuple[float, int, tuple[Any, ...]]] = []
-        for stream, number in heads.items():
-            step = steps[number]
-            if ends.keys() >= {*step.after}:
-                ready = [free.get(part, 0.0) for part in (stream, *step.engines)]
-                able.append((max(*ready, *(ends[name] for name in step.after)), number, stream))
-        start, number, stream = min(able)
-        step, end = steps[number], start + durations_s[number]
-        free |= dict.fromkeys((stream, *step.engines), end)
-        ends[step.name] = end
-        done[number] = TimedStep(step=step, start_s=start, end_s=end)
-    return Schedule(source=source, steps=tuple(done[number] for number in range(len(steps))))
 
 
 @checks_keywords

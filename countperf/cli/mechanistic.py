@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.api.applications import lay_out_schedules, predict_application
+from countperf.api.applications import predict_application
 from countperf.api.device_choice import predict_on
 from countperf.api.kernels import Kernel
 from countperf.api.mechanistic_models import (
@@ -24,6 +24,7 @@ from countperf.errors import ParameterError, nearest
 from countperf.figures import check_outputs, draw
 from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
+from countperf.mechanistic.schedules import lay_out_schedules
 
 if TYPE_CHECKING:
     from countperf.devices.parameters import DeviceParameters

@@ -51,15 +51,12 @@ def _functions(text: str) -> Iterator[tuple[str, str, list[str]]]:
     name, architecture = "kernel", ""
     lines: list[str] = []
     for line in text.splitlines():
-        title = _FUNCTION.match(line)
-        target = _ARCHITECTURE.match(line)
+        title, target = _FUNCTION.match(line), _ARCHITECTURE.match(line)
         if title or target:
             yield name, architecture, lines
             lines = []
-        if title:
-            name = title[1] or title[2]
-        elif target:
-            architecture = target[1]
+        name = title[1] or title[2] if title else name
+        architecture = target[1] if target and not title else architecture
         lines.append(line)
     yield name, architecture, lines
 
@@ -67,7 +64,7 @@ def _functions(text: str) -> Iterator[tuple[str, str, list[str]]]:
 def _code(name: str, lines: list[str]) -> list[SassInstruction]:
     code: list[SassInstruction] = []
     labels: dict[str, int] = {}
-    in_braces = opened = False
+    in_braces = False
     for line in lines:
         if (label := _LABEL.match(line)) is not None:
             if label[1] in labels:
@@ -79,8 +76,8 @@ def _code(name: str, lines: list[str]) -> list[SassInstruction]:
             if _BEGUN.match(line):
                 raise _damaged(name, f"{line.strip()!r} is no whole instruction")
             continue
-        opens = bool(match[1] or match[3])
-        in_braces, opened = (True, True) if opens else (in_braces, False)
+        opened = bool(match[1] or match[3])
+        in_braces = in_braces or opened
         instruction = SassInstruction(
             opcode=match[5],
             operands=tuple(part.strip() for part in match[6].split(",")) if match[6] else (),
@@ -89,8 +86,7 @@ def _code(name: str, lines: list[str]) -> list[SassInstruction]:
             with_previous=in_braces and not opened,
         )
         _ = instruction.name  # refuses what is not known
-        if match[7] or match[8]:
-            in_braces = False
+        in_braces = in_braces and not (match[7] or match[8])
         code.append(instruction)
     labels |= _places(name, [instruction.address for instruction in code])
     code = [_with_target(instruction, labels) for instruction in code]

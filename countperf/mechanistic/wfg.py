@@ -79,14 +79,7 @@ class WorkFlowCosts:
     latency_comp: float
     cpi_mem: float
     latency_mem: float
-    # cycles that a memory instruction takes of the compute pipeline
-    cpi_mem_instr: float | None = None
-
-    def issue_of_memory(self, variant: str) -> float:
-        """Return what a memory instruction takes of the compute pipeline in a variant."""
-        if self.cpi_mem_instr is not None:
-            return self.cpi_mem_instr
-        return 0.0 if variant == "corrected" else self.cpi_comp
+    cpi_mem_instr: float = 0.0  # cycles that a memory instruction takes of the compute pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +118,7 @@ def work_flow_cycles(
       \Lambda_{comp} / (\omega\, ILP_i))` with :math:`i` the block of computations before.
     """
     check_choice(variant, "variant", VARIANTS)
-    mem_issue = costs.issue_of_memory(variant)
+    mem_issue = costs.cpi_mem_instr
     alpha_mem = sum(block.kind == "mem" for block in blocks)
     alpha_sync = sum(block.kind == "sync" for block in blocks)
     alpha_comp = sum(block.count for block in blocks if block.kind == "comp")
@@ -238,10 +231,10 @@ class WorkFlowModel(MechanisticModel):
             self._mean_cost("compute", profile) if "comp" in kinds else (1.0, 0.0)
         )
         cpi_mem, latency_mem = self._mean_cost("memory", profile) if "mem" in kinds else (1.0, 0.0)
-        mem_issue = self.device.cpi_mem_instr
-        if self.variant == "corrected":
-            mem_issue = None
-        elif "comp" not in kinds:
+        mem_issue = 0.0
+        if self.variant == "original" and self.device.cpi_mem_instr is None and "comp" in kinds:
+            mem_issue = cpi_comp
+        elif self.variant == "original":
             mem_issue = self.device.require("cpi_mem_instr", model=self.model)
         return WorkFlowCosts(
             cpi_comp=cpi_comp,

@@ -106,7 +106,7 @@ def test_a_sweep_by_many_models_fits_a_terminal(run: Run) -> None:
     lines = run(f"sweep {MATMUL} --model {models} {ON}").out.splitlines()
 
     assert max(map(len, lines)) <= 100
-    titles = [line.split()[3:] for line in lines if line.strip().startswith("occupancy")]
+    titles = [line.split()[2:] for line in lines if line.strip().startswith("occupancy")]
     assert [name for names in titles for name in names] == models.split(",")
     assert len(titles) == 2
 
@@ -119,7 +119,7 @@ def test_curves_and_the_roofline_are_drawn(tmp_path: Path, run: Run) -> None:
     run(f"predict {MATMUL} --model volkov {ON} --figure {roof}")
 
     lines = printed.splitlines()
-    assert lines[1].split() == ["occupancy", "sub-groups", "flop/byte", "volkov", "roofline"]
+    assert lines[1].split() == ["occupancy", "sub-groups", "volkov", "roofline"]
     assert [line.split()[:2] for line in lines[2:5]] == [["1", "8"], ["2", "16"], ["3", "24"]]
     assert min(figure.stat().st_size for figure in (curves, roof)) > 1000
 

@@ -311,7 +311,7 @@ MEM = Block("mem")
 B1 = (Block("comp", 2), MEM, Block("comp", 2), MEM)
 B2 = (Block("comp", 2), MEM, Block("comp", 2, 2), MEM)
 COSTS = WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6, cpi_mem_instr=1)
-CORRECTED = replace(COSTS, cpi_mem_instr=None)
+CORRECTED = replace(COSTS, cpi_mem_instr=0.0)
 
 
 def _cycles(
@@ -420,7 +420,7 @@ def test_corrected_runs_of_equal_blocks_never_get_shorter(
 ) -> None:
     blocks = [Block("comp", count, ilp), MEM] * times
     low, high = (max(1.0, omega) for omega in sorted(occupancies))
-    costs = replace(costs, cpi_mem_instr=None)
+    costs = replace(costs, cpi_mem_instr=0.0)
     alone, fewer, more = _cycles(blocks, (1, low, high), "corrected", costs)
 
     assert alone <= fewer * (1 + 1e-12)
