@@ -35,7 +35,7 @@ from countperf.errors import (
     UnknownSizeError,
     nearest,
 )
-from countperf.models.correction import CORRECTION
+from countperf.models.breakdown import CORRECTION
 from countperf.text import ShortRepr, cut
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 from countperf.user_code import find_in_user_code
