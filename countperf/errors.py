@@ -110,7 +110,6 @@ class UnmeasuredPropertyError(PredictionError):
     """A kernel needs properties for which the fit has no weight."""
 
     properties: tuple[str, ...] = ()
-    exercising_kernels: Mapping[str, tuple[str, ...]] | None = None
 
 
 class MismatchError(PredictionError):

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
-from countperf.models.correction import CORRECTION
+from countperf.models.breakdown import CORRECTION
 from countperf.models.predictions import Prediction, Verdict, largest_first
 from countperf.models.validity import LEAST_SCATTER, raise_to_launch
 

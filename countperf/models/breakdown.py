@@ -19,7 +19,7 @@ import numpy as np
 from countperf.text import format_share
 
 CORRECTION = "correction"
-"""Name of the part of a time that a correction adds."""
+"""Part of a time that is none of the model's: what a correction adds or takes away."""
 
 OTHER = "other"
 """Resource of a part for which the model states none."""

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import ModelNotApplicableError
-from countperf.models.correction import CORRECTION, profile
+from countperf.models.breakdown import CORRECTION
+from countperf.models.correction import profile
 from countperf.models.function import ColumnKey, ModelInputs
 from countperf.models.predictions import Quantity, Verdict
 from countperf.models.validity import LAUNCH, Level, Where, log_quantile, raise_to_launch
@@ -52,7 +53,11 @@ def charge_inputs(weights: WeightDocument, inputs: ModelInputs) -> Charge:
         time_s=_plain(times),
         values={key: _plain(row) for key, row in zip(function.keys, values, strict=True)},
         changes={key: _plain(row) for key, row in zip(function.keys, scaled, strict=True)},
-        parts=function.breakdown(scaled, weights.unknowns),
+        parts={
+            key: _plain(weight * row)
+            for key, weight, row in zip(function.keys, weights.unknowns, scaled, strict=True)
+            if np.any(row != 0)
+        },
     )
 
 

@@ -41,12 +41,10 @@ from pydantic import BeforeValidator, Field, PlainSerializer, Strict, model_vali
 from pydantic_core import from_json
 
 from countperf.documents import Part
+from countperf.models.breakdown import CORRECTION
 from countperf.models.definition import Unread
 from countperf.models.function import ColumnKey
 from countperf.models.predictions import Quantity, Verdict
-
-CORRECTION = "correction"
-"""Part of a predicted time that is none of the model's: what the correction adds or takes away."""
 
 _COUNT_SHARE = 4.0
 """Scale of the distance of counts relative to the distance of shares, in median distances."""
@@ -54,12 +52,10 @@ _COUNT_SHARE = 4.0
 _AT_ONCE = 256
 _CLOSE = 1e-4
 _NAMED = 3
+_MOST_BYTES = 1 << 28
 
 Array = NDArray[np.float64]
 _LogFactor = Callable[[Array, Array], Quantity]
-
-
-_MOST_BYTES = 1 << 28
 
 
 def pack(content: Any) -> str:

@@ -7,7 +7,7 @@ fast, or arrays, whose errors are told.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -44,8 +44,7 @@ class CostFunction(ShortRepr, FieldsAlone):
     weights_s: NDArray[np.float64]
     # properties and derived features whose cost is not known
     lacking: tuple[str, ...] = ()
-    # kernels that would supply them; None to leave them out without a complaint
-    supplied_by: Mapping[str, tuple[str, ...]] | None = None
+    incomplete_ok: bool = False  # whether they are left out without a complaint
     correction: Correction | None = None
     shortest_s: float = 0.0  # of a launch
 
@@ -120,7 +119,7 @@ class CostFunction(ShortRepr, FieldsAlone):
             try:
                 rows = self._at_one_size(*map(parameters.__getitem__, names))
                 time_s = self._time(rows)
-                is_known = self.supplied_by is None or not any(rows[2])
+                is_known = self.incomplete_ok or not any(rows[2])
                 if is_known and 0.0 <= time_s < math.inf:
                     return float(time_s)
             except (ArithmeticError, LookupError, ValueError):  # which arrays tell of
@@ -162,11 +161,10 @@ class CostFunction(ShortRepr, FieldsAlone):
 
     def _check_measured(self, lacking: list[Any]) -> None:
         names = [n for n, value in zip(self.lacking, lacking, strict=True) if np.any(value != 0)]
-        if self.supplied_by is not None and names:
+        if names and not self.incomplete_ok:
             spec = self.function.model.features
             wanted = dict.fromkeys(spec.feature_of(name) or name for name in names)
-            some = {name: self.supplied_by.get(name, ()) for name in wanted}
-            raise unmeasured_error(self.kernel, self.device, some)
+            raise unmeasured_error(self.kernel, self.device, wanted)
 
 
 def _columns_of(model: ModelDefinition, name: str) -> set[ColumnKey]:

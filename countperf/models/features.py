@@ -67,7 +67,7 @@ class FeatureSpec(Part):
             feature = self.feature_of(name)
             if feature is not None and np.any(count != 0):
                 sums[feature] = sums[feature] + count if feature in sums else count
-        return {name: _to_float(sums[name]) for name in sorted(sums, key=self.position)}
+        return {name: to_float(sums[name]) for name in sorted(sums, key=self.position)}
 
     def position(self, feature: str) -> tuple[int, str]:
         """Return the sorting key of a feature: by pattern, then by name."""
@@ -113,5 +113,6 @@ def covers(feature: str, name: str) -> bool:
     return name == feature or name.startswith(feature + ".")
 
 
-def _to_float(count: CountValue) -> FeatureValue:
+def to_float(count: CountValue) -> FeatureValue:
+    """Return a count as a float, or as an array of them."""
     return np.asarray(count, np.float64) if isinstance(count, np.ndarray) else float(count)

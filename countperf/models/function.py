@@ -19,7 +19,7 @@ from pydantic import Field
 from countperf.counting.taxonomy import property_unit
 from countperf.documents import Part
 from countperf.models.definition import ModelDefinition, Unread
-from countperf.models.features import CountValue, covers
+from countperf.models.features import CountValue, covers, to_float
 from countperf.models.predictions import Quantity
 from countperf.text import ShortRepr
 
@@ -50,7 +50,7 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
     """Sort a kernel's counts, as ``PropertyVector.evaluate`` returns them, into columns."""
     model.check_code(counts)
     seen = model.made_of(counts)
-    present = {name: count for name, count in seen.items() if _is_not_zero(count)}
+    present = {name: count for name, count in seen.items() if np.any(count != 0)}
     values: dict[ColumnKey, Quantity] = {}
     covered: set[str] = set()
     for term, spec in model.term_features.items():
@@ -61,8 +61,8 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
     for name, wanted in model.base_properties.items():
         among = [other for other in present if covers(wanted, other)]
         covered.update(among)
-        names[name] = _to_float(sum((present[other] for other in among), start=0))
-    names = {name: _to_float(value) for name, value in model.with_derived(names).items()}
+        names[name] = to_float(sum((present[other] for other in among), start=0))
+    names = {name: to_float(value) for name, value in model.with_derived(names).items()}
     for term, definition in model.terms.items():
         for feature in definition.charged:
             if feature in model.derived and np.any(np.asarray(names[feature]) != 0):
@@ -128,16 +128,6 @@ class ModelFunction(ShortRepr):
         bounds = [self.model.terms[term].lower for term, _ in self.columns]
         return np.array([-np.inf if bound is None else bound for bound in bounds], np.float64)
 
-    def breakdown(
-        self, scaled: NDArray[np.float64], weights: Sequence[float]
-    ) -> dict[str, Quantity]:
-        """Return each weight's part of the time, s, where there is any."""
-        return {
-            key: weight * row if row.ndim else float(weight * row)
-            for key, weight, row in zip(self.keys, weights, scaled, strict=True)
-            if np.any(row != 0)
-        }
-
 
 def column_keys(columns: Sequence[ColumnKey]) -> tuple[str, ...]:
     """Name columns by their feature, preceded by the term where several terms have it."""
@@ -146,14 +136,6 @@ def column_keys(columns: Sequence[ColumnKey]) -> tuple[str, ...]:
         feature if features.count(feature) == 1 else f"{term}:{feature}"
         for term, feature in columns
     )
-
-
-def _is_not_zero(count: CountValue) -> bool:
-    return bool(np.any(count != 0)) if isinstance(count, np.ndarray) else bool(count)
-
-
-def _to_float(value: Any) -> Quantity:
-    return np.asarray(value, np.float64) if isinstance(value, np.ndarray) else float(value)
 
 
 class Weight(Part):

@@ -83,8 +83,6 @@ LAUNCH = "launch.shortest"
 NOTABLE_SHARE = 0.05
 """Features that take less of the time than this are not checked for their range."""
 
-
-_NAMED = 3
 _MOST_UNCALIBRATED = 2  # families that are predicted from the others where they do not calibrate
 
 
@@ -150,33 +148,16 @@ def interval(time_s: Quantity, reach: Quantity) -> tuple[Quantity, Quantity] | N
 
 
 def unmeasured_error(
-    kernel: str, device: str, exercising_kernels: Mapping[str, tuple[str, ...]]
+    kernel: str, device: str, properties: Iterable[str]
 ) -> UnmeasuredPropertyError:
-    """Return the error that a kernel needs what weights of a device (its slug) lack.
-
-    For each property without a weight, measurement kernels are given that would supply it.
-    """
-    mends = "; ".join(
-        f"{name}: measure {_some(kernels)}"
-        if kernels
-        else f"{name}: measure kernels that have it (countperf measure --profile broad has many)"
-        for name, kernels in exercising_kernels.items()
-    )
+    """Return the error that a kernel needs properties of which weights of a device have none."""
+    names = tuple(properties)
     message = (
-        f"kernel {kernel!r} needs {', '.join(exercising_kernels)}, for which the weights"
-        f" of {device} have no value ({mends}); refit with such measurements, or ask for a"
-        f" prediction without their cost ({option('incomplete_ok', 'True')})"
+        f"kernel {kernel!r} needs {', '.join(names)}, for which the weights of {device} have no"
+        " value: measure kernels that have them (countperf measure --profile broad has many) and"
+        f" refit, or ask for a prediction without their cost ({option('incomplete_ok', 'True')})"
     )
-    return UnmeasuredPropertyError(
-        message,
-        properties=tuple(exercising_kernels),
-        exercising_kernels=dict(exercising_kernels),
-    )
-
-
-def _some(kernels: Sequence[str]) -> str:
-    more = len(kernels) - _NAMED
-    return " or ".join(kernels[:_NAMED]) + (f" ({more} more)" if more > 0 else "")
+    return UnmeasuredPropertyError(message, properties=names)
 
 
 REMEDIES: Mapping[str, str] = {

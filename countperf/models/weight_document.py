@@ -67,8 +67,7 @@ class WeightDocument(Document, Result):
     indistinguishable: tuple[IndistinguishableGroup, ...] = ()
     quality: FitQuality | None = None
     source: MeasurementSource | None = None
-    # for features without a weight, measurement kernels that would supply one
-    exercising_kernels: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    exercising_kernels: Unread = Field(default=(), exclude=True)
     candidates: Unread = Field(default=(), exclude=True)
     correction: Correction | None = None
     probes: Unread = Field(default=(), exclude=True)

@@ -143,8 +143,7 @@ class WeightSet(WeightDocument):
         inputs = model_inputs(self.definition, counts)
         missing = find_missing(self, inputs)
         if missing and not incomplete_ok:
-            known = {name: self.exercising_kernels.get(name, ()) for name in missing}
-            raise unmeasured_error(vector.kernel, self.device.slug, known)
+            raise unmeasured_error(vector.kernel, self.device.slug, missing)
         charge = charge_inputs(self, inputs)
         time_s, parts, corrections = correct_charge(self, charge)
         if not incomplete_ok:
@@ -226,7 +225,7 @@ class WeightSet(WeightDocument):
             function=self.function,
             weights_s=np.array(self.unknowns, np.float64),
             lacking=lacking_cost(self.function, self.ranges, vector),
-            supplied_by=None if incomplete_ok else self.exercising_kernels,
+            incomplete_ok=incomplete_ok,
             correction=self.correction,
             shortest_s=self.shortest_launch_s,
         )

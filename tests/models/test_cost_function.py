@@ -71,8 +71,7 @@ def test_no_time_is_below_that_of_the_shortest_launch(
 
 
 def test_a_property_without_a_weight_raises_where_it_is_not_zero_also_after_pickling() -> None:
-    kernels = {"flop.div.f32": ("kernel for flop.div.f32",)}
-    cost = WEIGHTS.model_copy(update={"exercising_kernels": kernels}).compile(UNMEASURED)
+    cost = WEIGHTS.compile(UNMEASURED)
 
     assert cost(n=1) == pytest.approx(1e-6)
     assert WEIGHTS.predict(UNMEASURED, n=1).complete
@@ -82,7 +81,7 @@ def test_a_property_without_a_weight_raises_where_it_is_not_zero_also_after_pick
     for function in (cost, pickle.loads(pickle.dumps(cost))):
         with pytest.raises(UnmeasuredPropertyError) as caught:
             function(n=2)
-        assert caught.value.exercising_kernels == {"flop.div.f32": ("kernel for flop.div.f32",)}
+        assert caught.value.properties == ("flop.div.f32",)
         with pytest.raises(UnmeasuredPropertyError):
             function(n=np.array([1, 2]))
 
