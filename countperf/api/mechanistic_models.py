@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from countperf.devices.device import Device
     from countperf.measuring import Measurement, MeasurementSet, Purpose
     from countperf.mechanistic.comparison import CalibrationLevel, Comparison, Profiler
+    from countperf.mechanistic.from_kernel import KernelProfiler
     from countperf.mechanistic.profile import ProfiledKernel
 
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Literal, get_args
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
@@ -49,9 +49,11 @@ from countperf.mechanistic.profile import (
     MechanisticModel,
     TimeEstimate,
     check_choice,
+    check_not_negative,
+    check_positive,
 )
 
-POLICIES = ("rr", "rr_corrected", "gto")
+Policy = Literal["rr", "rr_corrected", "gto"]
 """Round robin as published, round robin corrected, greedy then oldest."""
 
 _ROUNDING = 1e-12
@@ -66,6 +68,10 @@ class Interval:
     stall: float  # cycles of the stall that ends the interval
     # class of the instruction whose result is waited for
     cause: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        check_not_negative(self.insts, "intervals")
+        check_not_negative(self.stall, "intervals")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +90,9 @@ class IntervalResult:
     cpi: float
 
 
-def interval_cycles(intervals: Sequence[Interval], occupancy: float, policy: str) -> IntervalResult:
+def interval_cycles(
+    intervals: Sequence[Interval], occupancy: float, policy: Policy
+) -> IntervalResult:
     r"""Return the cycles of concurrent sub-groups from the intervals of one.
 
     For instructions :math:`n_i`, stalls :math:`s_i` and :math:`w` sub-groups, the time is
@@ -100,12 +108,16 @@ def interval_cycles(intervals: Sequence[Interval], occupancy: float, policy: str
     Round robin as published, and greedy where an interval has no stall, lose instructions and can
     promise more than one instruction per issue slot.
     """
-    check_choice(policy, "policy", POLICIES)
-    if occupancy < 1:
+    if not intervals:
+        raise ParameterError("intervals must hold at least one interval", parameter="intervals")
+    if not check_positive(occupancy, "occupancy") >= 1:
         message = f"occupancy must be at least 1, not {occupancy}"
         raise ParameterError(message, parameter="occupancy")
+    check_choice(policy, "policy", get_args(Policy))
     instructions = float(sum(interval.insts for interval in intervals))
     stalls = float(sum(interval.stall for interval in intervals))
+    if instructions == 0:
+        raise ParameterError("intervals must hold an instruction", parameter="intervals")
     probability = instructions / (instructions + stalls)  # Eq. (9)
     mean = instructions / len(intervals)
     others = occupancy - 1
@@ -130,7 +142,7 @@ def interval_cycles(intervals: Sequence[Interval], occupancy: float, policy: str
 def _nonoverlapped(
     interval: Interval,
     others: float,
-    policy: str,
+    policy: Policy,
     probability: float,
     mean: float,
 ) -> float:
@@ -171,10 +183,15 @@ def intervals_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Int
 class GpuMechModel(MechanisticModel):
     """GPUMech's time of a kernel."""
 
-    name: ClassVar[str] = "gpumech"
-    variants: ClassVar[tuple[str, ...]] = POLICIES
+    policy: Policy = "rr_corrected"  # the scheduler
 
-    variant: str = "rr_corrected"  # the policy of the scheduler
+    def __post_init__(self) -> None:
+        check_choice(self.policy, "policy", get_args(Policy))
+
+    @property
+    def model(self) -> str:
+        """``"gpumech-"`` and the policy."""
+        return f"gpumech-{self.policy}"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time of one launch; errors as in the base class."""
@@ -188,7 +205,7 @@ class GpuMechModel(MechanisticModel):
             )
             raise ModelNotApplicableError(message, parameter="intervals")
         geometry = launch_geometry(profile, launch, self.device)
-        result = interval_cycles(intervals, geometry.occupancy, self.variant)
+        result = interval_cycles(intervals, geometry.occupancy, self.policy)
         own = sum(interval.insts for interval in intervals)
         stalls: dict[str, float] = {}
         for interval in intervals:

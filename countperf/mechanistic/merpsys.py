@@ -41,7 +41,7 @@ twice or in pairs; the bytes are those of its memory instructions; and the peak 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -54,7 +54,9 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     MechanisticModel,
     TimeEstimate,
+    check_each,
     check_not_negative,
+    check_positive,
     check_whole,
 )
 from countperf.mechanistic.volkov import latency_alone
@@ -65,6 +67,57 @@ _BOUNDS: dict[Resource, Bound] = {
     "schedulers": "issue",
     "memory": "memory",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceUse:
+    """Cycles of a compute unit that a sub-group takes of each resource."""
+
+    cycles: Mapping[Resource, float]  # the three terms of Eq
+    bound: Resource  # the largest
+    wpc: float  # sub-groups per cycle that it allows
+
+
+def bytes_per_cycle(
+    *,
+    mem_clock_hz: float,
+    bus_width_bits: float,
+    data_rate: float,
+    num_compute_units: float,
+    clock_hz: float,
+) -> float:
+    """Return the share of global memory of a compute unit, byte/cycle, Eq. (4.5)."""
+    check_each(check_positive, mem_clock_hz=mem_clock_hz, bus_width_bits=bus_width_bits)
+    check_each(check_positive, data_rate=data_rate, clock_hz=clock_hz)
+    check_positive(num_compute_units, "num_compute_units")
+    return mem_clock_hz * bus_width_bits / 8 * data_rate / (num_compute_units * clock_hz)
+
+
+def resource_use(
+    *,
+    ins_cuda: float,
+    ins_issued: float,
+    gmem_bytes: float,
+    sub_group_size: float,
+    cores_per_compute_unit: float,
+    schedulers_per_compute_unit: float,
+    byte_per_cycle: float,
+) -> ResourceUse:
+    """Bound the throughput of a compute unit by its busiest resource, Eq. (4.4)."""
+    check_each(check_not_negative, ins_cuda=ins_cuda, ins_issued=ins_issued, gmem_bytes=gmem_bytes)
+    check_each(check_positive, sub_group_size=sub_group_size, byte_per_cycle=byte_per_cycle)
+    check_positive(cores_per_compute_unit, "cores_per_compute_unit")
+    check_positive(schedulers_per_compute_unit, "schedulers_per_compute_unit")
+    cycles: dict[Resource, float] = {
+        "cuda_cores": sub_group_size * ins_cuda / cores_per_compute_unit,
+        "schedulers": ins_issued / schedulers_per_compute_unit,
+        "memory": gmem_bytes / byte_per_cycle,
+    }
+    bound = max(cycles, key=lambda name: cycles[name])
+    if cycles[bound] == 0:
+        message = "the kernel has no work: ins_cuda, ins_issued and gmem_bytes are zero"
+        raise ParameterError(message, parameter="ins_cuda")
+    return ResourceUse(cycles=cycles, bound=bound, wpc=1 / cycles[bound])
 
 
 def critical_path(num_nodes: int, edges: Iterable[tuple[int, int, float]]) -> float:
@@ -99,29 +152,26 @@ class MerpsysModel(MechanisticModel):
         """Estimate the time of one launch; errors as in the base class."""
         device, model = self.device, self.model
         geometry = launch_geometry(profile, launch, device)
-        cycles = self.resource_cycles(profile)
-        busiest = max(cycles, key=lambda name: cycles[name])
+        use = self._resource_use(profile)
         latency = profile.latency_bound
         if latency is None:
             latency = latency_alone(profile, device, model=model)
-        roof = 1 / cycles[busiest]
-        wpc = min(geometry.occupancy / latency, roof)  # Eq. (4.3)
-        kind, share = _BOUNDS[busiest], wpc / roof
+        wpc = min(geometry.occupancy / latency, use.wpc)  # Eq. (4.3)
+        kind, share = _BOUNDS[use.bound], wpc / use.wpc
         return self._at_rate(
             wpc * (device.lambda_k or 1.0),  # Eq. (4.1)
             geometry.total_sub_groups,
-            kind if wpc == roof else "latency",
+            kind if wpc == use.wpc else "latency",
             {kind: share, "latency": 1 - share},
             {
                 "wpc": wpc,
                 "occupancy": geometry.occupancy,
                 "latency_bound": latency,
-                **{f"cycles[{name}]": busy for name, busy in cycles.items()},
+                **{f"cycles[{name}]": cycles for name, cycles in use.cycles.items()},
             },
         )
 
-    def resource_cycles(self, profile: KernelProfile) -> dict[Resource, float]:
-        """Return the cycles of each resource of a compute unit for a sub-group, Eq. (4.4)."""
+    def _resource_use(self, profile: KernelProfile) -> ResourceUse:
         device, model = self.device, self.model
         ins_cuda, ins_issued = profile.ins_cuda, profile.ins_issued
         if ins_cuda is None:
@@ -134,25 +184,28 @@ class MerpsysModel(MechanisticModel):
             gmem_bytes = profile.load_bytes_per_sub_group * accesses
         if gmem_bytes is None:
             gmem_bytes = profile.require("gmem_bytes", model=model)
-        if not any((ins_cuda, ins_issued, gmem_bytes)):
-            message = "the kernel has no work: ins_cuda, ins_issued and gmem_bytes are zero"
-            raise ParameterError(message, parameter="ins_cuda")
-        cores = device.require_int("cores_per_compute_unit", model=model)
-        schedulers = device.require_int("schedulers_per_compute_unit", model=model)
-        return {
-            "cuda_cores": device.require_int("sub_group_size", model=model) * ins_cuda / cores,
-            "schedulers": ins_issued / schedulers,
-            "memory": gmem_bytes / self.bytes_per_cycle(),
-        }
+        return resource_use(
+            ins_cuda=ins_cuda,
+            ins_issued=ins_issued,
+            gmem_bytes=gmem_bytes,
+            sub_group_size=device.require_int("sub_group_size", model=model),
+            cores_per_compute_unit=device.require_int("cores_per_compute_unit", model=model),
+            schedulers_per_compute_unit=device.require_int(
+                "schedulers_per_compute_unit", model=model
+            ),
+            byte_per_cycle=self._bytes_per_cycle(),
+        )
 
-    def bytes_per_cycle(self) -> float:
-        """Return the share of global memory of a compute unit, byte/cycle, Eq. (4.5)."""
+    def _bytes_per_cycle(self) -> float:
         device, model = self.device, self.model
         units = device.require_int("num_compute_units", model=model)
         clock_hz = device.require("clock_hz", model=model)
         if device.mem_clock_hz is None and device.bandwidth_byte_per_s is not None:
             return device.bandwidth_byte_per_s / (units * clock_hz)
-        mem_clock_hz = device.require("mem_clock_hz", model=model)
-        width = device.require("bus_width_bits", model=model)
-        data_rate = device.require("data_rate", model=model)
-        return mem_clock_hz * width / 8 * data_rate / (units * clock_hz)
+        return bytes_per_cycle(
+            mem_clock_hz=device.require("mem_clock_hz", model=model),
+            bus_width_bits=device.require("bus_width_bits", model=model),
+            data_rate=device.require("data_rate", model=model),
+            num_compute_units=units,
+            clock_hz=clock_hz,
+        )

@@ -38,7 +38,7 @@ branches, special function units. The bandwidth bound counts useful bytes, so it
 uncoalesced access. The time jumps where the case changes.
 
 Where this departs from the paper: the second half of the condition of Eq. (23), "or Comp_cycles >
-Mem_cycles", contradicts the paper's own case 5 and is dropped;
+Mem_cycles", contradicts the paper's own case 5 and is dropped, unless ``case_rule="printed"``;
 memory cost follows Eq. (23) with MWP - 1, not Eq. (1) with MWP; a part of a sub-group counts as a
 whole one; a ``rep`` below 1 is raised to 1; nothing is rounded on the way. In MWP-CWP*, MWP is held
 below the occupancy, since no more sub-groups can fill the memory pipeline.
@@ -46,9 +46,9 @@ below the occupancy, since no more sub-groups can fill the memory pipeline.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic.occupancy import launch_geometry
@@ -58,10 +58,15 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     MechanisticModel,
     TimeEstimate,
+    check_choice,
+    check_each,
+    check_not_negative,
+    check_positive,
 )
 from countperf.mechanistic.volkov import TwoSubsystems, latency_alone, two_subsystems
 
 Case = Literal["occupancy", "memory", "compute"]
+Variant = Literal["published", "corrected"]
 BOUNDS: dict[Case, Bound] = {"occupancy": "latency", "memory": "memory", "compute": "compute"}
 """Part of the time that bounds each case."""
 
@@ -95,6 +100,9 @@ class MwpCwpInputs:
     uncoal_per_mw: float = 1.0  # transactions of an uncoalesced memory instruction, at least 1
 
     def __post_init__(self) -> None:
+        for entry in fields(self):
+            check = check_not_negative if entry.name.startswith("alpha_") else check_positive
+            check(getattr(self, entry.name), entry.name)
         if self.uncoal_per_mw < 1:
             message = f"uncoal_per_mw must be at least 1, not {self.uncoal_per_mw}"
             raise ParameterError(message, parameter="uncoal_per_mw")
@@ -295,6 +303,7 @@ def restated_cycles(system: TwoSubsystems, occupancy: float) -> RunResult:
     Lemeire et al., Eq. (15)-(16), (26)-(28). The printed conditions leave the tie MWP = CWP below
     the occupancy open; it is taken as bound by memory, as Hong & Kim do.
     """
+    check_positive(occupancy, "occupancy")
     mwp, cwp, comp_p = _parallelism(system)
     if occupancy <= min(mwp, cwp):  # Eq. (28)
         parts = {
@@ -310,6 +319,7 @@ def restated_cycles(system: TwoSubsystems, occupancy: float) -> RunResult:
 
 def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> RunResult:
     """Return the cycles of a run by MWP-CWP*: the longest of the three cases."""
+    check_each(check_positive, occupancy=occupancy, latency_app=latency_app)
     mwp, _, comp_p = _parallelism(system)
     candidates: dict[Case, dict[str, float]] = {
         "occupancy": {"latency": latency_app, "compute": comp_p * (occupancy - 1)},
@@ -345,10 +355,15 @@ def _run(system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, f
 class RestatedMwpCwpModel(MechanisticModel):
     """MWP-CWP in costs and latencies: restated as published, or MWP-CWP*."""
 
-    name: ClassVar[str] = "mwp-cwp"
-    variants: ClassVar[tuple[str, ...]] = ("restated", "corrected")
+    variant: Variant = "corrected"  # eq
 
-    variant: str = "corrected"
+    def __post_init__(self) -> None:
+        check_choice(self.variant, "variant", get_args(Variant))
+
+    @property
+    def model(self) -> str:
+        """``"mwp-cwp-restated"`` or ``"mwp-cwp-corrected"``."""
+        return "mwp-cwp-corrected" if self.variant == "corrected" else "mwp-cwp-restated"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time of one launch; errors as in the base class."""

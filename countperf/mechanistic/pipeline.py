@@ -45,6 +45,7 @@ from countperf.mechanistic.profile import (
     MechanisticModel,
     TimeEstimate,
     check_positive,
+    check_whole,
 )
 
 _DENOMINATOR = 10**6
@@ -65,16 +66,26 @@ class Workload:
     issue_limit: float | None = None  # starts per cycle over all subsystems
 
     def __post_init__(self) -> None:
+        check_whole(self.sub_groups_per_group, "sub_groups_per_group")
+        check_whole(self.concurrent_groups, "concurrent_groups")
+        if self.total_groups is not None:
+            check_whole(self.total_groups, "total_groups")
+        if self.issue_limit is not None:
+            check_positive(self.issue_limit, "issue_limit")
         if len(self.programs) not in (1, self.sub_groups_per_group):
             message = (
                 f"{len(self.programs)} programs for {self.sub_groups_per_group} sub-groups of a"
                 " group; give one, or one for each"
             )
             raise ParameterError(message, parameter="sub_group_programs")
-        barriers = {
-            sum(self.classes[name].kind == "barrier" for name in program.nodes)
-            for program in self.programs
-        }
+        barriers: set[int] = set()
+        for program in self.programs:
+            for name in program.nodes:
+                if name not in self.classes:
+                    known = ", ".join(self.classes) or "none"
+                    message = f"no costs of instruction class {name!r} (known: {known})"
+                    raise DeviceParameterError(message, field=f"classes.{name}")
+            barriers.add(sum(self.classes[name].kind == "barrier" for name in program.nodes))
         if len(barriers) > 1:
             message = (
                 "the sub-groups of a group have different numbers of barriers"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral
 from types import MappingProxyType
@@ -40,6 +40,12 @@ def check_not_negative(value: float, name: str) -> float:
     return value
 
 
+def check_each(check: Callable[[float, str], float], **values: float) -> None:
+    """Check several numbers, which have the names of the parameters."""
+    for name, value in values.items():
+        check(value, name)
+
+
 def check_whole(value: int, name: str, *, least: int = 1) -> int:
     """Return a number that must be whole and at least some bound."""
     if isinstance(value, bool) or not isinstance(value, Integral):
@@ -58,6 +64,22 @@ def check_choice(value: str, name: str, choices: Sequence[str]) -> None:
         raise ParameterError(message, parameter=name)
 
 
+_COUNTS = (
+    "alpha_comp",
+    "alpha_mem",
+    "alpha_sync",
+    "alpha_mem_coal",
+    "alpha_mem_uncoal",
+    "load_bytes_per_sub_group",
+    "gmem_bytes",
+    "total_flops",
+    "total_bytes",
+    "ins_cuda",
+    "ins_issued",
+    "work",
+    "span",
+    "transactions",
+)
 _POSITIVE = ("latency_bound", "uncoal_per_mw")
 _WHOLE = ("registers_per_work_item", "local_bytes_per_group")
 
@@ -151,14 +173,15 @@ class KernelProfile(ShortRepr):
         object.__setattr__(self, "alpha", MappingProxyType(dict(self.alpha)))
         for name, count in self.alpha.items():
             check_not_negative(count, f"alpha[{name}]")
-        for name in (entry.name for entry in fields(self)):
-            value = getattr(self, name)
-            if name in _WHOLE and value is not None:
-                check_whole(value, name, least=0)
-            elif name in _POSITIVE and value is not None:
-                check_positive(value, name)
-            elif isinstance(value, int | float):
+        for name in _COUNTS:
+            if (value := getattr(self, name)) is not None:
                 check_not_negative(value, name)
+        for name in _POSITIVE:
+            if (value := getattr(self, name)) is not None:
+                check_positive(value, name)
+        for name in _WHOLE:
+            if (value := getattr(self, name)) is not None:
+                check_whole(value, name, least=0)
 
     def require(self, name: str, *, model: str) -> Any:
         """Return a field that a model cannot do without."""
@@ -314,20 +337,14 @@ class MechanisticModel(ABC):
     """Base of the mechanistic models; a subclass states its name and its estimate."""
 
     name: ClassVar[str]  # of the model, without its variant
-    variants: ClassVar[tuple[str, ...]] = ()
     charges: ClassVar[frozenset[str]] = frozenset()  # of "barriers" and "divergence"
 
     device: DeviceParameters  # constants of the device
-    variant: str = ""
-
-    def __post_init__(self) -> None:
-        if self.variants:
-            check_choice(self.variant, "variant", self.variants)
 
     @property
     def model(self) -> str:
         """Name of the model, with its variant."""
-        return f"{self.name}-{self.variant}" if self.variant else self.name
+        return self.name
 
     @abstractmethod
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:

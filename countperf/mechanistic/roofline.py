@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from countperf.devices.parameters import DeviceParameters
-from countperf.errors import ParameterError
+from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic.occupancy import check_launch
 from countperf.mechanistic.profile import (
     Bound,
@@ -33,6 +33,9 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     MechanisticModel,
     TimeEstimate,
+    check_each,
+    check_not_negative,
+    check_positive,
 )
 
 _TIE = 1e-12
@@ -50,8 +53,25 @@ class Roof:
     busy: Mapping[str, float]
 
 
-def roof(counts: Mapping[str, float], device: DeviceParameters) -> Roof:
-    r"""Bound the throughput of a compute unit by its busiest subsystem, and by its issue limit.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteRoof:
+    """Roofline of the whole device in flop and byte."""
+
+    time_s: float  # lower bound of the time, s
+    bound: Literal["compute", "memory"]  # what attains it
+    # operational intensity of the kernel (``inf`` if it moves no data) and of the ridge, flop/byte
+    intensity: float
+    ridge: float
+
+
+def roof(
+    counts: Mapping[str, float],
+    device: DeviceParameters,
+    *,
+    issue_limit: float | None = None,
+    instructions_per_sub_group: float | None = None,
+) -> Roof:
+    r"""Bound the throughput of a compute unit by its busiest subsystem.
 
     :math:`b_s = \sum_{i \in s} \alpha_i \lambda_i`, :math:`WPC = 1/\max_s b_s`. On a tie
     (relative 1e-12) the first in the order compute, memory, barrier, issue, then by name.
@@ -59,7 +79,7 @@ def roof(counts: Mapping[str, float], device: DeviceParameters) -> Roof:
     per_class: dict[str, dict[str, float]] = {}
     for name, count in counts.items():
         instruction = device.require_class(name, model="roofline")
-        cycles = count * instruction.cpi
+        cycles = check_not_negative(count, f"alpha[{name}]") * instruction.cpi
         kinds = per_class.setdefault(instruction.subsystem, {})
         kinds[instruction.kind] = kinds.get(instruction.kind, 0.0) + cycles
     kind_of: dict[str, Bound] = {}
@@ -72,12 +92,50 @@ def roof(counts: Mapping[str, float], device: DeviceParameters) -> Roof:
         raise ParameterError(message, parameter="alpha")
     ordered = sorted(busy, key=lambda name: (_KIND_ORDER.index(kind_of[name]), name))
     cycles_of = {name: busy[name] for name in ordered}
-    if device.issue_limit is not None:
-        cycles_of["issue"] = sum(counts.values()) / device.issue_limit
+    if issue_limit is not None:
+        check_positive(issue_limit, "issue_limit")
+        if instructions_per_sub_group is None:
+            message = "an issue limit needs instructions_per_sub_group; pass it, or no limit"
+            raise ModelNotApplicableError(message, parameter="instructions_per_sub_group")
+        check_not_negative(instructions_per_sub_group, "instructions_per_sub_group")
+        cycles_of["issue"] = instructions_per_sub_group / issue_limit
         kind_of["issue"] = "issue"
     most = max(cycles_of.values())
     bound = next(name for name, cycles in cycles_of.items() if cycles >= most * (1 - _TIE))
     return Roof(wpc=1 / most, bound=bound, kind=kind_of[bound], busy=cycles_of)
+
+
+def profile_roof(profile: KernelProfile, device: DeviceParameters, *, model: str) -> Roof:
+    """Bound a kernel's throughput, under the issue limit that the device states; see `roof`."""
+    counts = profile.counts(model=model)
+    return roof(
+        counts,
+        device,
+        issue_limit=device.issue_limit,
+        instructions_per_sub_group=sum(counts.values()),
+    )
+
+
+def byte_roof(
+    *, total_flops: float, total_bytes: float, peak_flops: float, bandwidth_byte_per_s: float
+) -> ByteRoof:
+    r"""Bound the time of a kernel by compute peak and memory traffic.
+
+    :math:`\max(F/\pi, Q/\beta)`: Williams, Waterman & Patterson (2009), unnumbered formula.
+    """
+    check_each(check_not_negative, total_flops=total_flops, total_bytes=total_bytes)
+    check_each(check_positive, peak_flops=peak_flops, bandwidth_byte_per_s=bandwidth_byte_per_s)
+    if total_flops == 0 and total_bytes == 0:
+        message = "the kernel has no work: total_flops and total_bytes are zero"
+        raise ParameterError(message, parameter="total_flops")
+    compute_s, memory_s = total_flops / peak_flops, total_bytes / bandwidth_byte_per_s
+    intensity = total_flops / total_bytes if total_bytes else float("inf")
+    return ByteRoof(
+        time_s=max(compute_s, memory_s),
+        bound="compute" if compute_s >= memory_s * (1 - _TIE) else "memory",
+        intensity=intensity,
+        ridge=peak_flops / bandwidth_byte_per_s,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +147,7 @@ class RooflineModel(MechanisticModel):
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time; see `MechanisticModel.estimate`."""
         check_launch(launch, self.device)
-        estimate = roof(profile.counts(model=self.model), self.device)
+        estimate = profile_roof(profile, self.device, model=self.model)
         size = self.device.require_int("sub_group_size", model=self.model)
         sub_groups = launch.total_sub_groups(size)
         busy = {f"busy[{name}]": cycles for name, cycles in estimate.busy.items()}
@@ -98,32 +156,22 @@ class RooflineModel(MechanisticModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRooflineModel(MechanisticModel):
-    r"""Roofline of the whole device in flop and byte.
-
-    :math:`\max(F/\pi, Q/\beta)`: Williams, Waterman & Patterson (2009), unnumbered formula.
-    """
+    """Roofline of the whole device in flop and byte."""
 
     name: ClassVar[str] = "roofline-bytes"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time, the same for every launch; see `MechanisticModel.estimate`."""
         check_launch(launch, self.device)
-        flops = profile.require("total_flops", model=self.model)
-        moved = profile.require("total_bytes", model=self.model)
-        peak_flops = self.device.require("peak_flops", model=self.model)
-        bandwidth = self.device.require("bandwidth_byte_per_s", model=self.model)
-        if flops == 0 and moved == 0:
-            message = "the kernel has no work: total_flops and total_bytes are zero"
-            raise ParameterError(message, parameter="total_flops")
-        compute_s, memory_s = flops / peak_flops, moved / bandwidth
-        time_s = max(compute_s, memory_s)
-        bound: Bound = "compute" if compute_s >= memory_s * (1 - _TIE) else "memory"
+        estimate = byte_roof(
+            total_flops=profile.require("total_flops", model=self.model),
+            total_bytes=profile.require("total_bytes", model=self.model),
+            peak_flops=self.device.require("peak_flops", model=self.model),
+            bandwidth_byte_per_s=self.device.require("bandwidth_byte_per_s", model=self.model),
+        )
         return TimeEstimate(
-            time_s=time_s,
-            bound=bound,
-            breakdown={bound: time_s},
-            results={  # flop/byte, of the kernel (infinite if it moves no data) and of the ridge
-                "intensity": flops / moved if moved else float("inf"),
-                "ridge": peak_flops / bandwidth,
-            },
+            time_s=estimate.time_s,
+            bound=estimate.bound,
+            breakdown={estimate.bound: estimate.time_s},
+            results={"intensity": estimate.intensity, "ridge": estimate.ridge},
         )

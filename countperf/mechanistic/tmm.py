@@ -49,6 +49,10 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     MechanisticModel,
     TimeEstimate,
+    check_each,
+    check_not_negative,
+    check_positive,
+    check_whole,
 )
 
 Term = Literal["work", "span", "memory"]
@@ -88,12 +92,17 @@ def step_bound(
 
     Eq. (1): :math:`T_P = \max(T_1/P, T_\infty, M L / (\mathcal{T} P))`.
     """
-    if max_work_items_per_core is not None and work_items_per_core > max_work_items_per_core:
-        message = (
-            f"work_items_per_core is {work_items_per_core}, but the device holds at most"
-            f" {max_work_items_per_core}"
-        )
-        raise ParameterError(message, parameter="work_items_per_core")
+    check_each(check_not_negative, work=work, span=span, transactions=transactions)
+    check_each(check_positive, latency_steps=latency_steps, num_cores=num_cores)
+    check_positive(work_items_per_core, "work_items_per_core")
+    if max_work_items_per_core is not None:
+        check_positive(max_work_items_per_core, "max_work_items_per_core")
+        if work_items_per_core > max_work_items_per_core:
+            message = (
+                f"work_items_per_core is {work_items_per_core}, but the device holds at most"
+                f" {max_work_items_per_core}"
+            )
+            raise ParameterError(message, parameter="work_items_per_core")
     if work == 0 and span == 0 and transactions == 0:
         message = "the kernel has no work: work, span and transactions are zero"
         raise ParameterError(message, parameter="work")
@@ -112,8 +121,14 @@ def scheduling_factor(num_groups: int, active_groups: int, num_compute_units: in
     Eq. (3): :math:`\lceil B_r / W \rceil W / B_r` with :math:`W = B_a P / Q` slots. At least 1,
     and 1 just where the groups are a multiple of the slots.
     """
-    slots = active_groups * num_compute_units
+    check_whole(num_groups, "num_groups")
+    slots = _slots(active_groups, num_compute_units)
     return -(-num_groups // slots) * slots / num_groups
+
+
+def _slots(active_groups: int, num_compute_units: int) -> int:
+    check_whole(active_groups, "active_groups")
+    return active_groups * check_whole(num_compute_units, "num_compute_units")
 
 
 def scheduled_steps(
@@ -129,7 +144,7 @@ def scheduled_steps(
         steps=bound.steps * factor,
         which=bound.which,
         scheduling=factor,
-        waves=-(-num_groups // (active_groups * num_compute_units)),
+        waves=-(-num_groups // _slots(active_groups, num_compute_units)),
     )
 
 

@@ -50,10 +50,11 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     MechanisticModel,
     TimeEstimate,
+    check_each,
     check_not_negative,
     check_positive,
 )
-from countperf.mechanistic.roofline import roof
+from countperf.mechanistic.roofline import profile_roof
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,7 @@ def occupancy_roof(*, occupancy: float, latency_app: float, wpc_roof: float) -> 
 
     Lemeire et al., Eq. (3): :math:`WPC = \min(WPC_{roof}, \omega/\Lambda_{app})`.
     """
+    check_each(check_positive, occupancy=occupancy, latency_app=latency_app, wpc_roof=wpc_roof)
     below = occupancy / latency_app < wpc_roof
     return OccupancyRoof(
         wpc=min(wpc_roof, occupancy / latency_app),
@@ -100,7 +102,8 @@ def latency_from_graph(graph: InstructionGraph, device: DeviceParameters) -> flo
 def latency_from_counts(counts: Mapping[str, float], device: DeviceParameters) -> float:
     """Return the cycles of one sub-group alone without any parallelism: an upper value."""
     return sum(
-        count * device.require_class(name, model="volkov").known_latency
+        check_not_negative(count, f"alpha[{name}]")
+        * device.require_class(name, model="volkov").known_latency
         for name, count in counts.items()
     )
 
@@ -137,7 +140,7 @@ class VolkovModel(MechanisticModel):
         The breakdown has the time of the busiest subsystem, and what latency adds to it.
         """
         geometry = launch_geometry(profile, launch, self.device)
-        top = roof(profile.counts(model=self.model), self.device)
+        top = profile_roof(profile, self.device, model=self.model)
         latency = latency_alone(profile, self.device, model=self.model)
         estimate = occupancy_roof(
             occupancy=geometry.occupancy, latency_app=latency, wpc_roof=top.wpc
@@ -188,6 +191,7 @@ def transit_throughput(system: TwoSubsystems, occupancy: float) -> float:
     Lemeire et al., Eq. (13) below both roofs: :math:`\omega / (\Lambda_{mem} \alpha_{mem} +
     \Lambda_{comp} \alpha_{comp})`, and never above either roof.
     """
+    check_positive(occupancy, "occupancy")
     latency = system.latency_comp * system.alpha_comp + system.latency_mem * system.alpha_mem
     return min(system.wpc_roof, occupancy / latency)
 

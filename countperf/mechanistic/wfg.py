@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from countperf.devices.parameters import DeviceParameters, InstructionKind
 from countperf.errors import ModelNotApplicableError, ParameterError
@@ -53,9 +53,11 @@ from countperf.mechanistic.profile import (
     MechanisticModel,
     TimeEstimate,
     check_choice,
+    check_not_negative,
+    check_positive,
 )
 
-VARIANTS = ("original", "corrected")
+Variant = Literal["original", "corrected"]
 
 BlockKind = Literal["comp", "mem", "sync"]
 
@@ -70,6 +72,15 @@ class Block:
     count: float = 1.0  # number of computations
     ilp: float = 1.0  # mean number of independent instructions among them, at least 1
 
+    def __post_init__(self) -> None:
+        if self.kind not in ("comp", "mem", "sync"):
+            message = f"kind of a block must be comp, mem or sync, not {self.kind!r}"
+            raise ParameterError(message, parameter="blocks")
+        check_not_negative(self.count, "blocks")
+        if not check_positive(self.ilp, "blocks") >= 1:
+            message = f"ilp of a block must be at least 1, not {self.ilp}"
+            raise ParameterError(message, parameter="blocks")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkFlowCosts:
@@ -79,7 +90,22 @@ class WorkFlowCosts:
     latency_comp: float
     cpi_mem: float
     latency_mem: float
-    cpi_mem_instr: float = 0.0  # cycles that a memory instruction takes of the compute pipeline
+    # cycles that a memory instruction takes of the compute pipeline
+    cpi_mem_instr: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(self.cpi_comp, "cpi_comp")
+        check_positive(self.cpi_mem, "cpi_mem")
+        for name in ("latency_comp", "latency_mem"):
+            check_not_negative(getattr(self, name), name)
+        if self.cpi_mem_instr is not None:
+            check_not_negative(self.cpi_mem_instr, "cpi_mem_instr")
+
+    def issue_of_memory(self, variant: Variant) -> float:
+        """Return what a memory instruction takes of the compute pipeline in a variant."""
+        if self.cpi_mem_instr is not None:
+            return self.cpi_mem_instr
+        return 0.0 if variant == "corrected" else self.cpi_comp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +128,7 @@ def work_flow_cycles(
     occupancy: float,
     costs: WorkFlowCosts,
     *,
-    variant: str = "corrected",
+    variant: Variant = "corrected",
 ) -> WorkFlowResult:
     r"""Return the average cycles of a sub-group.
 
@@ -117,8 +143,10 @@ def work_flow_cycles(
     - Eq. (42): :math:`exposed = \Lambda_{mem}/\omega - \max(0, \frac{\omega - 1}{\omega} NBC - n_i
       \Lambda_{comp} / (\omega\, ILP_i))` with :math:`i` the block of computations before.
     """
-    check_choice(variant, "variant", VARIANTS)
-    mem_issue = costs.cpi_mem_instr
+    check_choice(variant, "variant", get_args(Variant))
+    check_positive(occupancy, "occupancy")
+    _check_blocks(blocks)
+    mem_issue = costs.issue_of_memory(variant)
     alpha_mem = sum(block.kind == "mem" for block in blocks)
     alpha_sync = sum(block.kind == "sync" for block in blocks)
     alpha_comp = sum(block.count for block in blocks if block.kind == "comp")
@@ -157,7 +185,7 @@ def work_flow_cycles(
 
 
 def _exposed(
-    before: Block | None, occupancy: float, costs: WorkFlowCosts, nbc_avg: float, variant: str
+    before: Block | None, occupancy: float, costs: WorkFlowCosts, nbc_avg: float, variant: Variant
 ) -> float:
     """Return the memory latency that other sub-groups do not hide; may be negative."""
     others = occupancy - 1
@@ -166,6 +194,15 @@ def _exposed(
     spent = 0.0 if before is None else before.count * costs.latency_comp / before.ilp
     hidden = max(0.0, others * nbc_avg - spent)
     return (costs.latency_mem - hidden) / occupancy  # Eq. (42)
+
+
+def _check_blocks(blocks: Sequence[Block]) -> None:
+    if not blocks:
+        raise ParameterError("blocks must hold at least one block", parameter="blocks")
+    for block in blocks:
+        if block.kind != "comp" and block.count != 1:
+            message = f"a block of kind {block.kind} must have count 1, not {block.count}"
+            raise ParameterError(message, parameter="blocks")
 
 
 def blocks_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Block, ...]:
@@ -194,10 +231,15 @@ class WorkFlowModel(MechanisticModel):
 
     charges: ClassVar[frozenset[str]] = frozenset({"barriers"})
 
-    name: ClassVar[str] = "wfg"
-    variants: ClassVar[tuple[str, ...]] = VARIANTS
+    variant: Variant = "corrected"  # how much of the memory latency is exposed
 
-    variant: str = "corrected"  # how much of the memory latency is exposed
+    def __post_init__(self) -> None:
+        check_choice(self.variant, "variant", get_args(Variant))
+
+    @property
+    def model(self) -> str:
+        """``"wfg-"`` and the variant."""
+        return f"wfg-{self.variant}"
 
     def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
         """Estimate the time of one launch; errors as in the base class."""
@@ -231,10 +273,10 @@ class WorkFlowModel(MechanisticModel):
             self._mean_cost("compute", profile) if "comp" in kinds else (1.0, 0.0)
         )
         cpi_mem, latency_mem = self._mean_cost("memory", profile) if "mem" in kinds else (1.0, 0.0)
-        mem_issue = 0.0
-        if self.variant == "original" and self.device.cpi_mem_instr is None and "comp" in kinds:
-            mem_issue = cpi_comp
-        elif self.variant == "original":
+        mem_issue = self.device.cpi_mem_instr
+        if self.variant == "corrected":
+            mem_issue = None
+        elif "comp" not in kinds:
             mem_issue = self.device.require("cpi_mem_instr", model=self.model)
         return WorkFlowCosts(
             cpi_comp=cpi_comp,

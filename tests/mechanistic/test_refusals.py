@@ -14,10 +14,12 @@ from countperf.errors import DeviceParameterError, ModelNotApplicableError, Para
 from countperf.mechanistic.gpumech import GpuMechModel, Interval, interval_cycles
 from countperf.mechanistic.merpsys import (
     MerpsysModel,
+    bytes_per_cycle,
     critical_path,
+    resource_use,
     transfer_time,
 )
-from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
+from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel, corrected_cycles
 from countperf.mechanistic.occupancy import check_occupancy, resident_groups
 from countperf.mechanistic.pipeline import PipelineModel, Workload
 from countperf.mechanistic.profile import (
@@ -26,12 +28,15 @@ from countperf.mechanistic.profile import (
     MechanisticModel,
     ProfiledKernel,
 )
-from countperf.mechanistic.roofline import roof
-from countperf.mechanistic.tmm import TmmModel, step_bound
+from countperf.mechanistic.roofline import byte_roof, roof
+from countperf.mechanistic.tmm import TmmModel, scheduled_steps, scheduling_factor, step_bound
 from countperf.mechanistic.volkov import (
     TwoSubsystems,
     VolkovModel,
     latency_alone,
+    latency_from_counts,
+    occupancy_roof,
+    transit_throughput,
 )
 from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowModel, work_flow_cycles
 from tests.mechanistic.builders import (
@@ -45,13 +50,20 @@ from tests.mechanistic.builders import (
     make_class,
 )
 from tests.mechanistic.test_mwp_cwp import TABLE_2
-from tests.mechanistic.test_tmm_and_merpsys import LINK, STEPS
+from tests.mechanistic.test_tmm_and_merpsys import LINK, RESOURCES, SCHEDULED, STEPS
 
 COSTS = WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6, cpi_mem_instr=1)
 EXAMPLE = TwoSubsystems(
     alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6
 )
 BYTES = {"total_flops": 1, "total_bytes": 0, "peak_flops": 1, "bandwidth_byte_per_s": 1}
+BANDWIDTH = {
+    "mem_clock_hz": 1753e6,
+    "bus_width_bits": 256,
+    "data_rate": 4,
+    "num_compute_units": 13,
+    "clock_hz": 1253e6,
+}
 
 
 def _changed(value: Any) -> Callable[..., object]:
@@ -59,9 +71,34 @@ def _changed(value: Any) -> Callable[..., object]:
 
 
 NUMBERS: list[tuple[Callable[..., object], Mapping[str, float], str, tuple[float, ...]]] = [
+    (occupancy_roof, {}, "occupancy latency_app wpc_roof", (0, -1, nan, inf)),
     (_changed(EXAMPLE), {}, "alpha_comp alpha_mem", (-1,)),
     (_changed(EXAMPLE), {}, "cpi_comp latency_comp cpi_mem latency_mem", (0, -1, nan)),
+    (byte_roof, BYTES, "bandwidth_byte_per_s total_flops", (0,)),
+    (byte_roof, BYTES, "peak_flops total_bytes", (-1,)),
+    (
+        _changed(TABLE_2),
+        {},
+        "clock_hz bandwidth_byte_per_s issue_cycles mem_ld_cycles departure_del_uncoal_cycles "
+        "departure_del_coal_cycles num_active_compute_units sub_groups_per_group num_groups "
+        "active_groups load_bytes_per_sub_group uncoal_per_mw",
+        (0, -1, nan, inf),
+    ),
+    (_changed(TABLE_2), {}, "alpha_comp alpha_mem_coal alpha_mem_uncoal alpha_sync", (-1,)),
     (_changed(TABLE_2), {}, "uncoal_per_mw", (0.5,)),
+    (step_bound, STEPS, "work span transactions", (-1, nan)),
+    (step_bound, STEPS, "latency_steps work_items_per_core num_cores", (0,)),
+    (scheduled_steps, SCHEDULED, "num_groups active_groups num_compute_units", (0,)),
+    (bytes_per_cycle, BANDWIDTH, " ".join(BANDWIDTH), (0,)),
+    (resource_use, RESOURCES, "ins_cuda ins_issued gmem_bytes", (-1,)),
+    (
+        resource_use,
+        RESOURCES,
+        "sub_group_size cores_per_compute_unit schedulers_per_compute_unit byte_per_cycle",
+        (0,),
+    ),
+    (_changed(COSTS), {}, "cpi_comp cpi_mem", (0,)),
+    (_changed(COSTS), {}, "latency_comp latency_mem cpi_mem_instr", (-1,)),
     (
         full_profile,
         {},
@@ -81,6 +118,8 @@ NUMBERS: list[tuple[Callable[..., object], Mapping[str, float], str, tuple[float
 def test_numbers(
     call: Callable[..., object], values: Mapping[str, float], names: str, bad: tuple[float, ...]
 ) -> None:
+    if call is occupancy_roof:
+        values = dict.fromkeys(names.split(), 1.0)
     call(**values)
     for name in names.split():
         for value in bad:
@@ -124,7 +163,12 @@ COUNTED: tuple[Any, ...] = ("ins_cuda", "ins_issued", "gmem_bytes")
 ZERO_CYCLES = example_device(classes={"C": make_class("C", "compute", 1, 0)})
 ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
     ParameterError: [
+        ("occupancy", lambda: transit_throughput(EXAMPLE, inf)),
+        ("alpha[C]", lambda: roof({"C": -1}, example_device())),
+        ("alpha[C]", lambda: roof({"C": nan}, example_device())),
         ("alpha", lambda: roof({"C": 0, "M": 0}, example_device())),
+        ("issue_limit", lambda: roof({"C": 1}, example_device(), issue_limit=0)),
+        ("alpha[C]", lambda: latency_from_counts({"C": -1}, example_device())),
         (
             "latency_app",
             lambda: latency_alone(example_profile(idg=None, alpha={"C": 0}), example_device()),
@@ -136,23 +180,33 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
         ("edges", lambda: InstructionGraph("ab", [(1, 1)])),
         ("edges", lambda: InstructionGraph("ab", [(0, 2)])),
         ("edges", lambda: InstructionGraph("ab", [(-1, 1)])),
+        ("intervals", lambda: interval_cycles([], 1, "gto")),
+        ("intervals", lambda: interval_cycles([Interval(0, 6)], 1, "gto")),
+        ("intervals", lambda: Interval(-1, 0)),
+        ("intervals", lambda: Interval(1, -1)),
         ("occupancy", lambda: interval_cycles([Interval(2, 6)], 0.5, "gto")),
-        ("policy", lambda: interval_cycles([Interval(2, 6)], 1, "lrr")),
-        ("variant", lambda: GpuMechModel(device=example_device(), variant="lrr")),
+        ("policy", lambda: interval_cycles([Interval(2, 6)], 1, "lrr")),  # pyright: ignore[reportArgumentType] - refused
+        ("policy", lambda: GpuMechModel(device=example_device(), policy="lrr")),  # pyright: ignore[reportArgumentType] - refused
+        ("blocks", lambda: work_flow_cycles([], 1, COSTS)),
         ("blocks", lambda: work_flow_cycles([Block("sync")], 1, COSTS)),
         ("blocks", lambda: work_flow_cycles([Block("comp", 0)], 1, COSTS)),
-        ("variant", lambda: work_flow_cycles([Block("comp")], 1, COSTS, variant="x")),
-        ("variant", lambda: WorkFlowModel(device=example_device(), variant="x")),
-        ("variant", lambda: RestatedMwpCwpModel(device=example_device(), variant="x")),
+        ("blocks", lambda: work_flow_cycles([Block("mem", 2)], 1, COSTS)),
+        ("blocks", lambda: Block("comp", -1)),
+        ("blocks", lambda: Block("comp", 1, 0.5)),
+        ("blocks", lambda: Block("jump")),  # pyright: ignore[reportArgumentType] - refused
+        ("occupancy", lambda: work_flow_cycles([Block("comp")], 0, COSTS)),
+        ("variant", lambda: work_flow_cycles([Block("comp")], 1, COSTS, variant="x")),  # pyright: ignore[reportArgumentType] - refused
+        ("variant", lambda: WorkFlowModel(device=example_device(), variant="x")),  # pyright: ignore[reportArgumentType] - refused
+        ("variant", lambda: RestatedMwpCwpModel(device=example_device(), variant="x")),  # pyright: ignore[reportArgumentType] - refused
+        ("occupancy", lambda: corrected_cycles(EXAMPLE, -1, 25)),
+        ("latency_app", lambda: corrected_cycles(EXAMPLE, 1, 0)),
         ("work_items_per_core", lambda: step_bound(**STEPS, max_work_items_per_core=3)),
         ("work", lambda: step_bound(**{**STEPS, "work": 0, "span": 0, "transactions": 0})),
+        ("num_compute_units", lambda: scheduling_factor(1, 1, 0)),
         ("work_items_per_core", _estimate(TmmModel, max_work_items_per_core=0.5)),
         (
             "ins_cuda",
-            _estimate(
-                MerpsysModel,
-                KernelProfile(name="k", ins_cuda=0, ins_issued=0, gmem_bytes=0, latency_bound=1),
-            ),
+            lambda: resource_use(**{**RESOURCES, "ins_cuda": 0, "ins_issued": 0, "gmem_bytes": 0}),
         ),
         ("edges", lambda: critical_path(2, [(1, 0, 3)])),
         ("edges", lambda: critical_path(2, [(1, 1, 3)])),
@@ -160,6 +214,10 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
         ("edges", lambda: critical_path(2, [(0, 1, -3)])),
         ("num_nodes", lambda: critical_path(0, [])),
         ("n_bytes", lambda: transfer_time(LINK, -1)),
+        ("issue_limit", lambda: _workload(issue_limit=0)),
+        ("sub_groups_per_group", lambda: _workload(sub_groups_per_group=0)),
+        ("concurrent_groups", lambda: _workload(concurrent_groups=0)),
+        ("total_groups", lambda: _workload(total_groups=-1)),
         (
             "sub_group_programs",
             lambda: _workload(programs=(EXAMPLE_GRAPH,) * 3, sub_groups_per_group=2),
@@ -193,6 +251,7 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
         ),
     ],
     ModelNotApplicableError: [
+        ("instructions_per_sub_group", lambda: roof({"C": 1}, example_device(), issue_limit=1)),
         ("span", lambda: KernelProfile(name="k", work=1.0).require("span", model="tmm")),
         ("work", _estimate(TmmModel, KernelProfile(name="k", transactions=1))),
         ("transactions", _estimate(TmmModel, KernelProfile(name="k", work=1))),
@@ -220,6 +279,7 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
     DeviceParameterError: [
         ("classes.X", lambda: roof({"X": 1}, example_device())),
         ("classes.X", lambda: example_profile(alpha={"X": 1}).count_of("compute", full_device())),
+        ("classes.X", lambda: _workload(programs=(InstructionGraph("X"),))),
         *(
             (name, lambda name=name: full_device(**{name: 0}))
             for name in ("bandwidth_byte_per_s", "clock_hz", "num_compute_units")

@@ -18,7 +18,9 @@ from countperf.devices.parameters import (
 )
 from countperf.mechanistic.merpsys import (
     MerpsysModel,
+    bytes_per_cycle,
     critical_path,
+    resource_use,
     transfer_time,
 )
 from countperf.mechanistic.occupancy import resident_groups
@@ -168,6 +170,15 @@ def test_memory_bound_shortest_paths_follow_equation_14(sub_block: int, items: f
 EXACT = 1e-14
 LINK = LinkParameters(startup_s=3.9687e-6, bandwidth_byte_per_s=15.8e9, lambda_c=0.689)
 """To a device over PCI Express 3."""
+RESOURCES: dict[str, float] = {
+    "ins_cuda": 27.0,
+    "ins_issued": 27.0,
+    "gmem_bytes": 384.0,
+    "sub_group_size": 32.0,
+    "cores_per_compute_unit": 128.0,
+    "schedulers_per_compute_unit": 4.0,
+    "byte_per_cycle": 13.775185708146601,
+}
 SAXPY_LAUNCH = LaunchConfiguration(work_items_per_group=256, num_groups=39063, occupancy=64)
 
 
@@ -207,10 +218,13 @@ def _saxpy(repeats: int) -> KernelProfile:
 def test_bytes_per_cycle_of_the_published_devices(
     mem_clock_hz: float, width: int, units: int, clock_hz: float, expected: float
 ) -> None:
-    device = _gtx_970(
-        mem_clock_hz=mem_clock_hz, bus_width_bits=width, num_compute_units=units, clock_hz=clock_hz
+    rate = bytes_per_cycle(
+        mem_clock_hz=mem_clock_hz,
+        bus_width_bits=width,
+        data_rate=4,
+        num_compute_units=units,
+        clock_hz=clock_hz,
     )
-    rate = MerpsysModel(device=device).bytes_per_cycle()
     assert rate == pytest.approx(expected, rel=EXACT)
 
 
@@ -240,12 +254,12 @@ def test_the_critical_path_of_saxpy2() -> None:
     ],
 )
 def test_the_busiest_resource_of_saxpy2(repeats: int, cycles: float, bound: str) -> None:
-    use = MerpsysModel(device=_gtx_970()).resource_cycles(_saxpy(repeats))
-    busiest = max(use, key=lambda name: use[name])
+    count = 23 + 4 * repeats
+    use = resource_use(**{**RESOURCES, "ins_cuda": count, "ins_issued": count})
 
-    assert busiest == bound
-    assert use[busiest] == pytest.approx(cycles, rel=EXACT)
-    assert use["cuda_cores"] == use["schedulers"]
+    assert use.bound == bound
+    assert 1 / use.wpc == pytest.approx(cycles, rel=EXACT)
+    assert use.cycles["cuda_cores"] == use.cycles["schedulers"]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.devices.parameters import DeviceParameters, declare_device
-from countperf.mechanistic.gpumech import Interval, interval_cycles, intervals_of
+from countperf.mechanistic.gpumech import Interval, Policy, interval_cycles, intervals_of
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
-from countperf.mechanistic.roofline import ByteRooflineModel, roof
+from countperf.mechanistic.roofline import ByteRooflineModel, byte_roof, roof
 from countperf.mechanistic.volkov import (
     TwoSubsystems,
     latency_alone,
@@ -24,6 +24,7 @@ from countperf.mechanistic.volkov import (
 )
 from countperf.mechanistic.wfg import (
     Block,
+    Variant,
     WorkFlowCosts,
     WorkFlowModel,
     blocks_of,
@@ -52,49 +53,54 @@ def device_of(*costs: str) -> DeviceParameters:
 # {{{ roofline
 
 EXAMPLE_COSTS = ("C compute 1 4", "M memory 2 6")
+LIMIT: dict[str, float] = {"issue_limit": 1, "instructions_per_sub_group": 6}
+LIMIT_2: dict[str, float] = {"issue_limit": 1, "instructions_per_sub_group": 2}
 ONES = {"x": 1.0, "y": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("costs", "counts", "issue_limit", "wpc", "bound", "kind"),
+    ("costs", "counts", "options", "wpc", "bound", "kind"),
     [
-        (EXAMPLE_COSTS, {"C": 4, "M": 2}, None, 1 / 4, "compute", "compute"),
-        (EXAMPLE_COSTS, {"C": 4, "M": 2}, 1, 1 / 6, "issue", "issue"),
+        (EXAMPLE_COSTS, {"C": 4, "M": 2}, {}, 1 / 4, "compute", "compute"),
+        (EXAMPLE_COSTS, {"C": 4, "M": 2}, LIMIT, 1 / 6, "issue", "issue"),
         (
             ("a alu 0.25 6", "s sfu 1 15", "d dp 7.5 42"),
             {"a": 3, "s": 2, "d": 1.5},
-            None,
+            {},
             1 / 11.25,
             "dp",
             "compute",
         ),
         # ties: those that compute before memory, then by name, issue last
-        (("x zeta 2 4", "y memory 2 4"), ONES, None, 1 / 2, "zeta", "compute"),
-        (("x zeta 2 4", "y eta 2 4"), ONES, None, 1 / 2, "eta", "compute"),
-        (("x zeta 2 4", "y compute 2 4"), ONES, None, 1 / 2, "compute", "compute"),
-        (("x zeta 2 4", "y eta 2 4"), ONES, 1, 1 / 2, "eta", "compute"),
+        (("x zeta 2 4", "y memory 2 4"), ONES, {}, 1 / 2, "zeta", "compute"),
+        (("x zeta 2 4", "y eta 2 4"), ONES, {}, 1 / 2, "eta", "compute"),
+        (("x zeta 2 4", "y compute 2 4"), ONES, {}, 1 / 2, "compute", "compute"),
+        (("x zeta 2 4", "y eta 2 4"), ONES, LIMIT_2, 1 / 2, "eta", "compute"),
     ],
 )
 def test_roof(
     costs: tuple[str, ...],
     counts: dict[str, float],
-    issue_limit: float | None,
+    options: dict[str, float],
     wpc: float,
     bound: str,
     kind: str,
 ) -> None:
-    top = roof(counts, device_of(*costs).replaced(issue_limit=issue_limit))
+    top = roof(counts, device_of(*costs), **options)
 
     assert (top.wpc, top.bound, top.kind) == (wpc, bound, kind)
 
 
 def test_roof_in_bytes() -> None:
+    top = byte_roof(total_flops=2e9, total_bytes=1.2e10, peak_flops=1e12, bandwidth_byte_per_s=1e11)
+    assert (top.time_s, top.intensity) == pytest.approx((0.12, 1 / 6))
+    assert (top.bound, top.ridge) == ("memory", 10)
+
     device = declare_device(peak_flops=1e12, bandwidth_byte_per_s=1e11, launch_overhead_s=1.0)
     profile = KernelProfile(name="k", total_flops=2e9, total_bytes=1.2e10)
     kernel = ProfiledKernel(profile=profile, launch=launch_at(1))
     prediction = ByteRooflineModel(device=device).predict(kernel)
     assert prediction.bound == "launch"
-    assert prediction.results == pytest.approx({"intensity": 1 / 6, "ridge": 10})
     assert prediction.breakdown == pytest.approx({"launch": 1.0, "memory": 0.12})
 
 
@@ -227,7 +233,7 @@ TWO_AND_SIX = (Interval(2, 6), Interval(2, 6))
 @pytest.mark.parametrize(
     ("policy", "nonoverlapped", "cycles"), [("rr", 2, 11), ("rr_corrected", 6, 15), ("gto", 3, 12)]
 )
-def test_one_interval(policy: str, nonoverlapped: float, cycles: float) -> None:
+def test_one_interval(policy: Policy, nonoverlapped: float, cycles: float) -> None:
     result = interval_cycles([Interval(3, 6)], 4, policy)
 
     assert result.issue_probability == pytest.approx(1 / 3, rel=1e-15)
@@ -244,7 +250,7 @@ def test_one_interval(policy: str, nonoverlapped: float, cycles: float) -> None:
         ("gto", [16, 16, 16, 16, 20, 24, 28, 32]),
     ],
 )
-def test_gpumech_over_occupancy(policy: str, cycles: list[float]) -> None:
+def test_gpumech_over_occupancy(policy: Policy, cycles: list[float]) -> None:
     runs = [interval_cycles(TWO_AND_SIX, w, policy) for w in range(1, len(cycles) + 1)]
 
     assert [run.cpr for run in runs] == cycles
@@ -274,12 +280,12 @@ def test_intervals_of_graphs(graph: InstructionGraph, intervals: Sequence[Sequen
 _intervals = st.lists(
     st.builds(Interval, st.floats(0, 64), st.floats(0, 512)), min_size=1, max_size=6
 ).filter(lambda intervals: sum(interval.insts for interval in intervals) > 1e-3)
-_policies: st.SearchStrategy[str] = st.sampled_from(("rr", "rr_corrected", "gto"))
+_policies: st.SearchStrategy[Policy] = st.sampled_from(("rr", "rr_corrected", "gto"))
 
 
 @given(_intervals, _policies, st.floats(1, 64), st.floats(1, 64))
 def test_cycles_by_gpumech_begin_with_those_alone_and_never_fall(
-    intervals: list[Interval], policy: str, first: float, second: float
+    intervals: list[Interval], policy: Policy, first: float, second: float
 ) -> None:
     alone = interval_cycles(intervals, 1, policy).cpr
     fewer, more = (interval_cycles(intervals, w, policy).cpr for w in sorted((first, second)))
@@ -311,13 +317,13 @@ MEM = Block("mem")
 B1 = (Block("comp", 2), MEM, Block("comp", 2), MEM)
 B2 = (Block("comp", 2), MEM, Block("comp", 2, 2), MEM)
 COSTS = WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6, cpi_mem_instr=1)
-CORRECTED = replace(COSTS, cpi_mem_instr=0.0)
+CORRECTED = replace(COSTS, cpi_mem_instr=None)
 
 
 def _cycles(
     blocks: Sequence[Block],
     occupancies: Sequence[float],
-    variant: str,
+    variant: Variant,
     costs: WorkFlowCosts = COSTS,
 ) -> list[float]:
     return [work_flow_cycles(blocks, omega, costs, variant=variant).cpr for omega in occupancies]
@@ -340,7 +346,7 @@ def _cycles(
     ],
 )
 def test_work_flow_over_occupancy(
-    blocks: Sequence[Block], variant: str, costs: WorkFlowCosts, cycles: list[float]
+    blocks: Sequence[Block], variant: Variant, costs: WorkFlowCosts, cycles: list[float]
 ) -> None:
     occupancies = range(1, len(cycles) + 1)
 
@@ -420,7 +426,7 @@ def test_corrected_runs_of_equal_blocks_never_get_shorter(
 ) -> None:
     blocks = [Block("comp", count, ilp), MEM] * times
     low, high = (max(1.0, omega) for omega in sorted(occupancies))
-    costs = replace(costs, cpi_mem_instr=0.0)
+    costs = replace(costs, cpi_mem_instr=None)
     alone, fewer, more = _cycles(blocks, (1, low, high), "corrected", costs)
 
     assert alone <= fewer * (1 + 1e-12)
@@ -445,7 +451,7 @@ def test_work_flow_of_a_device() -> None:
     device = example_device(cpi_mem_instr=1.0)
     at_48 = launch_at(48)
 
-    def estimate(graph: InstructionGraph, variant: str = "corrected"):
+    def estimate(graph: InstructionGraph, variant: Variant = "corrected"):
         model = WorkFlowModel(device=device, variant=variant)
         return model.estimate(KernelProfile(name="k", idg=graph), at_48)
 
