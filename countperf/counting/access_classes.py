@@ -331,9 +331,11 @@ class Footprints:
     def _addressed(self, access: MemoryAccess, key: tuple[str, str]) -> list[AddressIterations]:
         """Return where an array is accessed in one direction."""
         if key in self.opaque:
-            raise self._without_footprint(
-                access,
-                f"instruction '{self.opaque[key]}', which has no counting rule, may access it too",
+            raise UnsupportedExpressionError(
+                f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since"
+                f" instruction '{self.opaque[key]}', which has no counting rule, may access it too;"
+                " its strided accesses have no class; state one,"
+                f" statistics={{{access.array!r}: '4ofn'}}"
             )
         addressed: list[AddressIterations] = []
         for (other, within), all_cases in self.cases.items():
@@ -362,12 +364,6 @@ class Footprints:
         """Return whether an address depends on a loop whose values data decides."""
         loops = self.domains.data_loops
         return bool(loops) and any(part.names() & loops.keys() for part in address.index)
-
-    def _without_footprint(self, access: MemoryAccess, why: str) -> UnsupportedExpressionError:
-        return UnsupportedExpressionError(
-            f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since {why}; its "
-            f"strided accesses have no class; state one, statistics={{{access.array!r}: '4ofn'}}"
-        )
 
 
 def _sorted_out(

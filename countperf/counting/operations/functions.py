@@ -74,7 +74,7 @@ class TupleCounter(InstructionCounter):
         callable_ = self._callable(expr)
         match callable_:
             case ArgExtOpCallable():
-                return self._arg_extremum(expr, self._arguments(expr, callable_))
+                return self._arg_extremum(self._arguments(expr, callable_))
             case MakeTupleCallable():
                 raise self._refusal(f"the tuple {expr} inside an expression", "assign it whole")
             case SegmentOpCallable() | IndexOfCallable():
@@ -91,17 +91,12 @@ class TupleCounter(InstructionCounter):
             self._in_context(context_of(dtype), parameter, dtype)
         return wanted
 
-    def _arg_extremum(self, expr: Any, types: list[DType]) -> DType | None:
-        value, index = self._scalar(expr, types[0]), types[1]
+    def _arg_extremum(self, types: list[DType]) -> DType | None:
+        value, index = types[:2]
         self._operation("compare", value)
         self._operation("select", value)
         self._operation("select", index)
         return value
-
-    def _scalar(self, expr: Any, dtype: DType) -> DType:
-        if dtype.kind not in "fiu":
-            raise self._refusal(f"the reduction {expr} of {dtype}", "reduce real numbers")
-        return dtype
 
 
 class FunctionCounter(TupleCounter):
