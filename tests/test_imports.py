@@ -29,7 +29,6 @@ LIGHT = {
     "countperf.cli.predict": "plain predictions import no mechanistic model",
     "countperf.cli.options": "the help is made without Loopy and NumPy",
     "countperf.counting.frontend.loopy_patches": "kernels are counted without Loopy's executors",
-    "countperf.counting.operations.vectors": "kernels without random numbers need no Mako",
     "countperf.models.features": "weights are loaded without Loopy and isl",
     "countperf.devices.cuda.backend": "devices are listed without Loopy",
     "countperf.devices.nvcc": "devices are listed without Loopy",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from countperf.devices.arrays import without_vectors
-from countperf.devices.binding import BoundArguments, bind_arguments, default_inputs
+from countperf.devices.binding import bind_arguments, default_inputs
 from countperf.devices.description import DeviceKernel
 from countperf.devices.device import (
     Device,
@@ -292,7 +292,9 @@ class KernelRunner(CaseRunner):
         kernel = self._kernel(case)
         inputs = self._inputs(case, kernel, case.check_parameters)
         with self._failing_as(KernelBuildError, case, "does not run at its check sizes"):
-            bound = self._bind(case, kernel, case.check_parameters, inputs)
+            bound = bind_arguments(
+                self.session, kernel, case.check_parameters, inputs, unchecked=case.unchecked
+            )
             kernel.launch(bound.arguments)
             self.session.finish()
         with self._failing_as(WrongResultError, case, "cannot be compared with its reference"):
@@ -320,7 +322,9 @@ class KernelRunner(CaseRunner):
             held = self.session.allocate(
                 int(self._displacements.integers(1, _PLACES)) * _STEP_BYTES
             )
-            arguments = self._bind(case, kernel, case.parameters, inputs).arguments
+            arguments = bind_arguments(
+                self.session, kernel, case.parameters, inputs, unchecked=case.unchecked
+            ).arguments
             del inputs
             self.session.finish()
             launch = kernel.prepare(arguments)
@@ -334,15 +338,6 @@ class KernelRunner(CaseRunner):
                     case.build(), case.unused_local_bytes
                 )
         return self._kernels[case.kernel]
-
-    def _bind(
-        self,
-        case: KernelCase,
-        kernel: DeviceKernel,
-        parameters: Mapping[str, int],
-        inputs: Mapping[str, Any],
-    ) -> BoundArguments:
-        return bind_arguments(self.session, kernel, parameters, inputs, unchecked=case.unchecked)
 
     def _inputs(
         self, case: KernelCase, kernel: DeviceKernel, parameters: Mapping[str, int]

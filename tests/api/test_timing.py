@@ -486,6 +486,23 @@ def test_wrong_numbers_are_noticed_before_a_timing(device: str) -> None:
         time_kernel(AXPY, n=64, runner=runner, protocol=FAST, **options)
 
 
+def _swapped(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Any]:
+    del rng
+    n = sizes["n"]
+    return {"x": np.ones(n, np.float32), "k": np.arange(n, dtype=np.int32)}
+
+
+@pytest.mark.device
+def test_a_computed_subscript_is_launched_if_the_user_says_so(device: str) -> None:
+    swapping = made("i<n", "z[i] = x[k[i] ^ 1]", "x,z f32 n; k i32 n; n i32", split="i:16")
+    runner = KernelRunner.open(find_device(device))
+    options: dict[str, Any] = {"weights": linear(), "force": True, "make_arguments": _swapped}
+    options |= {"runner": runner, "protocol": FAST, "statistics": {"x": "stride1"}}
+    with pytest.raises(KernelBuildError, match=r"nothing was launched.*unchecked=True"):
+        time_kernel(swapping, n=64, **options)
+    assert time_kernel(swapping, n=64, unchecked=True, **options).sizes
+
+
 def _crashing(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Any]:
     del rng
     if sizes["n"] == 64:
