@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import countperf
 from countperf.api.prediction import explained
 from countperf.counting.vector import PropertyVector
 from countperf.errors import ParameterError, PredictionError
@@ -63,7 +64,7 @@ def test_options_of_predictions_hold_for_anchored_ones() -> None:
     lacking = {"launches": 1, "flop.div.f32": 1, "flop.add.f32": "[n] -> { n }"}
     elsewhere = make_device(slug="pocl-other", name="other")
     options: dict[str, Any] = {"device": elsewhere, "force": True, "incomplete_ok": True}
-    plain = WEIGHTS.predict(lacking, {"n": 1000}, level=0.9, **options)
+    plain = countperf.predict(lacking, {"n": 1000}, weights=WEIGHTS, level=0.9, **options)
 
     anchored = plain.anchored(({"n": 1000}, 2 * float(plain.time_s)))
 
