@@ -111,8 +111,8 @@ class GeneratedCode:
         launches: list[GeneratedLaunch] = []
 
         def note(kernel: str, groups: Sequence[int], shape: Sequence[int], given: Any) -> None:
-            numbers = tuple(map(int, groups)), tuple(map(int, shape))
-            launches.append(GeneratedLaunch(kernel, *numbers, tuple(given)))
+            extents, items = tuple(map(int, groups)), tuple(map(int, shape))
+            launches.append(GeneratedLaunch(kernel, extents, items, tuple(given)))
 
         self.host(note, allocate, **arguments)
         return launches
@@ -146,7 +146,9 @@ class Launches:
     code: GeneratedCode
     kernel: DeviceKernel  # its arguments
 
-    def noted(self, parameters: Mapping[str, int]) -> list[tuple[str, Shape, Shape, list[Any]]]:
+    def list_launches(
+        self, parameters: Mapping[str, int]
+    ) -> list[tuple[str, Shape, Shape, list[Any]]]:
         """Return kernel, groups, shape of a group and arguments of launches that have groups.
 
         Arguments are NumPy scalars, names of arrays, and None for temporaries; scalars that are no

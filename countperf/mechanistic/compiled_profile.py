@@ -124,7 +124,7 @@ class GpuKernel:
         instructions: Counter[str] = Counter()
         lanes: Counter[str] = Counter()
         sub_groups = assumed = 0
-        for kernel, extents, shape, arguments in self.launches.noted(parameters):
+        for kernel, extents, shape, arguments in self.launches.list_launches(parameters):
             program = self.programs[kernel]
             constants = self._constants(extents, shape, arguments)
             number = -(-prod(shape) // LANES)
@@ -147,7 +147,7 @@ class GpuKernel:
     def follow_typical(self, parameters: Mapping[str, int]) -> dict[str, Executed]:
         """Follow the first sub-group of a typical group, of each program's first launch."""
         executed: dict[str, Executed] = {}
-        for kernel, extents, shape, arguments in self.launches.noted(parameters):
+        for kernel, extents, shape, arguments in self.launches.list_launches(parameters):
             if kernel not in executed:
                 group = self.groups.typical(kernel, extents, parameters, _integers(arguments))
                 sub_group = launched(self._constants(extents, shape, arguments), group, shape, 0)

@@ -82,7 +82,7 @@ class CompiledKernel:
         """Follow groups of each launch; return instructions of all groups, by property name."""
         followed = self.follow(parameters, statistics, every_group=every_group)
         analyze((block for launch in followed for block in launch.blocks), self.analyzed)
-        return counted(followed, self.analyzed, cache=cache)
+        return count_launches(followed, self.analyzed, cache=cache)
 
     def follow(
         self,
@@ -206,7 +206,7 @@ def busiest_unit(work: NDArray[np.float64], units: int, *, in_chunks: bool) -> f
     return max(busy)
 
 
-def counted(
+def count_launches(
     followed: Sequence[FollowedLaunch],
     analyzed: Analyzed,
     *,
@@ -265,7 +265,7 @@ def counts_of_many(
     return [
         launches
         if isinstance(launches, CountingError)
-        else counted(launches, analyzed, cache=cache)
+        else count_launches(launches, analyzed, cache=cache)
         for launches, (_, _, _, cache) in zip(followed, requests, strict=True)
     ]
 

@@ -69,7 +69,7 @@ class HostCode(Launches):
                 group_shape=shape,
                 arrays={k: name for k, name in enumerate(arguments) if type(name) is str},
             )
-            for kernel, groups, shape, arguments in self.noted(parameters)
+            for kernel, groups, shape, arguments in self.list_launches(parameters)
         )
 
 
