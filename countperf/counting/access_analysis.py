@@ -101,7 +101,7 @@ class AccessAnalyzer:
         if part.share != 1 or isinstance(part.number, Fraction):
             estimates.append(PROBABILITY)
         offset = None if address is None else self.offset(access.array)
-        opaque = address or address_of(access, domains.layout(access.array), self.to_opaque)
+        opaque = address or address_of(access, domains.layout_of(access), self.to_opaque)
         return AccessAnalysis(
             program=program,
             instruction=read.loopy.id,

@@ -105,7 +105,7 @@ def access_counts(
         if not executions:
             continue
         why = reasons.get((access, within), frozenset()) if reasons else frozenset[str]()
-        layout = domains.layout(access.array)
+        layout = domains.layout_of(access)
         address = domains.address(access)
         if access.address_space != "global":
             result.append(AccessCount(access, (), executions, why))
@@ -224,7 +224,7 @@ class Footprints:
         strides = _sorted_out(steps, counted | domains.sizes)
         if not strides:
             raise self.refusal(access, f"does not change evenly along local axis 0 ('{lane}')")
-        layout = self.domains.layout(access.array)
+        layout = self.domains.layout_of(access)
         return [_Stride(flat, digits_of(flat, layout), where) for flat, where in strides]
 
     # --- classes
@@ -269,7 +269,7 @@ class Footprints:
     ) -> tuple[UtilizationClass, ...]:
         cells, layout, is_flattened = self._accessed_cells(access)
         digits = stride.digits
-        if layout is not self.domains.layout(access.array):
+        if layout is not self.domains.layout_of(access):
             digits = digits_of(stride.flat, layout)
         counts = footprint_and_widened(
             cells,
@@ -302,7 +302,7 @@ class Footprints:
             else:
                 cells = accessed_cells(addressed, self.domains, lambda address: address.index)
                 is_flattened = any(address.is_flattened for address, _, _ in addressed)
-                accessed = cells, self.domains.layout(access.array), is_flattened
+                accessed = cells, self.domains.layout_of(access), is_flattened
             self._cells[key] = accessed
         return accessed
 

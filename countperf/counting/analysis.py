@@ -178,7 +178,7 @@ def footprints_of(
 def _cells(members: Sequence[AccessAnalysis]) -> Known:
     first = members[0]
     domains = first.scope.domains
-    layout = domains.layout(first.access.array)
+    layout = domains.layout_of(first.access)
     what = f"kernel '{first.sizes.kernel}': the footprint of array '{first.access.array}'"
     is_mixed = any(access.access.component_of != first.access.component_of for access in members)
     if is_mixed or any(access.index is None or access.is_estimate for access in members):

@@ -93,12 +93,19 @@ def content_key(t_unit: Any, options: Mapping[str, Any]) -> str | None:
 @lru_cache(maxsize=1)
 def _key_builder() -> Callable[[Any], str]:
     class KeyBuilder(LoopyKeyBuilder):
-        """Loopy's, and exact fractions, which statistics may be; without its warning of NaN."""
+        """Loopy's, exact fractions, which statistics may be, and fields of structured types.
+
+        Loopy's own names all vectors and structures of one size alike, and warns of NaN, which
+        statistics are refused for later.
+        """
 
         def update_for_float(self, key_hash: Any, key: float) -> None:
             key_hash.update(repr(key).encode())
 
         def update_for_Fraction(self, key_hash: Any, key: Any) -> None:  # noqa: N802
+            key_hash.update(repr(key).encode())
+
+        def update_for_specific_dtype(self, key_hash: Any, key: Any) -> None:
             key_hash.update(repr(key).encode())
 
     return KeyBuilder()

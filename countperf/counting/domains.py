@@ -74,7 +74,7 @@ class Domains:
     @memoize_method
     def address(self, access: MemoryAccess) -> Address | None:
         """Return the address of an access; None if data decides, or if it has no formula."""
-        return address_of(access, self.layout(access.array), self.to_address)
+        return address_of(access, self.layout_of(access), self.to_address)
 
     # --- names
 

@@ -126,7 +126,7 @@ def _note_arrays(
 
 def _takes_pattern(access: MemoryAccess, within: frozenset[str], domains: Domains) -> bool:
     """Return whether an address, or the lines that strided accesses share, depend on data."""
-    address = address_of(access, domains.layout(access.array), domains.to_polynomial)
+    address = address_of(access, domains.layout_of(access), domains.to_polynomial)
     if address is None:
         return True
     flat = address.flat

@@ -224,7 +224,7 @@ class FootprintCounter:
         Along an axis with a thin stride, or its negative, they are next to each other.
         """
         access = members[0].access
-        strides = self._domains.layout(access.array).strides
+        strides = self._domains.layout_of(access).strides
         known = sorted((int(s.constant_term), a) for a, s in enumerate(strides) if s.is_constant)
         in_lines = [axis for stride, axis in known if stride * access.bits < 8 * LINE_BYTES]
         if thin is not None:

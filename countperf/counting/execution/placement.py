@@ -254,7 +254,7 @@ class StepSorter:
         key = (access, id(scope))
         known = self._found.get(key)
         if known is None:
-            layout = self._domains.layout(access.array)
+            layout = self._domains.layout_of(access)
             self.assumed |= {layout.assumed} - {""}
             address = self._domains.address(access)
             if address is None and not reads_data(access, self._domains):
@@ -351,7 +351,7 @@ class StepSorter:
     def extent(self, access: MemoryAccess) -> QuasiPolynomial | None:
         """Return the elements of the array of an access; None if they are not known."""
         elements = _ONE
-        for extent in self._domains.layout(access.array).shape:
+        for extent in self._domains.layout_of(access).shape:
             if extent is None:
                 return None
             elements *= extent

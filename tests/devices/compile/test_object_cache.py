@@ -84,7 +84,7 @@ def test_what_is_kept_is_not_compiled_again(
     units = [(scaled(factor), {"n": 1000}) for factor in (2, 3)]
     (first,) = read_compiled(units[:1], pocl)
     both = read_compiled(units, pocl)
-    monkeypatch.setattr(objects, "process_pool", None)  # nothing is compiled again
+    monkeypatch.setattr(objects, "Pool", None)  # nothing is compiled again
     # of another size, and in another order
     again = read_compiled([(unit, {"n": 96}) for unit, _ in reversed(units)], pocl)
 
