@@ -245,10 +245,12 @@ class Document(Part):
 def check_format(content: object, wanted: str, *, path: Path | str | None = None) -> dict[str, Any]:
     """Return parsed JSON as a dict if it is a document of the wanted format, else refuse it."""
     if not isinstance(content, dict):
-        kind = "an array" if isinstance(content, list) else f"the value {_abbreviated(content)}"
+        kind = (
+            "an array" if isinstance(content, list) else f"the value {_abbreviate_value(content)}"
+        )
         raise make_file_error(f"$: a {wanted} document is wanted, not {kind}", path, field="$")
     if content.get("format") != wanted:
-        there = _abbreviated(content.get("format"))
+        there = _abbreviate_value(content.get("format"))
         message = f"$.format: a {wanted} document is wanted, not one of {there}"
         raise make_file_error(message, path, field="$.format")
     return dict(content)
@@ -267,7 +269,7 @@ def validate(
         first = error.errors(include_url=False, include_context=False)[0]
         field = field_path(first["loc"], root=root)
         is_whole = first["type"] == "missing" or not first["loc"]
-        input_text = "" if is_whole else f" (found: {_abbreviated(first['input'])})"
+        input_text = "" if is_whole else f" (found: {_abbreviate_value(first['input'])})"
         others = error.error_count() - 1
         more = f"; {others} more bad field{'s' if others > 1 else ''}" if others else ""
         said = first["msg"].removeprefix(_OWN_WORDS)
@@ -285,5 +287,5 @@ def field_path(location: Sequence[str | int], *, root: str = "$") -> str:
     return root + "".join(steps)
 
 
-def _abbreviated(value: object) -> str:
+def _abbreviate_value(value: object) -> str:
     return cut(json.dumps(value, default=str), 40)

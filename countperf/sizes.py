@@ -81,7 +81,7 @@ def _part(name: str, text: str) -> list[int]:
         case [value]:
             return [value]
         case [start, stop, count]:
-            return _spaced(name, text, start, stop, count, logarithmic=logarithmic)
+            return _space_values(name, text, start, stop, count, logarithmic=logarithmic)
         case _:
             raise ParameterError(
                 f"{name}={text}: {text!r} is no integer and no range; write {name}=1024,"
@@ -91,7 +91,7 @@ def _part(name: str, text: str) -> list[int]:
             )
 
 
-def _spaced(
+def _space_values(
     name: str, text: str, start: int, stop: int, count: int, *, logarithmic: bool
 ) -> list[int]:
     if start >= stop or count < 2 or (logarithmic and start < 1):
@@ -199,7 +199,7 @@ def checks_keywords(function: Callable[P, R]) -> Callable[P, R]:
         others = [name for name in given if name not in options]
         for name in others:
             if not (has_sizes and _is_size(given[name])):
-                shown = _shown(given[name])
+                shown = _show_value(given[name])
                 value = f", and a size is an integer, not {shown}" if has_sizes else ""
                 near = nearest(name, options) or f"; its options are {', '.join(options)}"
                 raise ParameterError(
@@ -225,7 +225,7 @@ def _is_size(value: Any) -> bool:
     return True
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     return f"{value!r:.40}"
 
 
@@ -243,6 +243,6 @@ def as_integer(name: str, value: Any) -> int:
         if isinstance(value, Real) and value % 1 == 0:
             return int(value)  # pyright: ignore[reportArgumentType] - real numbers have it
     raise ParameterError(
-        f"parameter {name} is {_shown(value)}; pass an integer or an array of integers",
+        f"parameter {name} is {_show_value(value)}; pass an integer or an array of integers",
         parameter=name,
     )

@@ -72,7 +72,7 @@ _received: list[int] = []
 """Interrupts that wait for the end of a step; in the main thread alone."""
 
 _seen: list[int] = []
-"""Interrupts in a block of `noted_interrupts`."""
+"""Interrupts in a block of `note_interrupts`."""
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:
@@ -81,7 +81,7 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
 
 
 @contextmanager
-def noted_interrupts() -> Generator[list[int]]:
+def note_interrupts() -> Generator[list[int]]:
     """Note Ctrl-C as it raises `KeyboardInterrupt`, which libraries turn into other errors.
 
     Where it is raised amid what cannot fail, such as the end of an object, it is raised again.
@@ -108,7 +108,7 @@ def noted_interrupts() -> Generator[list[int]]:
 
 
 @contextmanager
-def deferred_interrupts() -> Generator[None]:
+def defer_interrupts() -> Generator[None]:
     """Have Ctrl-C wait for `end_if_interrupted`, or for the end of the block.
 
     Python raises `KeyboardInterrupt` between any two instructions of the main thread, also where a

@@ -216,7 +216,7 @@ def split_lines(content: bytes, *, path: Path | str | None = None) -> FileLines:
             lines.append(raw.decode())
         except UnicodeDecodeError as error:
             said = f"the byte 0x{raw[error.start]:02x} is not UTF-8"
-            raise damaged_line(said, number, path=path) from error
+            raise make_damaged_line_error(said, number, path=path) from error
     if not _is_object(tail):
         return FileLines(lines=tuple(lines), kept_bytes=len(content) - len(tail))
     return FileLines(lines=(*lines, tail.decode()), kept_bytes=len(content), lacks_feed=True)
@@ -229,7 +229,7 @@ def _is_object(raw: bytes) -> bool:
         return False
 
 
-def damaged_line(
+def make_damaged_line_error(
     said: str, number: int, *, path: Path | str | None = None, field: str | None = None
 ) -> DocumentError:
     """Make the error of a damaged line, with the advice that mends it."""
@@ -272,19 +272,21 @@ def parse_lines(
     except DocumentError as error:
         if not isinstance(error.__cause__, json.JSONDecodeError):
             raise
-        raise _damaged(error, 1, path) from error
+        raise _make_damaged_error(error, 1, path) from error
     entries: list[_Entry] = []
     for number, line in enumerate(lines[1:], start=2):
         try:
             entries.append(parse(line, number))
         except DocumentError as error:
-            raise _damaged(error, number, path) from error
+            raise _make_damaged_error(error, number, path) from error
     return header, entries
 
 
-def _damaged(error: DocumentError, number: int, path: Path | str | None) -> DocumentError:
+def _make_damaged_error(
+    error: DocumentError, number: int, path: Path | str | None
+) -> DocumentError:
     said = str(error).removeprefix(_locate("", path))
-    return damaged_line(said, number, path=path, field=error.field)
+    return make_damaged_line_error(said, number, path=path, field=error.field)
 
 
 # --- locks that keep other processes, and other threads, away from a file or a folder
@@ -303,7 +305,7 @@ class AppendedLines:
     ) -> None:
         self.path = Path(path)
         with ExitStack() as stack:
-            stack.enter_context(locked(self.path))
+            stack.enter_context(lock_file(self.path))
             try:
                 self._file = stack.enter_context(self.path.open("ab", buffering=0))
             except OSError as error:
@@ -346,7 +348,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path | str, *, wait: bool = False) -> Generator[None]:
+def lock_file(path: Path | str, *, wait: bool = False) -> Generator[None]:
     """Have a file or folder that is appended to, or replaced, to oneself.
 
     The lock is a hidden file beside it, which is removed at the end. Where none can be made, what

@@ -46,10 +46,10 @@ def find_in_user_code(
         if isinstance(value, kind):
             return value
         if not callable(value):
-            there = ", ".join(_named(module, kind)) or "none"
+            there = ", ".join(_list_named(module, kind)) or "none"
             raise error(
                 f"{specification}: {path} has no {kind_name} and no function of the name {name!r}"
-                f" (there: {there}){nearest(name, _named(module, kind))}"
+                f" (there: {there}){nearest(name, _list_named(module, kind))}"
             )
         with guarded(f"{specification} failed", error):
             made: object = convert(value())
@@ -139,7 +139,7 @@ def _executed(file: Path) -> ModuleType:
     return module
 
 
-def _named(module: ModuleType, kind: type) -> list[str]:
+def _list_named(module: ModuleType, kind: type) -> list[str]:
     """List what a module has of a kind, and the functions that it defines."""
     return [
         name

@@ -29,7 +29,7 @@ from countperf import step_formulas
 from countperf.devices.parameters import load_device
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.step_formulas import StepFormulas
-from countperf.mechanistic.tmm import scheduled_steps
+from countperf.mechanistic.tmm import compute_scheduled_steps
 
 VERTICES = 8192
 DEVICE = load_device("nvidia-gtx-480")
@@ -133,7 +133,7 @@ def point(sub_block: int, items: int, most: int = 8) -> Point:
     resident = min(most, fitting.active_groups)
     (program,) = formulas(sub_block).programs
     groups = int(program.groups.evaluate({"n": VERTICES}))
-    steps = scheduled_steps(
+    steps = compute_scheduled_steps(
         work=float(program.work.evaluate({"n": VERTICES})),
         transactions=float(program.transactions.evaluate({"n": VERTICES})),
         latency_steps=DEVICE.require("latency_steps"),

@@ -28,7 +28,7 @@ from countperf.models.fitting.prior import (
     with_columns,
 )
 from countperf.models.library import fits_folders
-from countperf.models.shipped import COMPILED, STRUCTURAL, fitted_model
+from countperf.models.shipped import COMPILED, STRUCTURAL, load_fitted_model
 from known_devices import MeasuredDevice, fit_devices, shares_of
 
 DEVICES = tuple(
@@ -113,7 +113,7 @@ class Data:
             if kind != COMPILED or case.has_code
         ]
         cases = [found.observations[place] for place in places]
-        return places, build_design(cases, fitted_model(kind, found.device, overlapped=False))
+        return places, build_design(cases, load_fitted_model(kind, found.device, overlapped=False))
 
     def kept(self, name: str, make: Any) -> Any:
         """Return what the folder keeps under a name, made if it is not there."""

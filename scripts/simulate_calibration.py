@@ -193,8 +193,8 @@ def simulate(
                     continue
                 simulation = Simulation(data, slug, model)
                 for budget in minutes:
-                    found.append(_calibrated(simulation, chosen, budget))
-                    print(_said(found[-1]), flush=True)
+                    found.append(_describe_calibrated(simulation, chosen, budget))
+                    print(_describe_refusal(found[-1]), flush=True)
     return found
 
 
@@ -214,7 +214,7 @@ def _without(
     return models, data.kept(f"choice.without.{processor}", make)
 
 
-def _calibrated(
+def _describe_calibrated(
     simulation: Simulation, chosen: Sequence[ChosenKernel], minutes: float
 ) -> dict[str, Any]:
     kind, slug = simulation.known.kind, simulation.slug
@@ -239,7 +239,7 @@ def _calibrated(
     }
 
 
-def _said(found: Mapping[str, Any]) -> str:
+def _describe_refusal(found: Mapping[str, Any]) -> str:
     errors = " ".join(f"{100 * found[key]:.1f}" for key in (*JUDGES, "families", "held_out"))
     return (
         f"{found['device']} {found['kind']} {found['minutes']} min: {found['kernels']} kernels,"

@@ -28,7 +28,7 @@ from countperf.mechanistic.comparison import Comparison
 from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.library import fits_folders, load_weights
 from countperf.models.metrics import Evaluation
-from countperf.models.shipped import fitted_model
+from countperf.models.shipped import load_fitted_model
 from rental.summary import Progress
 from tests.devices.fakes import IDENTITY, PROTOCOL, make_case
 from tests.models.builders import make_weights
@@ -107,7 +107,9 @@ def kinds() -> tuple[Kind, ...]:
         Kind("device description", described, load_device, ".toml"),
         Kind("characterization", _characterization(), Characterization.read_file),
         Kind("property vector", json.dumps(_VECTOR).encode(), _use_vector),
-        Kind("model", _MODEL.encode(), lambda path: fitted_model(str(path)).to_object(), ".toml"),
+        Kind(
+            "model", _MODEL.encode(), lambda path: load_fitted_model(str(path)).to_object(), ".toml"
+        ),
         Kind("campaign's progress", json.dumps(progress).encode(), _use_progress),
     )
 

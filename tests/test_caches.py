@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from countperf.caches import CACHE_HOME, OBJECTS, POCL, unwritable_caches
-from countperf.steps import deferred_interrupts, end_if_interrupted
+from countperf.steps import defer_interrupts, end_if_interrupted
 
 _COUNTS_AND_GENERATES = """
 import warnings
@@ -110,7 +110,7 @@ def test_an_interrupt_waits_for_the_end_of_a_step(
     done: list[str] = []
 
     def work() -> None:
-        with deferred_interrupts():
+        with defer_interrupts():
             for step in steps:
                 step()
                 done.append("step")
@@ -126,7 +126,7 @@ def test_other_threads_change_nothing() -> None:
     seen: list[object] = []
 
     def work() -> None:
-        with deferred_interrupts():
+        with defer_interrupts():
             seen.append(signal.getsignal(signal.SIGINT))
 
     with ThreadPoolExecutor(1) as pool:

@@ -96,7 +96,7 @@ def test_evaluation() -> None:
     }
 
 
-def _ranked(n: int, *predicted: float | None) -> RankedSet:
+def _rank_variant(n: int, *predicted: float | None) -> RankedSet:
     variants = tuple(
         RankedVariant(variant=str(k), measured_s=k * 1e-3, predicted_s=p, complete=p != 0.5)
         for k, p in enumerate(predicted, start=1)
@@ -105,7 +105,7 @@ def _ranked(n: int, *predicted: float | None) -> RankedSet:
 
 
 def test_ranking_has_a_row_for_each_set_and_one_for_all() -> None:
-    sets = (_ranked(64, 1.0, 2.0, None), _ranked(128, 0.5, 0.25))
+    sets = (_rank_variant(64, 1.0, 2.0, None), _rank_variant(128, 0.5, 0.25))
     evaluation = RankingEvaluation(device="pocl-testchip", model="linear", sets=sets)
 
     lines = text_of(evaluation).splitlines()

@@ -47,14 +47,14 @@ from countperf.models.fitting.prior import (
     KnownModel,
     fit_with_prior,
     is_alike,
-    shipped_choice,
-    shipped_devices,
+    load_shipped_choice,
+    load_shipped_devices,
     widening,
 )
 from countperf.models.fitting.rescale import rescale_weights
 from countperf.models.library import (
     OWN,
-    checked_own_name,
+    check_own_name,
     find_fit,
     fits_for,
     load_weights,
@@ -162,12 +162,12 @@ def calibrate(
         message = f"{minutes:g} minutes are not between {LEAST_MINUTES:g} and {MOST_MINUTES:g}"
         raise ParameterError(message, parameter="minutes")
     if name is not None:
-        checked_own_name(name)
+        check_own_name(name)
     chosen = device if isinstance(device, Device) else find_device(device)
-    plain = checked_own_name(name or chosen.identity.slug)
+    plain = check_own_name(name or chosen.identity.slug)
     kept = Path(store or user_fits_folder().parent / "calibrations" / f"{plain}.jsonl")
     check_writable(user_fits_folder() / "weights.json", kept)
-    devices = known or shipped_devices()
+    devices = known or load_shipped_devices()
     without_code = why_no_code(chosen)
     is_here = chosen.identity.device_type == "cpu"
     own = counted_caches_of(chosen.identity, is_here=is_here)
@@ -181,7 +181,7 @@ def calibrate(
         deadline=began + 60.0 * minutes,
         minutes=minutes,
     )
-    cases = cases_of(task, (choice or shipped_choice()).kernels)
+    cases = cases_of(task, (choice or load_shipped_choice()).kernels)
     if not busy:
         forget_unsettled(task.store)
     measured = _measure(task, cases, busy=busy)
@@ -191,7 +191,7 @@ def calibrate(
         measured, without_code = _with_code(task, measured)
     if not busy:
         measured = measured.select(_is_settled)
-    shipped = _shipped(chosen, task.caches) if known is None else {}
+    shipped = _load_shipped(chosen, task.caches) if known is None else {}
     models = _fit_all(task, measured, devices, shipped, plain, busy=busy)
     near = [weights.device for weights in shipped.values()]
     near = near or [one.device for model in devices.models for one in model.devices]
@@ -316,12 +316,14 @@ def _fit_all(
     fit = find_fit(stored)
     assert fit is not None
     return tuple(
-        _calibrated(weights, fit.models[model.kind], model.errors_on(task.device.identity, kernels))
+        _describe_calibrated(
+            weights, fit.models[model.kind], model.errors_on(task.device.identity, kernels)
+        )
         for model, weights in made
     )
 
 
-def _shipped(device: Device, caches: CountedCaches) -> dict[str, WeightSet]:
+def _load_shipped(device: Device, caches: CountedCaches) -> dict[str, WeightSet]:
     """Return the weights that ship for the very device, by model."""
     weights = {
         kind: load_weights(fit.name, model=kind)
@@ -333,7 +335,9 @@ def _shipped(device: Device, caches: CountedCaches) -> dict[str, WeightSet]:
     return {kind: w for kind, w in weights.items() if w.counted_caches.counts_alike(caches)}
 
 
-def _calibrated(weights: WeightSet, path: Path, expected: ExpectedErrors | None) -> CalibratedModel:
+def _describe_calibrated(
+    weights: WeightSet, path: Path, expected: ExpectedErrors | None
+) -> CalibratedModel:
     """Say what a model reached, beside calibrations of other devices after as many kernels."""
     quality = weights.quality
     error = None if quality is None else quality.held_out_error

@@ -37,7 +37,7 @@ from countperf.models.fitting.fit_model import fit as fit_model
 from countperf.models.fitting.fit_model import says_overlap
 from countperf.models.fitting.judging import evaluate as evaluate_cases
 from countperf.models.fitting.judging import evaluate_ranking as evaluate_sets
-from countperf.models.shipped import fitted_model
+from countperf.models.shipped import load_fitted_model
 from countperf.sizes import checks_keywords
 from countperf.steps import report, stepped
 from countperf.store import check_writable
@@ -112,12 +112,12 @@ def recount(measurements: Path | str, *, caches: CountedCaches | None = None) ->
     """Count the measured kernels of the catalogue again, in place; nothing is measured."""
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)
-        renewed = _recounted(measured, caches or counted_caches_of(measured.device))
+        renewed = _recount_kernels(measured, caches or counted_caches_of(measured.device))
         write(renewed)
     return renewed
 
 
-def _recounted(measured: MeasurementSet, caches: CountedCaches) -> MeasurementSet:
+def _recount_kernels(measured: MeasurementSet, caches: CountedCaches) -> MeasurementSet:
     """Return measurements whose kernels are counted anew.
 
     What is known of their compiled code stays, and the statement of the cache that it was read for.
@@ -231,7 +231,7 @@ def fit(
     check_writable(output)  # before the work
     seen = measured.select(lambda m: m.purpose == "measurement")
     if isinstance(model, str):
-        model = fitted_model(model, measured.device, memory, overlapped=says_overlap(seen))
+        model = load_fitted_model(model, measured.device, memory, overlapped=says_overlap(seen))
     known = with_known_transactions(seen, model)
     report("fitting", 0)
     result = fit_model(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)

@@ -63,10 +63,10 @@ def load_kernel(specification: str) -> Any:
     DocumentError
         The property-vector document is bad.
     """
-    return _loaded(specification)[0]
+    return _load_with_object(specification)[0]
 
 
-def _loaded(specification: str) -> tuple[Any, Any]:
+def _load_with_object(specification: str) -> tuple[Any, Any]:
     """Find the kernel that a text names, and the object that it came in."""
     if specification.endswith(".json"):
         return _vector_document(Path(specification)), None
@@ -168,7 +168,7 @@ class Kernel(ShortRepr):
         if isinstance(kernel, Kernel):
             return kernel
         is_text = isinstance(kernel, str)
-        unit, around = _loaded(kernel) if is_text else (kernel, kernel)
+        unit, around = _load_with_object(kernel) if is_text else (kernel, kernel)
         is_listed = is_text and is_in_catalogue(kernel)
         return cls(
             unit=unit if isinstance(unit, Mapping) else translation_unit(unit),
@@ -262,7 +262,7 @@ class Kernel(ShortRepr):
     def _count_here(self, weights: WeightSet) -> PropertyVector:
         vector = self.count(weights.view, caches=weights.counted_caches)
         if weights.definition.reads_code:
-            checked = vector.checked_parameters(self.sizes, {})
+            checked = vector.check_parameters(self.sizes, {})
             sizes = {name: int(np.max(value)) for name, value in checked.items()}
             vector = self.add_code(vector, sizes, weights.device.slug)
         named = weights.definition.named_transactions

@@ -282,7 +282,7 @@ def profiler_of(
     return profiler if analysis == "counts" else with_machine_code(profiler, unit)
 
 
-def described_device(
+def find_described_device(
     document: str | None = None, *, device: str | None = None, weights: str | None = None
 ) -> DeviceParameters:
     """Find the description of a device for the mechanistic models."""
@@ -311,7 +311,7 @@ COMPARED_INSTRUCTIONS = 150
 """Instructions of a sub-group's graph in a comparison: calibrations evaluate it many times."""
 
 
-def measured_devices() -> dict[str, Path]:
+def list_measured_devices() -> dict[str, Path]:
     """List the devices whose measurements come with countperf: slug to file, sorted."""
     files: dict[str, Path] = {}
     for folder in reversed(fits_folders()):
@@ -341,7 +341,7 @@ def compare(
         )
         raise ParameterError(message, parameter="timing")
     timings = Timing.read_file(timing) if isinstance(timing, Path | str) else timing
-    known = measured_devices()
+    known = list_measured_devices()
     source = (
         known.get(measurements, measurements) if isinstance(measurements, str) else measurements
     )
@@ -360,7 +360,7 @@ def compare(
             f" {there}; name a campaign's file (.jsonl){others}",
             parameter="measurements",
         )
-    device = device or _described(slug, source)
+    device = device or _describe_measured_device(slug, source)
     there = (*model_makers(()), "linear")
     if unknown := [name for name in models if name not in there]:
         raise ParameterError(
@@ -391,7 +391,7 @@ def compare(
     return comparison.model_copy(update={"models": models_with_linear})
 
 
-def _described(slug: str, source: object) -> DeviceParameters:
+def _describe_measured_device(slug: str, source: object) -> DeviceParameters:
     """Return what is known of a device, preferring what was measured beside its measurements."""
     beside = Path(source).parent / "parameters.json" if isinstance(source, Path | str) else None
     if beside is not None and beside.is_file():

@@ -14,7 +14,7 @@ from loopy.symbolic import get_dependencies
 from pymbolic import evaluate
 
 from countperf.api.kernels import Kernel
-from countperf.api.timing import predicted_fields
+from countperf.api.timing import find_predicted_fields
 from countperf.api.weights_choice import choose_weights
 from countperf.counting.frontend.loopy_patches import record_launches
 from countperf.devices.opencl import describe
@@ -128,7 +128,7 @@ class LaunchLog(Result):
         at = {n: sizes[n] for n in vector.parameters if n in sizes}
         made = chosen.predict(Kernel.of(vector, at), incomplete_ok=self._incomplete_ok)
         by = {"device": made.device, "weights": made.weights, "model": made.model}
-        return {"parameters": at, **by, **predicted_fields(made)}
+        return {"parameters": at, **by, **find_predicted_fields(made)}
 
     def lay_out(self) -> Printed:
         """Give what was launched: a sentence, a row for each kernel and sizes, and what to know."""

@@ -78,7 +78,7 @@ def predict_cases(
             kernel = Kernel.of(case.build(), case.parameters, case.statistics or None, counts)
             try:
                 rows.append(
-                    predicted_fields(used.predict(kernel, incomplete_ok=allowed, level=level))
+                    find_predicted_fields(used.predict(kernel, incomplete_ok=allowed, level=level))
                 )
             except CountperfError as error:  # a reason may hold for some of the points only
                 rows.append({"reason": str(error)})
@@ -89,7 +89,7 @@ def predict_cases(
     return chosen.apply(predict)
 
 
-def predicted_fields(prediction: Prediction) -> dict[str, Any]:
+def find_predicted_fields(prediction: Prediction) -> dict[str, Any]:
     """Return time and interval of a prediction at one point, as `TimedSize` has them."""
     time_s = float(np.squeeze(prediction.time_s))
     if time_s <= 0:
@@ -206,7 +206,7 @@ def time_kernel(
                 cases, instruction_counts, chosen, incomplete_ok=incomplete_ok, level=level
             )
         digests = [_digests(case, instruction_counts) for case in cases]
-        made_up = _made_up(cases[0])
+        made_up = _describe_made_up_arrays(cases[0])
         measured = _measured(cases, protocol, opened)
     of_case = {measurement.case: measurement for measurement in measured}
     return Timing(
@@ -321,7 +321,7 @@ def _cases(
     ]
 
 
-def _made_up(case: KernelCase) -> str:
+def _describe_made_up_arrays(case: KernelCase) -> str:
     """Say which index arrays are made up at the first size; a failure is the measurement's."""
     unit = case.build()
     types = (getattr(arg.dtype, "numpy_dtype", None) for arg in unit.default_entrypoint.args)

@@ -24,7 +24,7 @@ from countperf import __version__
 from countperf.cli.commands import COMMANDS, configure
 from countperf.cli.common import PROGRESS, only_documents, shown
 from countperf.errors import FLAGS, CountperfError, nearest
-from countperf.steps import listening, noted_interrupts
+from countperf.steps import listening, note_interrupts
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 and the number of the signal, as shells have it."""
@@ -123,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
-def _kept(options: argparse.Namespace) -> str:
+def _describe_kept(options: argparse.Namespace) -> str:
     """Say what an interrupted command keeps of its work."""
     if options.command == "calibrate" or getattr(options, "store", None) is not None:
         return "what is finished is kept: the same command goes on from here"
@@ -150,7 +150,7 @@ def _run_interruptibly(options: argparse.Namespace) -> int:
         import_module(f"countperf.cli.{module}"), f"run_{options.command}"
     )
     FLAGS.update(options.flags)  # messages name them
-    with noted_interrupts() as interrupts:
+    with note_interrupts() as interrupts:
         try:
             return _run(run, options, interrupts)
         except BaseException as error:
@@ -158,7 +158,7 @@ def _run_interruptibly(options: argparse.Namespace) -> int:
             if not (is_interrupt or interrupts):
                 raise
             said = str(error) if is_interrupt else ""
-            said = said or f"interrupted; {_kept(options)}"
+            said = said or f"interrupted; {_describe_kept(options)}"
             print(f"countperf: {said}", file=sys.stderr)
             return INTERRUPTED
 
@@ -188,7 +188,7 @@ def _run(
         if options.debug or interrupts:
             raise
         _discard_output()
-        print(f"countperf: {_said(error)}", file=sys.stderr)
+        print(f"countperf: {_describe_refusal(error)}", file=sys.stderr)
         return 1
     return 0
 
@@ -206,7 +206,7 @@ def _statistics(error: CountperfError, options: argparse.Namespace) -> str:
     return f"; here: {' '.join(given)}"
 
 
-def _said(error: OSError | RecursionError | MemoryError) -> str:
+def _describe_refusal(error: OSError | RecursionError | MemoryError) -> str:
     """Say what the system refused, and what helps."""
     if isinstance(error, RecursionError):
         return "the input is nested too deeply; make it flatter (--debug shows where)"
@@ -226,7 +226,7 @@ def _flush() -> None:
     except OSError as error:
         _discard_output()
         if not isinstance(error, BrokenPipeError):
-            print(f"countperf: {_said(error)}", file=sys.stderr)
+            print(f"countperf: {_describe_refusal(error)}", file=sys.stderr)
 
 
 def _discard_output() -> None:

@@ -14,14 +14,14 @@ from countperf.api.calibration import calibrate
 from countperf.api.catalogue import measure_catalogue
 from countperf.api.evaluation import evaluate, evaluate_ranking, measurements_of_table
 from countperf.api.evaluation import fit as fit_measurements
-from countperf.api.mechanistic_models import compare, measured_devices
+from countperf.api.mechanistic_models import compare, list_measured_devices
 from countperf.cli.common import given, show, show_all
 from countperf.cli.mechanistic import profile_options
 from countperf.errors import FitError, OutputError, ParameterError
 from countperf.figures import check_outputs, draw
 from countperf.measuring import MeasurementSet, Timing
 from countperf.models.library import (
-    checked_own_name,
+    check_own_name,
     find_fit,
     short_name,
     store_own_fit,
@@ -40,7 +40,7 @@ _CAMPAIGN = (".jsonl", ".jsonl.gz")
 def run_fit(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
     if options.name is not None:
-        checked_own_name(options.name)  # before the work
+        check_own_name(options.name)  # before the work
         if options.output is not None:
             message = "a fit is written to a file, or under a name: --output or --name, not both"
             raise ParameterError(message, parameter="name")
@@ -197,7 +197,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 def run_compare(options: argparse.Namespace) -> None:
     """Compare all models and print their errors."""
-    devices = options.measurements or list(measured_devices())
+    devices = options.measurements or list(list_measured_devices())
     if options.kernel and not options.measurements and options.timing:
         devices = [Timing.read_file(options.timing).device.slug]
     if not devices:

@@ -11,7 +11,7 @@ from countperf.api.applications import predict_application
 from countperf.api.device_choice import predict_on
 from countperf.api.kernels import Kernel
 from countperf.api.mechanistic_models import (
-    described_device,
+    find_described_device,
     occupancy,
     predict_all,
     profiler_of,
@@ -22,7 +22,7 @@ from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.cli.options import OPTIONS
 from countperf.errors import ParameterError, nearest
 from countperf.figures import check_outputs, draw
-from countperf.mechanistic.predict_all import ALL, chosen_models, model_names
+from countperf.mechanistic.predict_all import ALL, choose_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
 from countperf.mechanistic.schedules import lay_out_schedules
 
@@ -59,13 +59,13 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
                 f"{nearest(unknown[0], model_names())}"
             )
             raise ParameterError(message, parameter="model")
-        chosen_models(unknown)  # raises: no such model
+        choose_models(unknown)  # raises: no such model
     return names
 
 
 def described(options: argparse.Namespace) -> DeviceParameters:
     """Return the device that the options describe."""
-    return described_device(
+    return find_described_device(
         options.document,
         device=options.device,
         weights=getattr(options, "weights", None),

@@ -32,7 +32,7 @@ def run_predict(options: argparse.Namespace) -> None:
     made = [predict(kernel, sizes, **named) for kernel, sizes, named in asked]
     for choice in dict.fromkeys(result.model_choice for result in made if result.model_choice):
         print(f"countperf: {choice}", file=sys.stderr)
-    shown = [_printed(result, options) for result in made]
+    shown = [_lay_out_prediction(result, options) for result in made]
     if not _compares(options):
         show_all(options, shown) if shown[1:] else show(options, shown[0])
     elif options.json:
@@ -42,7 +42,7 @@ def run_predict(options: argparse.Namespace) -> None:
         print(made[0].against(made[1]).lay_out(most).text())
 
 
-def _printed(made: Prediction, options: argparse.Namespace) -> Printed:
+def _lay_out_prediction(made: Prediction, options: argparse.Namespace) -> Printed:
     if not options.explain:
         return made.lay_out()
     from countperf.api.fits import known_device

@@ -218,10 +218,10 @@ class Footprints:
         steps_of_axes = [step_along(part, lane, bounds) for part in address.index]
         digits = tuple(step for step in steps_of_axes if step is not None)
         if len(digits) == len(steps_of_axes):
-            return [_Stride(address.flattened(digits), digits, ALWAYS)]
+            return [_Stride(address.flatten_subscript(digits), digits, ALWAYS)]
         flat = domains.with_known_quotients(counted, address.flat)
         steps = steps_along(flat, lane, bounds, domains.domain(counted))
-        strides = _sorted_out(steps, counted | domains.sizes)
+        strides = _select_countable_steps(steps, counted | domains.sizes)
         if not strides:
             raise self.refusal(access, f"does not change evenly along local axis 0 ('{lane}')")
         layout = self.domains.layout_of(access)
@@ -242,11 +242,11 @@ class Footprints:
         key = (access.array, access.direction, flat, stride.digits)
         utilizations = self._classes.get(key)
         if utilizations is None:
-            utilizations = self._found_classes(access, layout, stride, number)
+            utilizations = self._classify_by_footprint(access, layout, stride, number)
             self._classes[key] = utilizations
         return utilizations
 
-    def _found_classes(
+    def _classify_by_footprint(
         self, access: MemoryAccess, layout: Layout, stride: _Stride, number: int | None
     ) -> tuple[UtilizationClass, ...]:
         """Return classes by the footprint; by the access alone, marked, if it is not countable."""
@@ -254,7 +254,7 @@ class Footprints:
         reason = ""
         for in_blocks in (False, True):
             try:
-                with isl_sets.limited_operations(FOOTPRINT_OPERATIONS, what):
+                with isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
                     return self._by_footprint(access, layout, stride, in_blocks=in_blocks)
             except CountingError as error:
                 refusals = (UnsupportedExpressionError, DataDependentControlFlowError)
@@ -267,7 +267,7 @@ class Footprints:
     def _by_footprint(
         self, access: MemoryAccess, layout: Layout, stride: _Stride, *, in_blocks: bool
     ) -> tuple[UtilizationClass, ...]:
-        cells, layout, is_flattened = self._accessed_cells(access)
+        cells, layout, is_flattened = self._find_accessed_cells(access)
         digits = stride.digits
         if layout is not self.domains.layout_of(access):
             digits = digits_of(stride.flat, layout)
@@ -291,16 +291,16 @@ class Footprints:
             abs(int(flat.constant_term)) if flat.is_constant else None, *counts
         )
 
-    def _accessed_cells(self, access: MemoryAccess) -> tuple[Any, Layout, bool]:
+    def _find_accessed_cells(self, access: MemoryAccess) -> tuple[Any, Layout, bool]:
         """Return the cells accessed in a direction, in which layout, and whether by offset."""
         key = (access.array, access.direction)
         accessed = self._cells.get(key)
         if accessed is None:
-            addressed = self._addressed(access, key)
+            addressed = self._find_addresses(access, key)
             if any(address.has_products for address, _, _ in addressed):
                 accessed = self._cells_by_strides(access, addressed)
             else:
-                cells = accessed_cells(addressed, self.domains, lambda address: address.index)
+                cells = unite_accessed_cells(addressed, self.domains, lambda address: address.index)
                 is_flattened = any(address.is_flattened for address, _, _ in addressed)
                 accessed = cells, self.domains.layout_of(access), is_flattened
             self._cells[key] = accessed
@@ -320,7 +320,7 @@ class Footprints:
                 (Address(index=index, strides=layout.strides, is_flattened=False), within, cases)
                 for index, (_, within, cases) in zip(indices, addressed, strict=True)
             ]
-            cells = accessed_cells(replaced, self.domains, lambda address: address.index)
+            cells = unite_accessed_cells(replaced, self.domains, lambda address: address.index)
             if is_within_rows(cells, layout, self.domains.counter):
                 return cells, layout, False
         raise UncountableSetError(
@@ -328,7 +328,9 @@ class Footprints:
             f"{flats[0]} is not affine; give the array the axes that its subscripts are made of"
         )
 
-    def _addressed(self, access: MemoryAccess, key: tuple[str, str]) -> list[AddressIterations]:
+    def _find_addresses(
+        self, access: MemoryAccess, key: tuple[str, str]
+    ) -> list[AddressIterations]:
         """Return where an array is accessed in one direction."""
         if key in self.opaque:
             raise self._without_footprint(
@@ -374,7 +376,7 @@ class Footprints:
         )
 
 
-def _sorted_out(
+def _select_countable_steps(
     steps: tuple[AddressStep, ...], countable: AbstractSet[str]
 ) -> list[tuple[QuasiPolynomial, Condition]]:
     """Return the steps that count by the rules of this module, and where; none if none do.
@@ -407,7 +409,7 @@ FOOTPRINT_OPERATIONS = 500_000
 """Limit of isl's operations for a footprint, about a second; beyond it the footprint is refused."""
 
 
-def accessed_cells(
+def unite_accessed_cells(
     addressed: Iterable[tuple[Address, frozenset[str], tuple[Case | FirstIteration, ...]]],
     domains: Domains,
     functions: Callable[[Address], Sequence[QuasiPolynomial]],

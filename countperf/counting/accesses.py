@@ -14,7 +14,7 @@ from typing import Any
 
 from loopy.kernel.array import FixedStrideArrayDimTag, SeparateArrayArrayDimTag, VectorArrayDimTag
 
-from countperf.counting.automatic import assumed_order
+from countperf.counting.automatic import describe_assumed_order
 from countperf.counting.keys import MemoryAccess
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
@@ -65,7 +65,7 @@ class Layout(ShortRepr):
             expected = expected * extent
         return tuple(order)
 
-    def nested_axes(self) -> tuple[tuple[int, ...], tuple[QuasiPolynomial | None, ...]] | None:
+    def nest_axes(self) -> tuple[tuple[int, ...], tuple[QuasiPolynomial | None, ...]] | None:
         """Return the axes from slowest to fastest, and how many elements each counts up to.
 
         Of a compact layout these are its extents; rows may have padding, too, such as those of the
@@ -108,7 +108,7 @@ def layout_of(
     if not array.dim_tags:  # scalars, and arrays of unknown shape, which have one axis
         is_scalar = array.shape == ()
         return Layout(strides=(), shape=()) if is_scalar else Layout(strides=(ONE,), shape=(None,))
-    strides = _declared_strides(kernel, array, to_polynomial)
+    strides = _find_declared_strides(kernel, array, to_polynomial)
     vectors = [k for k, t in enumerate(array.dim_tags) if isinstance(t, VectorArrayDimTag)]
     width = components_in_memory(int(array.shape[vectors[0]])) if vectors else 1
     shape: list[QuasiPolynomial | None] = []
@@ -140,11 +140,11 @@ def layout_of(
         strides=tuple(strides),
         shape=tuple(shape),
         separate=separate,
-        assumed=assumed_order(array),
+        assumed=describe_assumed_order(array),
     )
 
 
-def _declared_strides(
+def _find_declared_strides(
     kernel: Any, array: Any, to_polynomial: Callable[[Any], QuasiPolynomial]
 ) -> list[QuasiPolynomial]:
     """Return the stride of each axis; those of vectors and separate arrays are set afterwards."""
@@ -187,9 +187,9 @@ class Address(ShortRepr):
     @property
     def flat(self) -> QuasiPolynomial:
         """Offset from the start of the array in elements."""
-        return self.flattened(self.index)
+        return self.flatten_subscript(self.index)
 
-    def flattened(self, index: Sequence[QuasiPolynomial]) -> QuasiPolynomial:
+    def flatten_subscript(self, index: Sequence[QuasiPolynomial]) -> QuasiPolynomial:
         """Return the offset of a subscript, or of a difference of two, in elements."""
         return sum((part * s for part, s in zip(index, self.strides, strict=True) if part), ZERO)
 

@@ -15,9 +15,9 @@ from countperf.counting.access_analysis import (
     bank_conflicts,
     transactions,
 )
-from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
+from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
 from countperf.counting.accesses import Address, Layout
-from countperf.counting.components import touched_addresses
+from countperf.counting.components import list_touched_addresses
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.program_analysis import ProgramAnalysis, analyze_program
 from countperf.counting.scopes import Known
@@ -141,7 +141,7 @@ class Footprint(ShortRepr):
         if self.cells is not None:
             return int(self.cells.evaluate(values))
         touched = [
-            touched_addresses(access.scope, _direct(access), values) for access in self.members
+            list_touched_addresses(access.scope, _direct(access), values) for access in self.members
         ]
         return len(np.unique(np.concatenate(touched)))
 
@@ -184,8 +184,8 @@ def _cells(members: Sequence[AccessAnalysis]) -> Known:
     if is_mixed or any(access.index is None or access.is_estimate for access in members):
         return None
     scopes = dict.fromkeys((a.index, a.scope.within, a.scope.cases) for a in members)
-    with suppress(CountingError), isl_sets.limited_operations(FOOTPRINT_OPERATIONS, what):
-        cells = accessed_cells(
+    with suppress(CountingError), isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
+        cells = unite_accessed_cells(
             ((i, w, c) for i, w, c in scopes if i is not None),
             domains,
             _injective_index(layout, what),
@@ -256,11 +256,11 @@ def _parts(
                 yield "chain", ", ".join(taken.variables), taken.steps, detail
     for access in of.accesses:
         strides = "; ".join(map(str, access.strides))
-        moved = "" if values is None else f"; {_moved(access, values)}"
+        moved = "" if values is None else f"; {_describe_moved(access, values)}"
         yield "access", access.text, access.executions, strides + moved
 
 
-def _moved(access: AccessAnalysis, values: Mapping[str, int]) -> str:
+def _describe_moved(access: AccessAnalysis, values: Mapping[str, int]) -> str:
     """Say what sub-groups move of memory, or their passes over the banks of local memory."""
     size = SUB_GROUP_SIZE
     try:

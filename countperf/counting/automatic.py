@@ -152,7 +152,7 @@ def _is_known(shape: Any) -> bool:
     return isinstance(shape, tuple) and not any(e is None or e is lp.auto for e in shape)
 
 
-def assumed_order(array: Any) -> str:
+def describe_assumed_order(array: Any) -> str:
     """Return what is assumed of the strides of an array, in words; empty if they are its own."""
     if not getattr(array, "tags_of_type", None) or not array.tags_of_type(AssumedOrder):
         return ""

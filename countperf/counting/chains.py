@@ -87,14 +87,14 @@ def recurrences(
             instructions=instructions,
             variables=variables,
             loops=tuple(loop for loop, _, _ in cycles),
-            operations=_joined(cycles[-1][1]),
+            operations=_join_chains(cycles[-1][1]),
             subscripts=cycles[-1][2],
         )
         for (instructions, variables), cycles in cycles_by_key.items()
     ]
 
 
-def _joined(cycle: _Cycle) -> Operations:
+def _join_chains(cycle: _Cycle) -> Operations:
     return tuple(sorted(sum((edge.operations for edge in cycle), Counter()).items()))
 
 
@@ -126,13 +126,13 @@ def _edges(
             source = max(before) if before else max(same, default=None)
             if source is None:
                 continue
-            kind = type_names[_assigned(step.instruction, type_names)]
+            kind = type_names[_find_assigned_variable(step.instruction, type_names)]
             operations = operations_between(step.instruction.expression, reference, kind)
             result.append(_Edge(source, number, not before, reference, operations))
     return result
 
 
-def _assigned(instruction: Any, type_names: Mapping[str, str]) -> str:
+def _find_assigned_variable(instruction: Any, type_names: Mapping[str, str]) -> str:
     """Return the private variable that an instruction writes; any of them if it writes several."""
     for target in instruction.assignees:
         name = _name_of(target)

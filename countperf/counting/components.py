@@ -106,7 +106,7 @@ def bound_case(case: Case, bound: Mapping[str, QuasiPolynomial]) -> Case:
     )
 
 
-def touched_addresses(
+def list_touched_addresses(
     scope: Scope, address: QuasiPolynomial, parameters: Mapping[str, int]
 ) -> NDArray[np.int64]:
     """List the distinct addresses of an access, elements; as for `lane_patterns`."""
@@ -115,13 +115,13 @@ def touched_addresses(
     cases = [bound_case(case, bound) for case in scope.cases]
     summands = [QuasiPolynomial({m: c}) for m, c in numeric.terms.items() if m]
     parts = [
-        _touched_in_piece(components_of(piece, summands), int(numeric.constant_term))
+        _count_touched_in_piece(components_of(piece, summands), int(numeric.constant_term))
         for piece in pieces_of(scope, cases, parameters)
     ]
     return np.unique(np.concatenate(parts))
 
 
-def _touched_in_piece(components: Iterable[Component], base: int) -> NDArray[np.int64]:
+def _count_touched_in_piece(components: Iterable[Component], base: int) -> NDArray[np.int64]:
     result = np.array([base], np.int64)
     for component in components:
         points, number = component.points()
@@ -177,8 +177,8 @@ def pieces_of(
             continue
         absorbed = [case for case in remaining if _is_convex(case, factor.names)]
         remaining = [case for case in remaining if case not in absorbed]
-        polyhedron = _restricted(factor.polyhedron, absorbed)
-        alternatives.append(_split(polyhedron, scope, parameters))
+        polyhedron = _restrict_polyhedron(factor.polyhedron, absorbed)
+        alternatives.append(_split_full_groups(polyhedron, scope, parameters))
     for choice in product(*alternatives):
         yield [factor for part in choice for factor in part], remaining
 
@@ -191,14 +191,14 @@ def _is_convex(case: Case, names: frozenset[str]) -> bool:
     return all(g.is_linear and g.names() <= names for g in guards)
 
 
-def _restricted(polyhedron: Polyhedron, cases: Sequence[Case]) -> Polyhedron:
+def _restrict_polyhedron(polyhedron: Polyhedron, cases: Sequence[Case]) -> Polyhedron:
     names = (*polyhedron.parameters, *polyhedron.dimensions)
     guards = [guard for case in cases for alternative in case.alternatives for guard in alternative]
     rows = rows_of(guards, names)
     return replace(polyhedron, inequalities=(*polyhedron.inequalities, *rows))
 
 
-def _split(
+def _split_full_groups(
     polyhedron: Polyhedron, scope: Scope, parameters: Mapping[str, int]
 ) -> list[list[Factor]]:
     """Split a polyhedron into full work groups times the items of one, and the rest."""

@@ -50,11 +50,11 @@ def remembered(
     """Return the counts of a kernel from memory, or count and remember them."""
     key = content_key(t_unit, options)
     if key is None:
-        return counted_anew(count)
+        return count_anew(count)
     with _memory_lock:
         vector = _memory.pop(key, None)
     if vector is None:
-        vector = counted_anew(count)
+        vector = count_anew(count)
     with _memory_lock:
         _memory[key] = vector  # the most recent one is the last
         if len(_memory) > _MAXIMUM_IN_MEMORY:
@@ -62,7 +62,7 @@ def remembered(
     return vector
 
 
-def counted_anew(count: Callable[[], PropertyVector]) -> PropertyVector:
+def count_anew(count: Callable[[], PropertyVector]) -> PropertyVector:
     """Count, and have Loopy forget from time to time what it keeps of other kernels."""
     vector = count()
     if next(_counted) % _COUNTED_BETWEEN == 0:
@@ -194,10 +194,10 @@ def count_kernel(
         executed = count_execution(prepared, caches=caches) if view == "structure" else None
         tallied = "compiled" if view == "compiled" else "source"
         emitted = count_loopy_kernel(prepared, view=tallied)
-        counts = sorted_by_taxonomy(emitted) | _executed_counts(executed)
+        counts = sort_by_taxonomy(emitted) | _count_executions(executed)
         return _vector(prepared, counts, view, caches)
 
-    vector = remembered(t_unit, options, count) if cache else counted_anew(count)
+    vector = remembered(t_unit, options, count) if cache else count_anew(count)
     ranges: dict[str, range] = {}
     for name in getattr(t_unit, "entrypoints", ()):
         ranges |= size_ranges(t_unit[name])
@@ -241,7 +241,7 @@ def _check_supplied_name(instruction_id: str, name: str) -> None:
         )
 
 
-def sorted_by_taxonomy(counts: Counts) -> dict[str, Count]:
+def sort_by_taxonomy(counts: Counts) -> dict[str, Count]:
     """Sort the counts of a kernel into properties."""
     parts: dict[str, list[PiecewiseQuasiPolynomial]] = {}
     reasons: dict[str, frozenset[str]] = {}
@@ -263,9 +263,9 @@ def sorted_by_taxonomy(counts: Counts) -> dict[str, Count]:
         for utilization in item.classes:
             add(
                 f"gmem.{access.direction}.{access.bits}.{utilization.name}",
-                item.executions.restricted(utilization.nonnegative, utilization.zero).approximated(
-                    utilization.approximations
-                ),
+                item.executions.restrict_to(
+                    utilization.nonnegative, utilization.zero
+                ).mark_as_bound(utilization.approximations),
                 item.reasons,
             )
     synchronization: dict[str, tuple[PiecewiseQuasiPolynomial, str]] = {
@@ -304,7 +304,7 @@ def _add_smaller_directions(
         reasons[smaller] = reasons.get(smaller, frozenset()) | why
 
 
-def _executed_counts(executed: ExecutionCounts | None) -> dict[str, Count]:
+def _count_executions(executed: ExecutionCounts | None) -> dict[str, Count]:
     """Return how a kernel is executed, as properties."""
     if executed is None:
         return {}

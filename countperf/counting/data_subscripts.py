@@ -63,7 +63,7 @@ class DataSubscripts:
 
     def follow(self, access: ArrayAccess, index: Any) -> tuple[_Interval | None, _Region]:
         """Return the ends of a subscript, None where it is never executed, and what decides it."""
-        with isl_sets.limited_operations(_OPERATIONS, f"the subscript of {access.text}"):
+        with isl_sets.limit_operations(_OPERATIONS, f"the subscript of {access.text}"):
             region = _Region(self, access.within, access.instruction)
             return region.find_ends(index, access.conditions), region
 

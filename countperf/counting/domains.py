@@ -20,8 +20,8 @@ from countperf.counting.statistics import (
     Statistics,
     check_trip_counts,
     data_loops,
-    entered_loops,
     refuse_loops_beside,
+    yield_entered_loops,
 )
 from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
@@ -201,7 +201,7 @@ class Domains:
         hull = sets.equalities(self.joint_domain(counted))
         if hull is None:
             return {}
-        order = {name: -position for position, name in enumerate(entered_loops(self.kernel))}
+        order = {name: -position for position, name in enumerate(yield_entered_loops(self.kernel))}
         loops = counted.difference(self.local_axes, self.group_axes)
         loops = sorted(loops, key=lambda name: (order.get(name, 1), name))
         values = sets.determined(sets.project_onto(hull, counted), loops)

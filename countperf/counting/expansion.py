@@ -116,7 +116,7 @@ class SubGroup:
                 highs.append(high)
         return range(min(lows), max(highs) + 1) if lows else range(0)
 
-    def expanded(self, max_instructions: int) -> Expansion:
+    def expand_instructions(self, max_instructions: int) -> Expansion:
         """Write its instructions out, about as many as wanted at most."""
         return _Writer(self).written(max_instructions)
 
@@ -147,7 +147,7 @@ class _Writer:
     def written(self, max_instructions: int) -> Expansion:
         size = self._size(self.program.body)
         fraction = min(1.0, max_instructions / size) if size else 1.0
-        self._run(self.program.body, fraction)
+        self._run_instruction(self.program.body, fraction)
         return Expansion(
             nodes=tuple(self.nodes), edges=tuple(self.recorder.edges), is_shortened=fraction < 1
         )
@@ -168,7 +168,7 @@ class _Writer:
                 total += len(item.nodes) if isinstance(item, Statement) else 1
         return total
 
-    def _run(self, items: tuple[Item, ...], fraction: float) -> None:
+    def _run_instruction(self, items: tuple[Item, ...], fraction: float) -> None:
         for item in items:
             if isinstance(item, Statement):
                 if self._is_executed((item.within, item.cases)):
@@ -183,7 +183,7 @@ class _Writer:
                 for value in values[:kept]:
                     self.values[item.name] = value
                     if self._is_entered(statements):
-                        self._run(item.body, inner)
+                        self._run_instruction(item.body, inner)
                 self.values.pop(item.name, None)
 
     def _is_entered(self, statements: tuple[Statement, ...]) -> bool:
@@ -215,12 +215,12 @@ class _Writer:
                 (statement.within, node.cases)
             ):
                 continue
-            waits = self._resolved(statement, node.operands, written)
+            waits = self._resolve_subscript(statement, node.operands, written)
             if isinstance(node.key, MemoryAccess) and node.key.array in self._forwarding:
                 waits |= self._through_memory(statement, node.key, len(self.nodes))
             written[node] = self._add(node, waits)
         if statement.writes:
-            value = frozenset(self._resolved(statement, statement.value, written))
+            value = frozenset(self._resolve_subscript(statement, statement.value, written))
             for write in statement.writes:
                 index = self._index(statement, write)
                 elements = self.private.setdefault(write.name, {})
@@ -228,7 +228,7 @@ class _Writer:
                     value |= elements[None]
                 elements[index] = value
 
-    def _resolved(
+    def _resolve_subscript(
         self, statement: Statement, sources: Iterable[Source], written: Mapping[Node, int]
     ) -> set[int]:
         waits: set[int] = set()

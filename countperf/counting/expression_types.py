@@ -56,7 +56,7 @@ CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
 
 
 @lru_cache(256)
-def joined_type(left: DType, right: DType) -> DType:
+def join_types(left: DType, right: DType) -> DType:
     """Return the type that C's usual arithmetic conversions give (C11, section 6.3.1.8)."""
     for kind in "Vc":  # vectors and complex numbers have rules of their own; none applies here
         if kind in (left.kind, right.kind):

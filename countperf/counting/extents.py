@@ -132,13 +132,13 @@ class AddressedElements:
         parts: list[tuple[IndexRange, ...]] = []
         for access in self._collected[0].get(array, []):
             try:
-                with isl_sets.limited_operations(_OPERATIONS, f"the subscript of {access.text}"):
+                with isl_sets.limit_operations(_OPERATIONS, f"the subscript of {access.text}"):
                     part = self._of_access(access, weights, values, fixed or {}, offset)
             except (NotAffineError, CountingError):
                 return None
             if part is not None:
                 parts.append(part)
-        return tuple(_joined(some) for some in zip(*parts, strict=True))
+        return tuple(_join_terms(some) for some in zip(*parts, strict=True))
 
     def unproved(
         self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, int]
@@ -172,7 +172,7 @@ class AddressedElements:
         values: Mapping[str, int],
     ) -> bool:
         try:
-            with isl_sets.limited_operations(_OPERATIONS, f"the subscript of {access.text}"):
+            with isl_sets.limit_operations(_OPERATIONS, f"the subscript of {access.text}"):
                 ranges = self._of_access(access, unit, values, {}, 0)
         except (NotAffineError, CountingError):
             return False
@@ -199,7 +199,7 @@ class AddressedElements:
         else:
             for axis, position in fixed.items():
                 points = sets.restrict(points, zero=[index[axis] - position])
-            sums = [_weighted(index, some) for some in weights]
+            sums = [_weigh_terms(index, some) for some in weights]
         ends = extremes(points, sums)
         if ends is None:
             return None
@@ -241,11 +241,11 @@ def _at_sizes(expression: Any, values: Mapping[str, int]) -> Any:
     return SubstitutionMapper(make_subst_func(dict(values)))(expression)
 
 
-def _weighted(index: Sequence[QuasiPolynomial], weights: Sequence[int]) -> QuasiPolynomial:
+def _weigh_terms(index: Sequence[QuasiPolynomial], weights: Sequence[int]) -> QuasiPolynomial:
     return sum((part * weight for part, weight in zip(index, weights, strict=True) if weight), ZERO)
 
 
-def _joined(parts: Sequence[IndexRange]) -> IndexRange:
+def _join_terms(parts: Sequence[IndexRange]) -> IndexRange:
     highest = max(parts, key=lambda part: part.high)
     lowest = min(parts, key=lambda part: part.low)
     return IndexRange(

@@ -137,7 +137,7 @@ def require_rule(kernel: Any, instruction: Any, *, can_supply: bool = True) -> N
     )
 
 
-def touched_arrays(instruction: Any) -> frozenset[tuple[str, str]]:
+def find_touched_arrays(instruction: Any) -> frozenset[tuple[str, str]]:
     """Return the arrays that an instruction may access, with the direction."""
     return frozenset(
         [(name, "load") for name in instruction.read_dependency_names()]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from countperf.counting.access_classes import AccessCount, Footprints, Occurrence, access_counts
-from countperf.counting.instructions import Conditions, touched_arrays
+from countperf.counting.instructions import Conditions, find_touched_arrays
 from countperf.counting.keys import NOWHERE, MemoryAccess, Operation
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, TallyView
 from countperf.symbolic.cardinality import Counter
@@ -119,7 +119,7 @@ def _count_program(launch: Launch, tally: KernelTally, totals: _Totals) -> None:
     for instruction in tally.instructions(launch):
         within = instruction.scope.within
         if instruction.is_supplied:
-            for array in touched_arrays(instruction.loopy):
+            for array in find_touched_arrays(instruction.loopy):
                 totals.opaque[array] = instruction.loopy.id
         for part in instruction.parts:
             key = part.key

@@ -63,7 +63,7 @@ def lane_patterns(
     cases = [bound_case(case, bound) for case in scope.cases]
     base = int(numeric.constant_term)
     summands = [QuasiPolynomial({m: c}) for m, c in numeric.terms.items() if m]
-    groups = _unused_groups(scope, parameters)
+    groups = _count_unused_groups(scope, parameters)
     result: list[LanePattern] = []
     for piece in pieces_of(scope, cases, parameters):
         result += _patterns_in_piece(
@@ -83,7 +83,7 @@ def _patterns_in_piece(
         if component.names & scope.lanes.keys():
             parts.append(_patterns_of(component, scope, modulus))
         else:
-            shifts = _joined(shifts, _shifts_of(component, modulus), modulus)
+            shifts = _join_lanes(shifts, _shifts_of(component, modulus), modulus)
     if prod(len(part) for part in parts) > _MAXIMUM_PATTERNS:
         raise CountingError(
             f"the work items of a group access in more than {_MAXIMUM_PATTERNS} different "
@@ -97,13 +97,13 @@ def _patterns_in_piece(
             spread = tuple(scope.grid.items[axis] if axis in part.axes else 1 for axis in axes)
             offsets = offsets + part.offsets.reshape(spread)
             active = active & part.active.reshape(spread)
-            joined = _joined(joined, part.shifts, modulus)
+            joined = _join_lanes(joined, part.shifts, modulus)
         counted = {shift: number * groups for shift, number in joined.items() if number * groups}
         if counted:
             yield LanePattern(offsets.ravel(), active.ravel(), counted)
 
 
-def _unused_groups(scope: Scope, parameters: Mapping[str, int]) -> int:
+def _count_unused_groups(scope: Scope, parameters: Mapping[str, int]) -> int:
     """Return how many groups differ only along axes that the instruction does not use."""
     used = {scope.domains.group_axes.get(name) for name in scope.within}
     result = 1
@@ -113,7 +113,7 @@ def _unused_groups(scope: Scope, parameters: Mapping[str, int]) -> int:
     return result
 
 
-def _joined(left: Histogram, right: Histogram, modulus: int) -> Histogram:
+def _join_lanes(left: Histogram, right: Histogram, modulus: int) -> Histogram:
     result: Histogram = {}
     for a, number in left.items():
         for b, more in right.items():
@@ -165,7 +165,7 @@ def _patterns_of(component: Component, scope: Scope, modulus: int) -> list[_Part
     for name in scope.loops:
         if name in others and name in scope.own_loops:
             others[name] = _ranks(name, points, scope)
-    passes, pass_of = _numbered(list(others.values()), number)
+    passes, pass_of = _number_tuples(list(others.values()), number)
     width = prod(items[axis] for axis in axes)
     if passes * width > MAXIMUM_ENTRIES:
         raise CountingError(
@@ -227,7 +227,9 @@ def _lowest(domains: Domains, name: str) -> int:
     return low
 
 
-def _numbered(columns: Sequence[NDArray[np.int64]], number: int) -> tuple[int, NDArray[np.intp]]:
+def _number_tuples(
+    columns: Sequence[NDArray[np.int64]], number: int
+) -> tuple[int, NDArray[np.intp]]:
     """Return how many distinct tuples of columns there are, and the number of each point's."""
     code = np.zeros(number, np.intp)
     count = 1 if number else 0
@@ -253,7 +255,7 @@ def _ranks(name: str, points: Points, scope: Scope) -> NDArray[np.int64]:
     around = set(order[: order.index(name)]).union(*axes)
     outside = [column for other, column in points.items() if other in around]
     number = len(points[name])
-    count, code = _numbered(outside, number)
+    count, code = _number_tuples(outside, number)
     first = np.full(count, _INACTIVE, np.int64)
     np.minimum.at(first, code, points[name])
     return points[name] - first[code]

@@ -167,9 +167,9 @@ def _error(domains: Domains, needs: _Needs) -> DataDependentControlFlowError:
         parts.append(f"the addresses in '{array}' ('indirect' unless another pattern is given)")
         statistics[array] = "indirect"
     where = [*needs.loops, *(ids[0] for _, ids in needs.conditions.values())]
-    reasons = [f"data decides {_joined(parts)}"] if parts else []
+    reasons = [f"data decides {_join_needs(parts)}"] if parts else []
     if fixed:
-        reasons.append(f"sizes decide {_joined(fixed)}, but by no affine condition")
+        reasons.append(f"sizes decide {_join_needs(fixed)}, but by no affine condition")
     return DataDependentControlFlowError(
         f"kernel '{kernel.name}': {'; '.join(reasons)}; pass {_asked(needs)}, such as "
         f"statistics={statistics!r}",
@@ -190,8 +190,8 @@ def _asked(needs: _Needs) -> str:
         "the probability of each condition": needs.conditions,
         "the access pattern of each array": needs.arrays,
     }
-    return _joined([text for text, some in asked.items() if some])
+    return _join_needs([text for text, some in asked.items() if some])
 
 
-def _joined(parts: list[str]) -> str:
+def _join_needs(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

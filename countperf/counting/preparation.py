@@ -97,11 +97,13 @@ class KernelTally:
     ) -> Instruction:
         """Return an instruction in its place, tallied when it is asked for first."""
         if instruction_id not in self._read:
-            read = self._tallied(launch, outline, instruction_id)
+            read = self._tally_counts(launch, outline, instruction_id)
             self._read[instruction_id] = read
         return self._read[instruction_id]
 
-    def _tallied(self, launch: Launch, outline: RegionOutline, instruction_id: str) -> Instruction:
+    def _tally_counts(
+        self, launch: Launch, outline: RegionOutline, instruction_id: str
+    ) -> Instruction:
         domains, given = self._prepared.domains, self._prepared.statistics
         instruction = self._prepared.kernel.id_to_insn[instruction_id]
         given.used.clear()

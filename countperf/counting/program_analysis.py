@@ -127,7 +127,7 @@ class _Builder:
             index=outline.index,
             barrier_loops=tuple(n for n in outline.around if n not in self.program.launch_loops),
             loops=self._loops(outline, ids),
-            instructions=tuple(self._analyzed(outline, i) for i in ids),
+            instructions=tuple(self._analyze_program(outline, i) for i in ids),
             chains=tuple(self._chain(c) for i in ids for c in self.chains.get(i, ())),
             passes=self._passes(outline),
         )
@@ -173,7 +173,7 @@ class _Builder:
         }
         return counts.pop() if len(counts) == 1 else None
 
-    def _analyzed(self, outline: RegionOutline, instruction_id: str) -> InstructionAnalysis:
+    def _analyze_program(self, outline: RegionOutline, instruction_id: str) -> InstructionAnalysis:
         instruction = self.tally.instruction(self.launch, outline, instruction_id)
         scope = instruction.scope
         executions = self.domains.executions(scope.within, scope.cases, self.grid)

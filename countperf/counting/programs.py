@@ -36,7 +36,7 @@ from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.kinds import Point
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
-from countperf.symbolic.point_arrays import executed_by_sub_groups
+from countperf.symbolic.point_arrays import find_sub_groups_executing
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import ShortRepr
 
@@ -117,7 +117,9 @@ class KernelProgram(ShortRepr):
             executed = self.domains.executed_set(counted, cases)
             lanes = self.lanes(within)
             if self.depends_on_lane(iterations):
-                executing = executed_by_sub_groups(executed, lanes, self.grid.items, sub_group_size)
+                executing = find_sub_groups_executing(
+                    executed, lanes, self.grid.items, sub_group_size
+                )
             else:
                 executing = sets.project_onto(executed, counted - set(lanes.values()))
             self._sets[key] = executing
@@ -203,7 +205,7 @@ def kernel_programs(
         if not isinstance(t_unit, PreparedKernel):  # for models: `access_cost` takes these classes
             for access in accesses:
                 if access.is_estimate not in ("", PROBABILITY):
-                    _stated_pattern(domains, access)
+                    _find_stated_pattern(domains, access)
     return tuple(
         KernelProgram(
             name=launch.program.name,
@@ -370,9 +372,9 @@ def access_cost(
             passes = max(passes, conflicts.mean / fewest)
         return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
     if access.address is None or access.is_estimate:
-        stated = _stated_pattern(program.domains, access)
+        stated = _find_stated_pattern(program.domains, access)
         if declared is None and stated is not None:
-            return _stated_cost(stated[0], asked, sub_group_size, shape)
+            return _find_stated_cost(stated[0], asked, sub_group_size, shape)
         if declared is not None:
             lines = Fraction(declared).limit_denominator(10**6)
             moved = lines * shape.sector_bytes
@@ -392,12 +394,12 @@ def access_cost(
     return AccessCost(lines=lines.mean, bytes_moved=moved, excess=Fraction(moved, asked))
 
 
-def _stated_pattern(domains: Domains, access: AccessAnalysis) -> tuple[str, str] | None:
+def _find_stated_pattern(domains: Domains, access: AccessAnalysis) -> tuple[str, str] | None:
     subscript = access.text.removeprefix(f"{access.access.direction} ")
     return domains.statistics.pattern_of(access.access.array, subscript)
 
 
-def _stated_cost(name: str, asked: int, sub_group_size: int, shape: MemoryShape) -> AccessCost:
+def _find_stated_cost(name: str, asked: int, sub_group_size: int, shape: MemoryShape) -> AccessCost:
     """Return what an access of a stated class costs; ``2of4`` uses half of what it touches."""
     if name == "uniform":
         lines, moved = Fraction(1), Fraction(shape.sector_bytes)

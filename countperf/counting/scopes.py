@@ -74,7 +74,7 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
 def _limited(domains: Domains, what: str) -> Generator[None]:
     """Leave a block, which goes on behind it, where isl refuses a count or takes too long."""
     what = f"kernel '{domains.kernel.name}': {what}"
-    with suppress(CountingError), isl_sets.limited_operations(_OPERATIONS, what):
+    with suppress(CountingError), isl_sets.limit_operations(_OPERATIONS, what):
         yield
 
 

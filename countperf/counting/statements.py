@@ -137,7 +137,7 @@ class StatementReader(InstructionCounter):
             node.operands = _unique([*node.operands, *value])
         nodes = [*self._nodes, *self._stores]
         if self.contract:
-            nodes = _contracted(nodes, value)
+            nodes = _contract_products(nodes, value)
         return Statement(
             name=instruction.id,
             within=instruction.within_inames,
@@ -216,8 +216,8 @@ class StatementReader(InstructionCounter):
         except NotAffineError:
             return [Read(name, None)]
 
-    def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
-        dtype = super()._subscripted(direction, name, index)
+    def _find_subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
+        dtype = super()._find_subscripted(direction, name, index)
         if direction == "load":
             self._frames[-1].own += self._private(name, index)
         return dtype
@@ -239,7 +239,7 @@ def _unique(sources: Sequence[Source]) -> list[Source]:
     return list(dict.fromkeys(sources))
 
 
-def _contracted(nodes: list[Node], value: Sequence[Source]) -> list[Node]:
+def _contract_products(nodes: list[Node], value: Sequence[Source]) -> list[Node]:
     """Fuse multiplications into the additions that alone use their products."""
     uses = Counter(source for node in nodes for source in node.operands if isinstance(source, Node))
     uses.update(source for source in value if isinstance(source, Node))

@@ -172,7 +172,7 @@ class DataLoop:
     trips: PiecewiseQuasiPolynomial | None
 
 
-def entered_loops(kernel: Any) -> Iterator[str]:
+def yield_entered_loops(kernel: Any) -> Iterator[str]:
     """Yield the loops of a schedule, outer ones before those inside them."""
     for item in kernel.linearization:
         if isinstance(item, EnterLoop):
@@ -192,7 +192,7 @@ def data_loops(
     if parameters <= inames | set(sizes):
         return {}
     used = frozenset[str]().union(*(i.within_inames for i in kernel.instructions))
-    order = {name: number for number, name in enumerate(entered_loops(kernel))}
+    order = {name: number for number, name in enumerate(yield_entered_loops(kernel))}
     loops: dict[str, DataLoop] = {}
     for name in sorted(used):
         whole = joint_domain(frozenset([name]))
@@ -243,7 +243,7 @@ def _trips(
     )
     what = f"kernel '{kernel.name}': the trip count of {name}"
     try:
-        with isl_sets.limited_operations(_OPERATIONS, what):
+        with isl_sets.limit_operations(_OPERATIONS, what):
             trips = count_within(joint, around)
     except CountingError:
         return None

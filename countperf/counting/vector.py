@@ -307,7 +307,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         CountingError
             Counts that have no formula are not known there: code that cannot be followed, say.
         """
-        values = self.checked_parameters(parameters, more)
+        values = self.check_parameters(parameters, more)
         if (anew := self._anew) is not None:
             return counts_at_sizes(lambda sizes: anew(sizes).evaluate(sizes), values)
         if any(isinstance(v, np.ndarray) for v in values.values()):
@@ -318,7 +318,7 @@ class PropertyVector(Result, Mapping[str, Count]):
             evaluate |= counts_at_sizes(counts, values)
         return evaluate
 
-    def checked_parameters(
+    def check_parameters(
         self, parameters: Mapping[str, Any] | None, more: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the parameters as Python integers or int64 arrays, checked.

@@ -23,7 +23,7 @@ Pair = tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial, Counter]
 def digits_of(stride: QuasiPolynomial, layout: Layout) -> Digits | None:
     """Return how far a stride leads along each axis of an array; None if it cannot be told."""
     result = [QuasiPolynomial()] * len(layout.strides)
-    nested = layout.nested_axes()
+    nested = layout.nest_axes()
     if nested is None:
         return None
     for axis in nested[0]:
@@ -80,7 +80,7 @@ def _is_of(atom: Atom, sizes: Container[str]) -> bool:
 
 def is_within_rows(cells: isl_sets.IntegerSet, layout: Layout, counter: Counter) -> bool:
     """Return whether subscripts stay within the rows of a layout, so that cells are distinct."""
-    nested = layout.nested_axes()
+    nested = layout.nest_axes()
     if nested is None:
         return False
     names = isl_sets.names_of(cells, parameters=False)
@@ -164,9 +164,9 @@ def _of_one_array(
             axes = [QuasiPolynomial.name(n) for n in isl_sets.names_of(cells, parameters=False)]
             flat = sum((axis * s for axis, s in zip(axes, layout.strides, strict=True)), ZERO)
             cells = sets.image(cells, [flat])
-        widened = counter.as_one_piece(coverage.widened_on_line(cells, stride))
+        widened = counter.as_one_piece(coverage.widen_on_line(cells, stride))
         return counter.count(counted), counter.count(widened), counter
-    nested = layout.nested_axes()
+    nested = layout.nest_axes()
     if nested is None or digits is None:
         return None
     order, extents = nested
@@ -176,16 +176,16 @@ def _of_one_array(
     steps = [digits[axis] for axis in order]
     if in_blocks:
         blocks = _in_blocks(cells, order, extents, steps, counter)
-        return None if blocks is None else (blocks[0].approximated(padding), blocks[1], counter)
-    filled = coverage.widened_lexicographically(cells, order, extents, steps)
+        return None if blocks is None else (blocks[0].mark_as_bound(padding), blocks[1], counter)
+    filled = coverage.widen_lexicographically(cells, order, extents, steps)
     if filled is None:
         return None
     widened = counter.count(counter.as_one_piece(filled))
     if len(widened.terms) > _MANY_TERMS:
         blocks = _in_blocks(cells, order, extents, steps, counter)
         if blocks is not None:
-            return blocks[0].approximated(padding), blocks[1], counter
-    return counter.count(cells).approximated(padding), widened, counter
+            return blocks[0].mark_as_bound(padding), blocks[1], counter
+    return counter.count(cells).mark_as_bound(padding), widened, counter
 
 
 def _without_overlaps(
@@ -247,11 +247,11 @@ def _in_blocks(
     for more in (0, sign):
         step = [*steps[:last], steps[last] + more]
         if last:
-            filled = coverage.widened_lexicographically(
+            filled = coverage.widen_lexicographically(
                 blocks, axes_before, extents[: last + 1], step
             )
         else:
-            filled = coverage.widened_on_line(blocks, step[0])
+            filled = coverage.widen_on_line(blocks, step[0])
         if filled is None:
             return None
         widened.append(counter.count(counter.as_one_piece(filled)))

@@ -34,7 +34,7 @@ from countperf.symbolic.kinds import (
     kinds_in_order,
     kinds_of_points,
     parts_by_place,
-    placed,
+    place_in_box,
     typical_point,
 )
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -92,7 +92,7 @@ class WorkGroups:
         executed, is_known = self._of_program(program)
         values = self._values(program, sizes, arguments)
         try:
-            with _limited(self._prepared.domains):
+            with _limit_points(self._prepared.domains):
                 parts = _by_group(self._prepared.domains, executed, len(groups), values)
                 kinds = kinds_of_points(groups, parts, most)
         except UncountableSetError:
@@ -176,15 +176,15 @@ def typical_group(
 ) -> Point:
     """Return the number of a group of the kind that executes the most, the middle if it may."""
     try:
-        with _limited(domains):
+        with _limit_points(domains):
             return typical_point(groups, _by_group(domains, executed, len(groups), values))
     except UncountableSetError:
         return tuple(extent // 2 for extent in groups)
 
 
-def _limited(domains: Domains) -> AbstractContextManager[None]:
+def _limit_points(domains: Domains) -> AbstractContextManager[None]:
     what = f"kernel '{domains.kernel.name}': which work groups execute the same"
-    return isl_sets.limited_operations(_OPERATIONS, what)
+    return isl_sets.limit_operations(_OPERATIONS, what)
 
 
 def _by_group(
@@ -205,7 +205,7 @@ def _by_group(
             for axis in sorted(axes)
         ]
         functions += [QuasiPolynomial.name(name) for name in names if name not in axes.values()]
-        parts.append(placed(sets.image(points, functions), sorted(axes), number))
+        parts.append(place_in_box(sets.image(points, functions), sorted(axes), number))
     return parts
 
 

@@ -283,7 +283,9 @@ class ArrayArgument:
             self._check_addressed(placement, addressed, parameters)
         return placement
 
-    def needed_count(self, parameters: Mapping[str, Any], addressed: AddressedElements) -> int:
+    def count_needed_elements(
+        self, parameters: Mapping[str, Any], addressed: AddressedElements
+    ) -> int:
         """Return how many elements a buffer has to have for a launch.
 
         As `placement`; of an array without a declared shape, 0 where data decides it.

@@ -79,7 +79,7 @@ class DeviceKernel:
         values = {name: arguments[name] for name in self.scalars}
         self.check_sizes(values)
         for name, argument in self.arguments.items():
-            size = argument.needed_count(values, self.addressed) * argument.dtype.itemsize
+            size = argument.count_needed_elements(values, self.addressed) * argument.dtype.itemsize
             if arguments[name].size < size:
                 raise KernelBuildError(
                     f"kernel {self.name!r} addresses {size} byte of {name!r}, and its buffer has"

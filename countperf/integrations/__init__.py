@@ -21,7 +21,7 @@ Cost: TypeAlias = Callable[[dict[str, Any]], float]
 `CountperfError`, or returns nan or infinity."""
 
 
-def predicted_times(cost: Cost, configurations: Sequence[Choice]) -> NDArray[np.float64]:
+def predict_times(cost: Cost, configurations: Sequence[Choice]) -> NDArray[np.float64]:
     """Return the predicted time of each configuration, s; nan where there is none."""
     times = np.full(len(configurations), np.nan)
     reason = "all predictions are nan or infinite"

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from countperf.errors import ParameterError
-from countperf.integrations import Cost, predicted_times
+from countperf.integrations import Cost, predict_times
 from countperf.tuning.posterior import FIRST, Chooser
 
 _MS = 1e-3
@@ -49,7 +49,7 @@ class PosteriorStrategy:
         configurations = [dict(zip(names, value, strict=True)) for value in values]
         predicted_s = None
         if self._cost is not None:
-            predicted_s = predicted_times(self._cost, configurations)
+            predicted_s = predict_times(self._cost, configurations)
         chooser = Chooser(configurations, predicted_s, first=self._first, seed=self._seed)
         best: tuple[tuple[Any, ...], float] = ((), sys.float_info.max)
         while (index := chooser.ask()) is not None:

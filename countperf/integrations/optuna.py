@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from countperf.errors import MissingExtraError, ParameterError
-from countperf.integrations import Cost, predicted_times
+from countperf.integrations import Cost, predict_times
 from countperf.tuning.posterior import FIRST, Chooser
 from countperf.tuning.space import Choice
 
@@ -54,7 +54,7 @@ class PosteriorSampler(BaseSampler):
         seed: int = 0,
     ) -> None:
         self._configurations = list(configurations)
-        predicted_s = None if cost is None else predicted_times(cost, self._configurations)
+        predicted_s = None if cost is None else predict_times(cost, self._configurations)
         self._chooser = Chooser(self._configurations, predicted_s, first=first, seed=seed)
         self._asked: dict[int, int] = {}
         self._chosen: dict[int, Choice] = {}

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from countperf.errors import ParameterError
-from countperf.integrations import Cost, predicted_times
+from countperf.integrations import Cost, predict_times
 
 Prune: TypeAlias = Callable[..., list[Any]]
 
@@ -51,7 +51,7 @@ def early_config_prune(cost: Cost, *, keep: int) -> Prune:
 
     def prune(configs: Sequence[Any], named_args: Mapping[str, Any], **more: Any) -> list[Any]:
         arguments = {**named_args, **more}
-        times = predicted_times(cost, [configuration_of(config, arguments) for config in configs])
+        times = predict_times(cost, [configuration_of(config, arguments) for config in configs])
         order = np.argsort(np.where(np.isnan(times), np.inf, times), kind="stable")
         return [configs[position] for position in order[:keep]]
 

@@ -160,10 +160,10 @@ class Code:
         """Return the block that begins with a line, with or without actions that take notes."""
         block = self._blocks.get((start, notes))
         if block is None:
-            block = self._blocks[start, notes] = self._made(start, notes=notes)
+            block = self._blocks[start, notes] = self._make_block(start, notes=notes)
         return block
 
-    def _made(self, start: int, *, notes: bool) -> CodeBlock:
+    def _make_block(self, start: int, *, notes: bool) -> CodeBlock:
         actions: list[Action] = []
         steps = 1
         if start in self._divisions:
@@ -325,7 +325,7 @@ def _note_decision(suffix: str) -> Action:
     return note
 
 
-def _named(text: str) -> set[str]:
+def _name_block(text: str) -> set[str]:
     return {f"k{match[2]}" if match[2] else f"v{match[1]}" for match in _REGISTER.finditer(text)}
 
 
@@ -339,7 +339,7 @@ class _Effect:
     __slots__ = ("decides", "kills", "reads", "writes")
 
     def __init__(self, mnemonic: str, operands: str) -> None:
-        parts, named = operands_of(operands), _named(operands)
+        parts, named = operands_of(operands), _name_block(operands)
         self.reads, self.writes = named, set[str]()
         self.kills = self.decides = False
         if not named:
@@ -352,9 +352,9 @@ class _Effect:
         if target is None or is_test:
             self.decides = True
             return
-        own = _named(target[0])
-        others = set[str]().union(*(_named(part) for part in parts[:-1]))
-        others |= _named(parts[-1].removeprefix(target[0]))
+        own = _name_block(target[0])
+        others = set[str]().union(*(_name_block(part) for part in parts[:-1]))
+        others |= _name_block(parts[-1].removeprefix(target[0]))
         keeps = _READS_TARGET.match(mnemonic) is not None or not _WHOLE.match(parts[-1])
         self.writes, self.kills = own, not keeps
         self.reads = others | own if keeps else others

@@ -277,11 +277,11 @@ def properties_of(mnemonic: str, operands: str) -> tuple[tuple[str, int], ...]:
             bits = 64 if _WIDE_ELEMENTS.search(mnemonic) else 32
             names += [(kind, 1), (f"{kind}_lanes", 8 * widest(operands) // bits)]
         else:
-            names.append((_named(kind, mnemonic), 1))
+            names.append((_name_class(kind, mnemonic), 1))
     return tuple((f"{ROOT}.{name}", number) for name, number in names)
 
 
-def _named(kind: str, mnemonic: str) -> str:
+def _name_class(kind: str, mnemonic: str) -> str:
     parts = kind.split(".")
     match parts[0]:
         case "flop":

@@ -154,7 +154,7 @@ def _bit_count(function: Callable[[int, int], int], carry_of: Callable[[int], bo
     return compute
 
 
-def _found_bit(function: Callable[[int], int]) -> _Rule:
+def _find_bit(function: Callable[[int], int]) -> _Rule:
     """Find a bit, of which there may be none; the zero flag says so."""
 
     def compute(bits: int, a: int) -> _Outcome:
@@ -177,7 +177,7 @@ def _places(mask: int) -> enumerate[int]:
     return enumerate(index for index in range(mask.bit_length()) if mask >> index & 1)
 
 
-def _kept(function: Callable[[int, int, int], int]) -> _Rule:
+def _keep_flags(function: Callable[[int, int, int], int]) -> _Rule:
     """Return the rule of an instruction with two operands that leaves the flags as they were."""
     return lambda bits, a, b: (function(bits, a, b) & ((1 << bits) - 1), _KEPT)
 
@@ -202,10 +202,10 @@ _RULES: Mapping[str, tuple[str, _Rule]] = {
     "ror2": ("1n>1", lambda bits, a, by: _rotate(bits, a, by, -1)),
     "shld3": ("21n>2", lambda bits, a, b, by: _double_shift(bits, a, b, by, left=True)),
     "shrd3": ("21n>2", lambda bits, a, b, by: _double_shift(bits, a, b, by, left=False)),
-    "shlx3": ("10>2", _kept(lambda bits, a, by: a << (by & (bits - 1)))),
-    "shrx3": ("10>2", _kept(lambda bits, a, by: a >> (by & (bits - 1)))),
-    "sarx3": ("10>2", _kept(lambda bits, a, by: signed(a, bits) >> (by & (bits - 1)))),
-    "rorx3": ("10>2", _kept(lambda bits, a, by: a >> (by % bits) | a << (-by % bits))),
+    "shlx3": ("10>2", _keep_flags(lambda bits, a, by: a << (by & (bits - 1)))),
+    "shrx3": ("10>2", _keep_flags(lambda bits, a, by: a >> (by & (bits - 1)))),
+    "sarx3": ("10>2", _keep_flags(lambda bits, a, by: signed(a, bits) >> (by & (bits - 1)))),
+    "rorx3": ("10>2", _keep_flags(lambda bits, a, by: a >> (by % bits) | a << (-by % bits))),
     "inc1": ("0>0", lambda bits, a: _add(bits, a, 1)),
     "dec1": ("0>0", lambda bits, a: _subtract(bits, a, 1)),
     "neg1": ("0>0", lambda bits, a: _subtract(bits, 0, a)),
@@ -233,12 +233,12 @@ _RULES: Mapping[str, tuple[str, _Rule]] = {
         "0>1",
         _bit_count(lambda a, bits: (a ^ (a - 1)) & ((1 << bits) - 1), lambda a: a == 0),
     ),
-    "bsf2": ("0>1", _found_bit(lambda a: (a & -a).bit_length() - 1)),
-    "bsr2": ("0>1", _found_bit(lambda a: a.bit_length() - 1)),
+    "bsf2": ("0>1", _find_bit(lambda a: (a & -a).bit_length() - 1)),
+    "bsr2": ("0>1", _find_bit(lambda a: a.bit_length() - 1)),
     "bextr3": ("10>2", _extract_bits),
     "bzhi3": ("10>2", _low_bits),
-    "pext3": ("10>2", _kept(lambda _, a, m: sum((a >> p & 1) << k for k, p in _places(m)))),
-    "pdep3": ("10>2", _kept(lambda _, a, m: sum((a >> k & 1) << p for k, p in _places(m)))),
+    "pext3": ("10>2", _keep_flags(lambda _, a, m: sum((a >> p & 1) << k for k, p in _places(m)))),
+    "pdep3": ("10>2", _keep_flags(lambda _, a, m: sum((a >> k & 1) << p for k, p in _places(m)))),
     "bswap1": ("0>0", lambda bits, a: (int.from_bytes(a.to_bytes(bits // 8), "little"), _KEPT)),
     "xadd2": ("10>10", lambda bits, a, b: (_add(bits, a, b)[0], a, _add(bits, a, b)[1])),
     "cltd0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),
@@ -307,7 +307,7 @@ def _by_rule(mnemonic: str, parts: list[str]) -> Action | None:
     read, _, written = form.partition(">")
     reads = [_reader(kind, parts, bits) for kind in read]
     if name in ("and", "test"):
-        reads[0] = _masked(reads[0], REGISTERS.get(parts[1]), reads[1])
+        reads[0] = _read_masked(reads[0], REGISTERS.get(parts[1]), reads[1])
     writes = [writer(_IMPLIED.get(kind) or parts[int(kind)], bits) for kind in written]
     lost: _Outcome = (*(None,) * len(writes), _KEPT if _KEEPING.match(mnemonic) else None)
 
@@ -332,7 +332,7 @@ def _reader(kind: str, parts: Sequence[str], bits: int) -> Read:
     return reader(_IMPLIED.get(kind) or parts[int(kind)], bits)
 
 
-def _masked(read: Read, register: Register | None, mask: Read) -> Read:
+def _read_masked(read: Read, register: Register | None, mask: Read) -> Read:
     """Return what reads a register, or its low bits if a mask leaves no others."""
 
     def masked(machine: Machine) -> Value:

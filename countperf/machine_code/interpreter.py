@@ -52,7 +52,7 @@ class MachineProgram(Code):
         machine.constants = self.constants
         start = copy.deepcopy(machine)
         try:
-            return self._followed(entry, machine, most_steps)
+            return self._follow_lines(entry, machine, most_steps)
         except CountingError:
             if self.minds_vectors:
                 raise
@@ -60,11 +60,11 @@ class MachineProgram(Code):
             self.follow_vectors()
             start.accessed = machine.accessed
             machine.accessed.clear()
-            executed = self._followed(entry, start, most_steps)
+            executed = self._follow_lines(entry, start, most_steps)
             machine.steps = start.steps
             return executed
 
-    def _followed(self, entry: str, machine: Machine, most_steps: int) -> Counter[int]:
+    def _follow_lines(self, entry: str, machine: Machine, most_steps: int) -> Counter[int]:
         counts: Counter[int] = Counter()
         stack: list[int] = []
         position: int | None = self.places[self.entries[entry]]
@@ -82,7 +82,7 @@ class MachineProgram(Code):
             if end.condition is None:
                 loops.passed(position)
             if end.called is not None and end.following is not None:
-                position = self._entered(end.called, end.following, machine, stack)
+                position = self._enter_call(end.called, end.following, machine, stack)
                 continue
             if end.leaves:
                 if self.lines[block.lines[-1]].mnemonic.startswith("jmp"):
@@ -110,7 +110,7 @@ class MachineProgram(Code):
         machine.steps += steps
         return self._lines_of(counts)
 
-    def _entered(
+    def _enter_call(
         self,
         called: int | Read,
         following: int,

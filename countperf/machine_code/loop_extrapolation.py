@@ -140,7 +140,7 @@ class Loops:
         self._way.append((position, taken, 1))
         self._flags.append((suffix, flags))
 
-    def repeated(self, position: int, times: int) -> None:
+    def note_repeats(self, position: int, times: int) -> None:
         """Note that a block was executed several times more."""
         self._way.append((position, None, times))
         self._flags.append(("", None))
@@ -203,7 +203,7 @@ class Loops:
         flags = even_flags([state.flags for state in states])
         registers = even([state.registers for state in states], 64)
         is_even, vectors = _even_vectors([state.vectors for state in states])
-        written = self._written(states)
+        written = self._describe_writes(states)
         iterations = self._iterations(states)
         if iterations is not None:
             iterations = self._with_alike_loads(states, min(iterations, carried))
@@ -218,7 +218,7 @@ class Loops:
             return None
         return _Growth(registers, vectors, flags, written, iterations)
 
-    def _written(self, states: Sequence[_State]) -> list[_Write] | None:
+    def _describe_writes(self, states: Sequence[_State]) -> list[_Write] | None:
         """Return what is written to which places; None if that does not grow evenly."""
         rows = _by_iteration(self.machine.journal.written, [state.written for state in states])
         if rows is None:
@@ -324,7 +324,7 @@ class Loops:
         for count, _, number in self._way[before.passed : now.passed]:
             counts[count] += number * times
         for count, number in counts.items():
-            self.repeated(count, number)
+            self.note_repeats(count, number)
         return counts
 
 

@@ -50,7 +50,7 @@ def iterations(code: Code, executed: Mapping[int, int], longest: int) -> Iterato
         target = code.target(last) if last.mnemonic[0] == "j" else None
         if target is not None and target <= stretch.lines[-1]:
             ends.setdefault(target, []).append(position)
-    waiting = _nested(straight, range(len(straight)), ends)[::-1]
+    waiting = _nest_parts(straight, range(len(straight)), ends)[::-1]
     while waiting:
         part = waiting.pop()
         if part.parts and part.length > longest:
@@ -59,7 +59,7 @@ def iterations(code: Code, executed: Mapping[int, int], longest: int) -> Iterato
             yield part
 
 
-def _nested(
+def _nest_parts(
     straight: Sequence[Stretch], where: range, ends: Mapping[int, Sequence[int]], within: int = -1
 ) -> list[Stretch]:
     """Return the parts of code; those of a loop that ends at ``within`` end before.
@@ -80,7 +80,9 @@ def _nested(
             inside = range(position, end + 1)
             parts.append(
                 Stretch(
-                    count, (), tuple(_nested(straight, inside, ends, end if is_outer else position))
+                    count,
+                    (),
+                    tuple(_nest_parts(straight, inside, ends, end if is_outer else position)),
                 )
             )
             position = end

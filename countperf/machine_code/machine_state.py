@@ -275,7 +275,7 @@ def pocl_group(launch: KernelLaunch, number: Sequence[int]) -> Machine:
     for position, value in enumerate(cells):
         cell = _ARGUMENTS + (1 << 20) + _CELL * position
         machine.store(_ARGUMENTS + _WORD * position, 64, cell)
-        _put(machine, cell, value, position)
+        _put_value(machine, cell, value, position)
     _words(machine, _CONTEXT, (*launch.groups, 0, 0, 0, *launch.group_shape))
     _call(machine, _ARGUMENTS, _CONTEXT, *number)
     return machine
@@ -288,7 +288,7 @@ def intel_group(launch: KernelLaunch, number: Sequence[int]) -> Machine:
     for position, value in enumerate(launch.arguments):
         size = _WORD if value is None else len(value)
         end += -end % size
-        _put(machine, end, value, position)
+        _put_value(machine, end, value, position)
         end += size
     end += -end % _WORD
     shape = launch.group_shape
@@ -302,7 +302,7 @@ def intel_group(launch: KernelLaunch, number: Sequence[int]) -> Machine:
     return machine
 
 
-def _put(machine: Machine, address: int, value: bytes | None, index: int) -> None:
+def _put_value(machine: Machine, address: int, value: bytes | None, index: int) -> None:
     if value is None:
         machine.store(address, 64, _ARRAYS + index * _APART)
     else:

@@ -94,10 +94,12 @@ def program_of(path: Path, find_library: FindLibrary) -> MachineProgram:
             name = relocation[1]
             if name not in places:
                 places[name] = symbols[name] = _SYMBOLS_AT + len(symbols) * _SYMBOLS_APART
-            lines[-1] = _relocated(lines[-1], places[name] + int(relocation[2] or "0", 16))
+            lines[-1] = _relocate_instruction(
+                lines[-1], places[name] + int(relocation[2] or "0", 16)
+            )
         elif instruction := instruction_in(_absolute(text_line)):
             lines.append(Line(*instruction))
-    lines = _linked(lines, entries)
+    lines = _link_stubs(lines, entries)
     for name, function in functions_of(symbols, _SYMBOLS_AT, _SYMBOLS_APART, find_library).items():
         entries[name] = symbols[name]
         lines += function
@@ -113,7 +115,7 @@ def functions_of(
         if named := _FUNCTION.fullmatch(symbol):
             path = find_library(f"libocl_svml_{named[1]}.so")
             if path is not None and (lines := _function(symbol, path)):
-                functions[symbol] = _moved(lines, start + number * apart - lines[0].address)
+                functions[symbol] = _move_lines(lines, start + number * apart - lines[0].address)
     return functions
 
 
@@ -129,7 +131,7 @@ def _function(symbol: str, path: Path) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _moved(lines: Iterable[Line], by: int) -> tuple[Line, ...]:
+def _move_lines(lines: Iterable[Line], by: int) -> tuple[Line, ...]:
     """Give lines other addresses, and branches the targets that go with them."""
     moved: list[Line] = []
     for line in lines:
@@ -140,7 +142,7 @@ def _moved(lines: Iterable[Line], by: int) -> tuple[Line, ...]:
     return tuple(moved)
 
 
-def _linked(lines: Sequence[Line], entries: Mapping[str, int]) -> list[Line]:
+def _link_stubs(lines: Sequence[Line], entries: Mapping[str, int]) -> list[Line]:
     """Have stubs of the linker, ``f@plt``, jump to functions of the same object."""
     targets = {
         address: entries[name.removesuffix(_STUB)]
@@ -165,7 +167,7 @@ def _absolute(line: str) -> str:
     return _NEXT_TO_CODE.sub(f"0x{match[1]}()", line.partition("#")[0]).rstrip()
 
 
-def _relocated(line: Line, address: int) -> Line:
+def _relocate_instruction(line: Line, address: int) -> Line:
     """Put the address of a section or symbol into the instruction that refers to it."""
     return Line(line.address, line.mnemonic, re.sub(r"^\$0x0\b", f"${address:#x}", line.operands))
 

@@ -72,14 +72,14 @@ def address_of(text: str) -> Read | None:
     other = index.number
     first = None if base is None else base.number
 
-    def indexed(machine: Machine) -> Value:
+    def index_operand(machine: Machine) -> Value:
         value = machine.registers[other]
         start = 0 if first is None else machine.registers[first]
         if value is None or start is None:
             return None
         return (start + value * scale + offset) & _WIDE
 
-    return indexed
+    return index_operand
 
 
 def reader(text: str, bits: int) -> Read:

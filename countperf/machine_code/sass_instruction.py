@@ -320,7 +320,7 @@ class WarpState:
         if match["constant"]:
             value = self._constant(int(match["place"], 16), operand)
         else:
-            value = self._named(match["name"])
+            value = self._name_operand(match["name"])
         known = value >= 0
         taken = value
         if "|" in operand:
@@ -348,7 +348,7 @@ class WarpState:
         value = self.constants[word]
         return unknown() if value is None else lanes_of(value >> 8 * (offset - word))
 
-    def _named(self, name: str) -> Lanes:
+    def _name_operand(self, name: str) -> Lanes:
         if name in ("RZ", "URZ", "SRZ"):
             return lanes_of(0)
         if name in ("PT", "UPT"):
@@ -361,7 +361,7 @@ class WarpState:
     def write(self, name: str, value: Lanes, active: Bits) -> None:
         """Write a register in some lanes."""
         if name not in ("RZ", "URZ", "PT", "UPT"):
-            self.registers[name] = np.where(active, value, self._named(name))
+            self.registers[name] = np.where(active, value, self._name_operand(name))
 
 
 def signed(value: Lanes) -> Lanes:

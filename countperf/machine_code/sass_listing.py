@@ -68,13 +68,13 @@ def _code(name: str, lines: list[str]) -> list[SassInstruction]:
     for line in lines:
         if (label := _LABEL.match(line)) is not None:
             if label[1] in labels:
-                raise _damaged(name, f"{label[1]} stands twice")
+                raise _make_damaged_error(name, f"{label[1]} stands twice")
             labels[label[1]] = len(code)
             continue
         match = _LINE.match(line)
         if match is None:
             if _BEGUN.match(line):
-                raise _damaged(name, f"{line.strip()!r} is no whole instruction")
+                raise _make_damaged_error(name, f"{line.strip()!r} is no whole instruction")
             continue
         opened = bool(match[1] or match[3])
         in_braces = in_braces or opened
@@ -94,10 +94,12 @@ def _code(name: str, lines: list[str]) -> list[SassInstruction]:
         stays = instruction.base in ("BRA", *_SCOPES) or instruction.label.startswith("$")
         if stays and instruction.target is None:
             what = f"{instruction.opcode} {', '.join(instruction.operands)}".strip()
-            raise _damaged(name, f"{what} at {instruction.address:#x} leads to no line of it")
+            raise _make_damaged_error(
+                name, f"{what} at {instruction.address:#x} leads to no line of it"
+            )
     last = next((one for one in reversed(code) if one.base != "NOP"), None)
     if last is not None and (last.base not in _ENDS or last.is_conditional):
-        raise _damaged(
+        raise _make_damaged_error(
             name, f"code goes on behind the last line, {last.opcode} at {last.address:#x}"
         )
     return code
@@ -116,13 +118,13 @@ def _places(name: str, addresses: list[int]) -> dict[str, int]:
             places[hex(expected)] = position
             expected += 8
         if address != expected:
-            raise _damaged(name, f"{address:#x} stands where {expected:#x} is expected")
+            raise _make_damaged_error(name, f"{address:#x} stands where {expected:#x} is expected")
         places[hex(address)] = position
         expected += step
     return places
 
 
-def _damaged(name: str, what: str) -> ParameterError:
+def _make_damaged_error(name: str, what: str) -> ParameterError:
     message = (
         f"function {name} of the listing: {what}: lines are missing, doubled or out of order; pass"
         " the whole listing, as cuobjdump -sass or nvdisasm prints it"

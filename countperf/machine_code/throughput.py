@@ -70,7 +70,7 @@ def cycles_of(
     program: MachineProgram, executed: Mapping[int, int], analyzed: Analyzed
 ) -> Counter[str]:
     """Return what executing lines takes on the processor of reference."""
-    blocks, joined = _blocks_of(program, executed), _joined_blocks_of(program, executed)
+    blocks, joined = _blocks_of(program, executed), _join_blocks_of(program, executed)
     analyze((block for block, *_ in (*blocks, *joined)), analyzed)
     cycles: Counter[str] = Counter()
     for block, times, is_loop in blocks:
@@ -98,7 +98,7 @@ def _blocks_of(
     ]
 
 
-def _joined_blocks_of(
+def _join_blocks_of(
     program: MachineProgram, executed: Mapping[int, int]
 ) -> list[tuple[BlockText, float]]:
     """Return the same with short loops joined with what is around them, without repetitions."""
@@ -114,7 +114,7 @@ def _joined_blocks_of(
 
 def blocks_of(program: MachineProgram, executed: Mapping[int, int]) -> list[BlockText]:
     """Return the blocks that `cycles_of` needs to be analyzed; parameters are those of it."""
-    blocks = _blocks_of(program, executed), _joined_blocks_of(program, executed)
+    blocks = _blocks_of(program, executed), _join_blocks_of(program, executed)
     return [block for some in blocks for block, *_ in some]
 
 

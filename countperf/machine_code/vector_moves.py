@@ -53,12 +53,12 @@ class _Shape(NamedTuple):
 _Order = Callable[[str, _Shape], Sequence[int]]
 
 
-def _aligned(_kind: str, s: _Shape) -> list[int]:
+def _align_elements(_kind: str, s: _Shape) -> list[int]:
     """Take elements of two vectors side by side, from some place on (``valignd``)."""
     return [(s.by % s.elements + k + s.elements) % (2 * s.elements) for k in range(s.elements)]
 
 
-def _aligned_bytes(_kind: str, s: _Shape) -> list[int]:
+def _align_bytes(_kind: str, s: _Shape) -> list[int]:
     """Do so with the bytes of each 128 bits; behind them are zeros."""
     sides = [
         [s.elements + start + k for k in range(16)] + [*range(start, start + 16)]
@@ -67,12 +67,12 @@ def _aligned_bytes(_kind: str, s: _Shape) -> list[int]:
     return [index for both in sides for index in (both + [ZERO] * 256)[s.by : s.by + 16]]
 
 
-def _shifted_bytes(kind: str, s: _Shape) -> list[int]:
+def _shift_bytes(kind: str, s: _Shape) -> list[int]:
     by = -min(s.by, 16) if kind == "l" else min(s.by, 16)
     return [start + k + by if 0 <= k + by < 16 else ZERO for start in s.starts for k in range(16)]
 
 
-def _interleaved(kind: str, s: _Shape) -> list[int]:
+def _interleave_elements(kind: str, s: _Shape) -> list[int]:
     """Take the lower or upper elements of 128 bits of two vectors in turns."""
     half = s.per_piece // 2
     upper = half if kind == "h" else 0
@@ -84,24 +84,24 @@ def _interleaved(kind: str, s: _Shape) -> list[int]:
     ]
 
 
-def _permuted(_kind: str, s: _Shape) -> list[int]:
+def _permute_within_lanes(_kind: str, s: _Shape) -> list[int]:
     """Permute elements within 128 bits."""
     if s.per_piece == 2:
         return [k - k % 2 + (s.by >> k & 1) for k in range(s.elements)]
     return [start + (s.by >> 2 * k & 3) for start in s.starts for k in range(4)]
 
 
-def _permuted_whole(_kind: str, s: _Shape) -> list[int]:
+def _permute_whole(_kind: str, s: _Shape) -> list[int]:
     """Permute elements of 64 bits within 256 bits."""
     return [start + (s.by >> 2 * k & 3) for start in range(0, s.elements, 4) for k in range(4)]
 
 
-def _repeated(kind: str, s: _Shape) -> list[int]:
+def _repeat_elements(kind: str, s: _Shape) -> list[int]:
     """Repeat every other element (``vmovshdup``, ``vmovddup``)."""
     return [k - k % 2 + (kind == "sh") for k in range(s.elements)]
 
 
-def _picked(_kind: str, s: _Shape) -> list[int]:
+def _pick_elements(_kind: str, s: _Shape) -> list[int]:
     """Choose elements of each of two vectors for every 128 bits (``vshufps``, ``vshufpd``)."""
     if s.per_piece == 2:
         return [s.elements * (k % 2) + k - k % 2 + (s.by >> k & 1) for k in range(s.elements)]
@@ -110,7 +110,7 @@ def _picked(_kind: str, s: _Shape) -> list[int]:
     ]
 
 
-def _blended(_kind: str, s: _Shape) -> list[int]:
+def _blend_by_constant(_kind: str, s: _Shape) -> list[int]:
     """Choose elements of two vectors by the bits of a constant."""
     return [k + s.elements * (s.by >> k % 8 & 1) for k in range(s.elements)]
 
@@ -141,16 +141,16 @@ _ORDERS: Sequence[tuple[re.Pattern[str], int, int, _Order]] = tuple(
     for pattern, operands, size, order in (
         # name with the kind and the size of elements, operands, bytes of elements if no name says
         # them, and the rule
-        (r"^v(align)(d|q)$", 4, 0, _aligned),
-        (r"^vpalignr()()$", 4, 1, _aligned_bytes),
-        (r"^vps(l|r)ldq()$", 3, 1, _shifted_bytes),
-        (r"^vp?unpck([lh])(bw|wd|q?dq|ps|pd)$", 3, 0, _interleaved),
-        (r"^vp(?:ermil|shuf)()(ps|pd|d)$", 3, 0, _permuted),
-        (r"^vperm()(q|pd)$", 3, 0, _permuted_whole),
-        (r"^vmov(sh|sl)dup()$", 2, 4, _repeated),
-        (r"^vmov(d)dup()$", 2, 8, _repeated),
-        (r"^vshuf()(ps|pd)$", 4, 0, _picked),
-        (r"^vp?blend()(d|w|ps|pd)$", 4, 0, _blended),
+        (r"^v(align)(d|q)$", 4, 0, _align_elements),
+        (r"^vpalignr()()$", 4, 1, _align_bytes),
+        (r"^vps(l|r)ldq()$", 3, 1, _shift_bytes),
+        (r"^vp?unpck([lh])(bw|wd|q?dq|ps|pd)$", 3, 0, _interleave_elements),
+        (r"^vp(?:ermil|shuf)()(ps|pd|d)$", 3, 0, _permute_within_lanes),
+        (r"^vperm()(q|pd)$", 3, 0, _permute_whole),
+        (r"^vmov(sh|sl)dup()$", 2, 4, _repeat_elements),
+        (r"^vmov(d)dup()$", 2, 8, _repeat_elements),
+        (r"^vshuf()(ps|pd)$", 4, 0, _pick_elements),
+        (r"^vp?blend()(d|w|ps|pd)$", 4, 0, _blend_by_constant),
         (r"^v(perm2|shuf)[if](?:128|64x2|32x4)()$", 4, 16, _put_together),
         (r"^vmov(ss|sd|hlps|lhps)()$", 3, 4, _halves),
     )
@@ -205,7 +205,7 @@ def move_source(mnemonic: str, parts: Sequence[str], width: int) -> Source | Non
         if match is None:
             continue
         is_constant = parts[0].startswith("$")
-        if is_constant is (rule in (_interleaved, _repeated, _halves)):
+        if is_constant is (rule in (_interleave_elements, _repeat_elements, _halves)):
             return None
         size = size or ELEMENT_BYTES[match[2]]
         inputs = [source_of(part, width) for part in reversed(parts[is_constant:-1])]
@@ -244,13 +244,13 @@ def pair_of(
     def read(machine: Machine) -> tuple[Elements, Elements, npt.NDArray[np.bool_]]:
         (a, known), (b, also) = (elements_of(source(machine), bits) for source in (first, second))
         if is_signed:
-            a, b = signed_elements(a), signed_elements(b)
+            a, b = sign_elements(a), sign_elements(b)
         return a, b, known & also
 
     return read
 
 
-def signed_elements(values: Elements) -> Elements:
+def sign_elements(values: Elements) -> Elements:
     """Return unsigned elements as numbers in two's complement."""
     return values.view(f"i{values.itemsize}")
 
@@ -312,50 +312,52 @@ def mask_action(mnemonic: str, parts: Sequence[str]) -> Action | None:
 def _source(mnemonic: str, parts: Sequence[str], bits: int) -> Source | None:
     """Return what computes the mask that an instruction writes; None if it has no rule."""
     if (match := _COMPARISON.match(mnemonic)) and len(parts) == 3:
-        return _compared(_ORDER[match[1]], parts, BITS[match[3]], is_signed=not match[2])
+        return _compare_elements(_ORDER[match[1]], parts, BITS[match[3]], is_signed=not match[2])
     if (match := _TEST.match(mnemonic)) and len(parts) == 3:
         is_zero = match[1] == "n"
-        return _compared(
+        return _compare_elements(
             lambda a, b: ((a & b) == 0) == is_zero, parts, BITS[match[2]], is_signed=False
         )
     if match := _SIGNS.match(mnemonic):
         zero = [parts[0], parts[0], parts[1]]
-        return _compared(lambda a, _: a < 0, zero, BITS[match[1]], is_signed=True)
+        return _compare_elements(lambda a, _: a < 0, zero, BITS[match[1]], is_signed=True)
     numbers = [int(match[1]) for part in parts[:-1] if (match := MASK.match(part)) is not None]
     name = mnemonic[:-1]
     if mnemonic.startswith("kmov"):
         read = reader(parts[0], bits)
         return lambda machine: (
-            _cut(machine.masks[numbers[0]], bits) if numbers else _bits_of(read(machine), bits)
+            _cut_mask(machine.masks[numbers[0]], bits) if numbers else _bits_of(read(machine), bits)
         )
     if name in ("kxor", "kxnor") and len(numbers) == 2 and numbers[0] == numbers[1]:
         value = (1 << bits) - 1 if name == "kxnor" else 0
         return lambda _: _bits_of(value, bits)
     if name == "knot" and numbers:
-        return lambda machine: _cut(invert(machine.masks[numbers[0]]), bits)
+        return lambda machine: _cut_mask(invert(machine.masks[numbers[0]]), bits)
     by = immediate(parts[0])
     if name in ("kshiftl", "kshiftr") and numbers and by is not None:
         zeros, left = np.zeros(MASK_BITS, np.int16), name == "kshiftl"
 
         def shift(machine: Machine) -> Lanes:
             given = machine.masks[numbers[0], :bits]
-            return _cut(np.concatenate((zeros[:by], given) if left else (given[by:], zeros)), bits)
+            return _cut_mask(
+                np.concatenate((zeros[:by], given) if left else (given[by:], zeros)), bits
+            )
 
         return shift
     if mnemonic.startswith("kunpck") and len(numbers) == 2:
         half = BITS[mnemonic[-2]]
-        return lambda machine: _cut(
+        return lambda machine: _cut_mask(
             np.concatenate([machine.masks[number, :half] for number in numbers]), 2 * half
         )
     if name in _COMBINED and len(numbers) == 2:
         combine = _COMBINED[name]
-        return lambda machine: _cut(
+        return lambda machine: _cut_mask(
             combine(machine.masks[numbers[1]], machine.masks[numbers[0]]), bits
         )
     return None
 
 
-def _cut(mask: Lanes, bits: int) -> Lanes:
+def _cut_mask(mask: Lanes, bits: int) -> Lanes:
     """Return the low bits of a mask; the others are zero."""
     cut = np.zeros(MASK_BITS, dtype=np.int16)
     cut[:bits] = mask[:bits]
@@ -368,7 +370,7 @@ def _bits_of(value: int | None, bits: int) -> Lanes:
     return mask
 
 
-def _compared(
+def _compare_elements(
     order: Callable[[Elements, Elements], Elements],
     parts: Sequence[str],
     bits: int,

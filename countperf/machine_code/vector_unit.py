@@ -50,7 +50,7 @@ from countperf.machine_code.vector_moves import (
     mask_action,
     move_source,
     pair_of,
-    signed_elements,
+    sign_elements,
     spread_mask,
 )
 
@@ -95,7 +95,7 @@ def vector_action(mnemonic: str, operands: str) -> Action | None:
     if _COMPARED.match(mnemonic):
         return action_of(mnemonic, operands)
     if _INDEXED.match(mnemonic) and mask is not None:
-        return _gathered(mnemonic, parts, mask)
+        return _gather_elements(mnemonic, parts, mask)
     if (match := _TESTS.match(mnemonic)) and len(parts) == 2:
         return _test(parts, match[1])
     target = VECTOR.match(parts[-1])
@@ -155,7 +155,7 @@ def _source(mnemonic: str, parts: Sequence[str], width: int) -> Source | None:
     return move_source(mnemonic, parts, width)
 
 
-def _packed(values: Elements, known: npt.NDArray[np.bool_], bits: int) -> Lanes:
+def _pack_elements(values: Elements, known: npt.NDArray[np.bool_], bits: int) -> Lanes:
     """Return elements of some bits as bytes."""
     raw = values.astype(f"u{bits // 8}").view(np.uint8).astype(np.int16)
     return np.where(np.repeat(known, bits // 8), raw, UNKNOWN)
@@ -164,7 +164,7 @@ def _packed(values: Elements, known: npt.NDArray[np.bool_], bits: int) -> Lanes:
 def _shift(kind: str, a: Elements, by: Elements) -> Elements:
     bits = 8 * a.itemsize
     if kind == "ra":
-        return signed_elements(a) >> np.minimum(by, bits - 1).astype(f"i{a.itemsize}")
+        return sign_elements(a) >> np.minimum(by, bits - 1).astype(f"i{a.itemsize}")
     places = np.minimum(by, bits - 1).astype(a.dtype)
     return np.where(by < bits, a << places if kind == "ll" else a >> places, 0)
 
@@ -197,12 +197,14 @@ def _pairwise(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     def compute(machine: Machine) -> Lanes:
         a, b, known = read(machine)
         values = function(a, b)
-        return _packed(-values.astype(np.int64) if name[:3] == "cmp" else values, known, bits)
+        return _pack_elements(
+            -values.astype(np.int64) if name[:3] == "cmp" else values, known, bits
+        )
 
     return compute
 
 
-def _mapped(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _map_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Take absolute values, or widen elements."""
     kind, narrow, wide = (*match.groups(), match[2])[:3]
     bits = BITS[wide]
@@ -210,13 +212,15 @@ def _mapped(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
 
     def compute(machine: Machine) -> Lanes:
         values, known = elements_of(source(machine), BITS[narrow])
-        values = values if kind == "z" else signed_elements(values)
-        return _packed(np.abs(values) if kind == "abs" else values.astype(np.int64), known, bits)
+        values = values if kind == "z" else sign_elements(values)
+        return _pack_elements(
+            np.abs(values) if kind == "abs" else values.astype(np.int64), known, bits
+        )
 
     return compute
 
 
-def _shifted(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _shift_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Shift by a constant, or by the lowest 64 bits of a vector."""
     kind, bits, constant = match[1], BITS[match[2]], immediate(parts[0])
     by, source = source_of(parts[0], 8), source_of(parts[1], width)
@@ -225,7 +229,7 @@ def _shifted(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
         count = joined(by(machine)) if constant is None else constant
         values, known = elements_of(source(machine), bits)
         counts = np.full(values.shape, count or 0, dtype=np.uint64)
-        return _packed(_shift(kind, values, counts), known & (count is not None), bits)
+        return _pack_elements(_shift(kind, values, counts), known & (count is not None), bits)
 
     return compute
 
@@ -237,12 +241,12 @@ def _products(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
 
     def compute(machine: Machine) -> Lanes:
         a, b, known = read(machine)
-        return _packed(a[::2].astype(kind) * b[::2].astype(kind), known[::2], 64)
+        return _pack_elements(a[::2].astype(kind) * b[::2].astype(kind), known[::2], 64)
 
     return compute
 
 
-def _saturated(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _saturate_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Narrow elements of two vectors, of each 128 bits of one and the other in turns."""
     wide, narrow = (BITS[letter] for letter in match[2])
     limits = np.iinfo(f"{'u' if match[1] == 'u' else 'i'}{narrow // 8}")
@@ -251,12 +255,12 @@ def _saturated(match: re.Match[str], parts: Sequence[str], width: int) -> Source
     def pack(machine: Machine) -> Lanes:
         pieces = [read(machine).reshape(-1, 16) for read in (first, second)]
         values, known = elements_of(np.concatenate(pieces, axis=1).reshape(-1), wide)
-        return _packed(np.clip(signed_elements(values), limits.min, limits.max), known, narrow)
+        return _pack_elements(np.clip(sign_elements(values), limits.min, limits.max), known, narrow)
 
     return pack
 
 
-def _inserted(match: re.Match[str], parts: Sequence[str], _width: int) -> Source:
+def _insert_element(match: re.Match[str], parts: Sequence[str], _width: int) -> Source:
     size = ELEMENT_BYTES[match[1]]
     start = size * ((immediate(parts[0]) or 0) % (16 // size))
     new, old = source_of(parts[1], size), source_of(parts[2], 16)
@@ -269,7 +273,7 @@ def _inserted(match: re.Match[str], parts: Sequence[str], _width: int) -> Source
     return insert
 
 
-def _blended(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _blend_by_mask(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Choose elements by the highest bits of those of a vector."""
     size = ELEMENT_BYTES[match[1]]
     signs, ones, zeros = (source_of(part, width) for part in parts[:3])
@@ -287,7 +291,7 @@ def _sign_of(lanes: Lanes, size: int) -> Lanes:
     return np.repeat(np.where(top < 0, UNKNOWN, top >> 7), size)
 
 
-def _masked_load(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
+def _load_masked(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
     if "(" not in parts[0]:
         return None
     size, (values, mask) = ELEMENT_BYTES[match[1]], (source_of(part, width) for part in parts[:2])
@@ -299,7 +303,7 @@ def _masked_load(match: re.Match[str], parts: Sequence[str], width: int) -> Sour
     return load
 
 
-def _permuted(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
+def _permute_by_indices(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
     """Take elements by indices: within 128 bits, of a whole vector, or of two vectors."""
     if parts[0].startswith("$"):
         return None
@@ -325,7 +329,7 @@ def _permuted(match: re.Match[str], parts: Sequence[str], width: int) -> Source 
     return permute
 
 
-def _shuffled(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+def _shuffle_bytes(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Take bytes within 128 bits by indices, or zero where the highest bit of one is set."""
     order, source = source_of(parts[0], width), source_of(parts[1], width)
     starts = np.arange(width) // 16 * 16
@@ -351,7 +355,7 @@ def _ternary(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
         for row in range(8):
             if table >> row & 1:
                 value |= (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
-        return _packed(value, known & also & too, 32)
+        return _pack_elements(value, known & also & too, 32)
 
     return combine
 
@@ -365,16 +369,16 @@ _RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
             _pairwise,
         ),
         (r"^vp?(andn?|or|xor)()(?:[dq]|p[sd])?$", 3, _pairwise),
-        (r"^vp(abs)([bwdq])$", 2, _mapped),
-        (r"^vps(ll|rl|ra)([wdq])$", 3, _shifted),
+        (r"^vp(abs)([bwdq])$", 2, _map_elements),
+        (r"^vps(ll|rl|ra)([wdq])$", 3, _shift_elements),
         (r"^vpmul(u?)dq$", 3, _products),
-        (r"^vpack(s|u)s(wb|dw)$", 3, _saturated),
-        (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _mapped),
-        (r"^vpinsr([bwdq])$", 4, _inserted),
-        (r"^vp?blendv(p[sd]|b)$", 4, _blended),
-        (_MASKED.pattern, 3, _masked_load),
-        (r"^vperm(il|[ti]2)?(d|q|ps|pd|w|b)$", 3, _permuted),
-        (r"^vpshufb$", 3, _shuffled),
+        (r"^vpack(s|u)s(wb|dw)$", 3, _saturate_elements),
+        (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _map_elements),
+        (r"^vpinsr([bwdq])$", 4, _insert_element),
+        (r"^vp?blendv(p[sd]|b)$", 4, _blend_by_mask),
+        (_MASKED.pattern, 3, _load_masked),
+        (r"^vperm(il|[ti]2)?(d|q|ps|pd|w|b)$", 3, _permute_by_indices),
+        (r"^vpshufb$", 3, _shuffle_bytes),
         (r"^vpternlog[dq]$", 4, _ternary),
         (
             r"^vpmovm2([bwdq])$",
@@ -408,7 +412,7 @@ def _test(parts: Sequence[str], kind: str | None) -> Action | None:
     return test
 
 
-def _gathered(mnemonic: str, parts: Sequence[str], mask: int) -> Action:
+def _gather_elements(mnemonic: str, parts: Sequence[str], mask: int) -> Action:
     """Gather or scatter elements; of floating-point numbers only the mask is known afterwards."""
     addresses, size = lane_addresses(mnemonic, ",".join(parts))
     operand = 0 if "scatter" in mnemonic else -1

@@ -164,13 +164,13 @@ class _Walk:
             self.runs[start, end] += 1
             self.order.append((start, end))
             self.lanes[start, end] += int(active.sum())
-            self._run(start, end, active)
+            self._run_block(start, end, active)
         raise CountingError(
             f"{self.program.name}: a sub-group executes more than {MOST_BLOCKS:,} runs of"
             " instructions; count at smaller sizes"
         )
 
-    def _run(self, start: int, end: int, active: Bits) -> None:
+    def _run_block(self, start: int, end: int, active: Bits) -> None:
         instructions = self.program.instructions
         for index in range(start, end):
             instruction = instructions[index]

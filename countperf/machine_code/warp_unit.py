@@ -104,10 +104,10 @@ def _lookup(table: int, inputs: Sequence[Lanes], bits: int) -> Lanes:
             for position, value in enumerate(inputs):
                 term &= value if number >> (2 - position) & 1 else ~value & whole
             result |= term
-    return joined(result, *inputs) if bits > 1 else _decided(result, *inputs)
+    return joined(result, *inputs) if bits > 1 else _decide_predicate(result, *inputs)
 
 
-def _decided(value: Lanes, *inputs: Lanes) -> Lanes:
+def _decide_predicate(value: Lanes, *inputs: Lanes) -> Lanes:
     """Return a predicate, unknown where an input is; what is not followed might decide it."""
     lowest = np.min(inputs, axis=0)
     return np.where(lowest >= 0, value, lowest)
@@ -131,7 +131,7 @@ def _table_of_predicates(_modifiers: Modifiers, operands: Operands, state: WarpS
 
 
 def _combined(operation: str, one: Lanes, other: Lanes) -> Lanes:
-    combined = _decided(_BITWISE[operation](one, other), one, other)
+    combined = _decide_predicate(_BITWISE[operation](one, other), one, other)
     if operation == "AND":
         return np.where((one == 0) | (other == 0), 0, combined)
     if operation == "OR":
@@ -370,7 +370,7 @@ def _short_multiply(modifiers: Modifiers, operands: Operands, state: WarpState) 
     return {name: joined(value, first, second, third, whole)}
 
 
-def _scaled_add(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
+def _add_scaled(modifiers: Modifiers, operands: Operands, state: WarpState) -> Results:
     name, *texts = operands
     is_plain = not any(PREDICATES.match(text) for text in texts) and ".CC" not in name
     if "X" in modifiers or not is_plain:
@@ -425,7 +425,7 @@ _HANDLERS: Mapping[str, Handler] = {
     "HFMA2": _half_constant,
     **dict.fromkeys(("IADD", "IADD32I", "IADD3", "VIADD"), _add),
     **dict.fromkeys(("IMAD", "IMUL"), _multiply),
-    **dict.fromkeys(("ISCADD", "LEA"), _scaled_add),
+    **dict.fromkeys(("ISCADD", "LEA"), _add_scaled),
     "PRMT": _permute,
     "XMAD": _short_multiply,
     "IABS": _simple(slice(1, 2), lambda _, value: np.abs(signed(value))),

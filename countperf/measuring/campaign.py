@@ -25,7 +25,7 @@ from countperf.measuring.lines import case_fields, format_line
 from countperf.measuring.runner import BROAD, CaseRunner, Repeats, RoundSchedule, in_mixed_order
 from countperf.sizes import checks_keywords
 from countperf.steps import report
-from countperf.store import AppendedLines, locked, write_atomically
+from countperf.store import AppendedLines, lock_file, write_atomically
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
@@ -77,7 +77,7 @@ def rewrite_file(path: Path | str) -> Generator[Callable[[MeasurementSet], None]
     """
     if not Path(path).exists():
         MeasurementSet.read_file(path)  # says what is wrong
-    with locked(path):
+    with lock_file(path):
         yield lambda content: write_atomically(path, content.to_text())
 
 

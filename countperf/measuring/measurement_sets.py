@@ -32,7 +32,7 @@ from countperf.measuring.lines import (
 )
 from countperf.store import (
     COMPRESSED,
-    damaged_line,
+    make_damaged_line_error,
     make_file_error,
     parse_lines,
     read_content,
@@ -280,7 +280,7 @@ def _check_new(
         field = f"line {number}: $.case"
         said = f"{field}: {case} is measured in an earlier line; a case has one measurement"
 
-        raise damaged_line(said, number, path=path, field=field)
+        raise make_damaged_line_error(said, number, path=path, field=field)
 
 
 TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]
@@ -434,7 +434,11 @@ class Timing(Document, Result):
             for size in (*sizes, *failures)
         ]
         return Printed(
-            head=[_sentence(self), *([_made_up(self)] if self.made_up else []), _how(self)],
+            head=[
+                _sentence(self),
+                *([_describe_made_up(self)] if self.made_up else []),
+                _how(self),
+            ],
             rows=rows,
             columns=columns,
             notes=_notes(self),
@@ -489,7 +493,7 @@ def _sentence(of: Timing) -> str:
     return f"{where}: {said}; off by a factor of {math.exp(sum(logs) / len(logs)):.2f} on average"
 
 
-def _made_up(of: Timing) -> str:
+def _describe_made_up(of: Timing) -> str:
     at = f" at {point_text(of.sizes[0].measurement.parameters)}" if of.sizes[1:] else ""
     return (
         f"index arrays are made up{at}, real ones take other times: {of.made_up} (pass yours by a"

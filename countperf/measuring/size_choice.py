@@ -281,7 +281,7 @@ def calibrate(
     """Choose the sizes of many kernels, alike for those that differ in their work groups only."""
     calibration = SizeCalibration(device=runner.identity, limits=limits)
     if store is not None and Path(store).exists():
-        calibration = _resumed(calibration, Path(store))
+        calibration = _resume_choice(calibration, Path(store))
     groups: dict[tuple[str, str, str], list[Sizable]] = {}
     for entry in entries:
         if calibration.choice(entry) is None:
@@ -294,9 +294,9 @@ def calibrate(
                 entry, partial(time_case, runner, limits=calibration.limits), calibration.limits
             )
         except MeasurementError as error:
-            choice = _failed(entry, error)
+            choice = _fail_choice(entry, error)
         except DeviceLostError as error:  # noted, so that the next process goes on behind it
-            choice, lost = _failed(entry, error), error
+            choice, lost = _fail_choice(entry, error), error
         calibration = calibration.model_copy(update={"choices": (*calibration.choices, choice)})
         if store is not None:
             calibration.write_file(store)
@@ -305,11 +305,11 @@ def calibrate(
     return calibration
 
 
-def _failed(entry: Sizable, error: Exception) -> SizeChoice:
+def _fail_choice(entry: Sizable, error: Exception) -> SizeChoice:
     return _choice(entry, [(entry.exponents[0] + entry.exponent_steps[0], 0.0)], str(error))
 
 
-def _resumed(wanted: SizeCalibration, path: Path) -> SizeCalibration:
+def _resume_choice(wanted: SizeCalibration, path: Path) -> SizeCalibration:
     stored = SizeCalibration.read_text(read_file_text(path), path=path)
     pairs = stored.device.differences(wanted.device)
     for name in ("overhead_factor", "max_run_s", "max_setup_s"):

@@ -71,7 +71,7 @@ def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
         tried.append(other)
         stated = device.classes.get(other)
         if stated is not None:
-            return _adapted(stated, name, other, times, excess)
+            return _adapt_device(stated, name, other, times, excess)
     known = some_of(tuple(device.classes))
     message = (
         f"device {device.slug!r}: no instruction class {name!r}, and none that stands in for it"
@@ -80,7 +80,7 @@ def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
     raise DeviceParameterError(message, field=f"classes.{name}")
 
 
-def _adapted(
+def _adapt_device(
     stated: InstructionClass, name: str, other: str, times: float, excess: float
 ) -> InstructionClass:
     source = stated.source if name == other else f"{stated.source} (as {other})"

@@ -246,11 +246,11 @@ def profile_kernel(
     """
     described = device if isinstance(device, DeviceParameters) else load_device(device)
     if all(options.get(name) is None for name in _DECLARED):
-        options = {**options, "registers_per_work_item": compiled_registers(kernel, described)}
+        options = {**options, "registers_per_work_item": find_compiled_registers(kernel, described)}
     return profile_declared(kernel, described, **options)
 
 
-def compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, int] | None:
+def find_compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, int] | None:
     """Return the registers of a work item by device program, as ``nvcc`` allocates them."""
     if device.registers_per_compute_unit is None or device.compute_capability is None:
         return None

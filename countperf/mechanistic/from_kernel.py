@@ -191,7 +191,7 @@ class ProgramAtSizes:
     def _graphs(self, names: Mapping[Node, str]) -> tuple[list[InstructionGraph], bool]:
         places = {(s.within, n.cases) for s in self.program.statements for n in s.nodes}
         differ = any(self.program.depends_on_lane(position) for position in places)
-        first = self._expanded(0)
+        first = self._expand_classes(0)
         if not first.nodes and not differ:
             message = (
                 f"program '{self.program.name}': a typical work group executes nothing at "
@@ -201,7 +201,7 @@ class ProgramAtSizes:
         others = self.per_group - 1 if differ and not first.is_shortened else 0
         if others * len(first.nodes) > _MOST_INSTRUCTIONS:
             others = 0
-        expansions = [first, *(self._expanded(number + 1) for number in range(others))]
+        expansions = [first, *(self._expand_classes(number + 1) for number in range(others))]
         graphs = [self._graph(expansion, names) for expansion in expansions if expansion.nodes]
         is_shortened = any(expansion.is_shortened for expansion in expansions)
         if len(set(graphs)) == 1:
@@ -210,11 +210,11 @@ class ProgramAtSizes:
         is_whole = len(graphs) == self.per_group and not is_shortened
         return (graphs, False) if is_whole else (graphs[:1], True)
 
-    def _expanded(self, number: int) -> Expansion:
+    def _expand_classes(self, number: int) -> Expansion:
         sub_group = SubGroup(
             self.program, self.values, sub_group_size=self.sub_group_size, number=number
         )
-        return sub_group.expanded(self.max_instructions)
+        return sub_group.expand_instructions(self.max_instructions)
 
     def _graph(self, expansion: Expansion, names: Mapping[Node, str]) -> InstructionGraph:
         nodes = [BARRIER if node is None else names[node] for node in expansion.nodes]
@@ -386,7 +386,7 @@ class KernelProfiler(ShortRepr):
             defaults=self.programs[0].domains.defaults,
         )
         vector.hold_sizes_to(size_ranges(kernel))
-        values = vector.checked_parameters(parameters, {})
+        values = vector.check_parameters(parameters, {})
         for name, value in values.items():
             if not isinstance(value, int):
                 message = f"kernel '{kernel.name}': {name} must be one integer for a profile"

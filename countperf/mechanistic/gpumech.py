@@ -122,7 +122,7 @@ def interval_cycles(
     mean = instructions / len(intervals)
     others = occupancy - 1
     nonoverlapped = tuple(
-        _nonoverlapped(interval, others, policy, probability, mean) for interval in intervals
+        _find_nonoverlapped(interval, others, policy, probability, mean) for interval in intervals
     )
     issue_cycles = instructions + sum(nonoverlapped)
     cpr = issue_cycles + stalls
@@ -139,7 +139,7 @@ def interval_cycles(
     )
 
 
-def _nonoverlapped(
+def _find_nonoverlapped(
     interval: Interval,
     others: float,
     policy: Policy,

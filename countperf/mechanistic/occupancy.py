@@ -105,7 +105,7 @@ def resident_groups(
         "work_items": work_items // work_items_per_group,
     }
     if most_sub_groups is not None:
-        limits["sub_groups"] = most_sub_groups // _allocated(sub_groups, device)
+        limits["sub_groups"] = most_sub_groups // _allocate_sub_groups(sub_groups, device)
     if registers_per_work_item:
         limits["registers"] = _groups_by_registers(
             device, registers_per_work_item, work_items_per_group
@@ -227,11 +227,11 @@ def _groups_by_registers(
             per_sub_group = _ceil_to(registers_per_work_item * sub_group_size, unit)
             return registers // per_sub_group // sub_group_unit * sub_group_unit // sub_groups
         case "group":
-            allocated = _allocated(sub_groups, device) * sub_group_size
+            allocated = _allocate_sub_groups(sub_groups, device) * sub_group_size
             return registers // _ceil_to(registers_per_work_item * allocated, unit)
 
 
-def _allocated(sub_groups: int, device: DeviceParameters) -> int:
+def _allocate_sub_groups(sub_groups: int, device: DeviceParameters) -> int:
     """Return the sub-groups that a group takes up."""
     if device.register_mode != "group":
         return sub_groups

@@ -220,7 +220,7 @@ def answers_of(
     profiler: KernelProfiler, values: Mapping[str, Any], models: ModelChoice = ALL
 ) -> ModelAnswers:
     """Predict the time of a Loopy kernel by every mechanistic model."""
-    chosen_models(models)  # refused before the work
+    choose_models(models)  # refused before the work
     device = profiler.device
     launches = profiler.launches_at(values)
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
@@ -286,7 +286,7 @@ def model_names() -> tuple[str, ...]:
     return tuple(_makers())
 
 
-def chosen_models(models: ModelChoice) -> list[str]:
+def choose_models(models: ModelChoice) -> list[str]:
     """Return the names of the chosen models, in order; refuse names of none."""
     names = [models] if isinstance(models, str) else list(models)
     known = _makers()
@@ -300,7 +300,7 @@ def chosen_models(models: ModelChoice) -> list[str]:
 
 def built_models(models: ModelChoice, device: DeviceParameters) -> list[MechanisticModel]:
     """Build the chosen models for a device that states the costs of a kernel's instructions."""
-    return [with_free_barriers(_makers()[name](device=device)) for name in chosen_models(models)]
+    return [with_free_barriers(_makers()[name](device=device)) for name in choose_models(models)]
 
 
 def model_makers(
@@ -341,7 +341,7 @@ def _predicted(
         ):
             raise missing_registers(profiled.profile.name, profiler.device)
         if isinstance(model, PipelineModel):
-            profiled = _simulated(model, profiler, profiled, values, position)
+            profiled = _shorten_graph(model, profiler, profiled, values, position)
         parts.append((model.predict(profiled, values), number))
     if len(parts) == 1 and parts[0][1] == 1:
         return replace(parts[0][0], kernel=profiler.kernel)
@@ -368,7 +368,7 @@ def _total(
     return largest_first(total)
 
 
-def _simulated(
+def _shorten_graph(
     model: PipelineModel,
     profiler: KernelProfiler,
     profiled: ProfiledKernel,
@@ -427,11 +427,11 @@ def _all_said(of: ModelAnswers) -> list[str]:
     """Write what models say of the kernel beside its time; the same text once."""
     names: dict[str, list[str]] = {}
     for name, prediction in of.predictions.items():
-        names.setdefault(_said(prediction), []).append(name)
+        names.setdefault(_describe_advice(prediction), []).append(name)
     return [wrap_note(f"{', '.join(by)}: {said}") for said, by in names.items() if said]
 
 
-def _said(of: MechanisticPrediction) -> str:
+def _describe_advice(of: MechanisticPrediction) -> str:
     """Write what MWP-CWP says of the kernel, and stalls in shares of the time."""
     if of.advice:
         mwp, cwp, cpi, resident = (of.results[n] for n in ("mwp", "cwp", "cpi", "occupancy"))

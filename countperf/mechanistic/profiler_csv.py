@@ -170,7 +170,7 @@ def _count(size: str) -> str:
     return str(math.prod(map(int, extents))) if extents else "?"
 
 
-def measured_fields(metrics: KernelMetrics) -> dict[str, tuple[float, str]]:
+def find_measured_fields(metrics: KernelMetrics) -> dict[str, tuple[float, str]]:
     """Return fields of a profile, of the whole launch, and the metrics that give each."""
     measured: dict[str, tuple[float, str]] = {}
     for field, unit, factors in _SOURCES:
@@ -207,7 +207,7 @@ def with_measured(
             " leave the lines of one launch in the table",
             column="Kernel Name",
         )
-    measured = measured_fields(chosen[0])
+    measured = find_measured_fields(chosen[0])
     if not measured:
         raise TableError(
             f"no metric of {chosen[0].kernel} gives a field of a profile; export ncu --csv --page"

@@ -167,7 +167,7 @@ class Sweep(Result):
             rows=rows,
             shown=table_of(shown, axes | times),
             parts=_side_by_side(shown, axes, times) if len(times) > _FEW_MODELS else (),
-            notes=[*([self.note] if self.note else []), *lacking, *_timed(self)],
+            notes=[*([self.note] if self.note else []), *lacking, *_describe_timing(self)],
             facts={
                 **picked(self, "kernel", "device", "over", "note", "measured_on", "failures"),
                 "errors": errors,
@@ -289,7 +289,7 @@ def _side_by_side(
     ]
 
 
-def _timed(of: Sweep) -> list[str]:
+def _describe_timing(of: Sweep) -> list[str]:
     """Say what the errors are of, and where the kernel was timed on another device."""
     if not of.measured_on:
         return []

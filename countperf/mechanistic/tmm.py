@@ -131,7 +131,7 @@ def _slots(active_groups: int, num_compute_units: int) -> int:
     return active_groups * check_whole(num_compute_units, "num_compute_units")
 
 
-def scheduled_steps(
+def compute_scheduled_steps(
     *, num_groups: int, active_groups: int, num_compute_units: int, **terms: Any
 ) -> ScheduledSteps:
     r"""Return the steps of a kernel whose groups run in waves; terms are those of `step_bound`.
@@ -162,7 +162,7 @@ class TmmModel(MechanisticModel):
         cores = device.require_int("cores_per_compute_unit", model=model)
         groups = geometry.occupancy / geometry.sub_groups_per_group
         items = groups * launch.work_items_per_group / cores
-        estimate = scheduled_steps(
+        estimate = compute_scheduled_steps(
             work=profile.require("work", model=model),
             transactions=profile.require("transactions", model=model),
             latency_steps=device.require("latency_steps", model=model),

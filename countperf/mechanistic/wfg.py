@@ -165,7 +165,7 @@ def work_flow_cycles(
         if block.kind == "comp":
             before = block
         elif block.kind == "mem":
-            exposed = _exposed(before, occupancy, costs, nbc_avg, variant)
+            exposed = _find_exposed_latency(before, occupancy, costs, nbc_avg, variant)
             memory += max(mem_trans, exposed)
             exposed_mem += max(0.0, exposed - mem_trans)
     cpw = float(computation + memory)
@@ -184,7 +184,7 @@ def work_flow_cycles(
     )
 
 
-def _exposed(
+def _find_exposed_latency(
     before: Block | None, occupancy: float, costs: WorkFlowCosts, nbc_avg: float, variant: Variant
 ) -> float:
     """Return the memory latency that other sub-groups do not hide; may be negative."""
@@ -253,7 +253,7 @@ class WorkFlowModel(MechanisticModel):
         return self._at_rate(
             result.wpc / repetitions,
             geometry.total_sub_groups,
-            _bound(result),
+            _find_bound(result),
             {"compute": result.computation, "memory": result.memory},
             {
                 "cpw": result.cpw * repetitions,
@@ -297,7 +297,7 @@ class WorkFlowModel(MechanisticModel):
         return cost
 
 
-def _bound(result: WorkFlowResult) -> Bound:
+def _find_bound(result: WorkFlowResult) -> Bound:
     if result.cpw <= result.busy_comp * (1 + _BUSY):
         return "compute"
     if result.cpw <= result.busy_mem * (1 + _BUSY):

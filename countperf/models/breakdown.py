@@ -172,7 +172,7 @@ def breakdown_rows(prediction: PartedTime, most: int = MOST_ROWS) -> tuple[Break
     return (*rows, *([BreakdownRow(OTHER, taken, taken_s)] if taken_s < 0 else []))
 
 
-def bound_text(prediction: PartedTime) -> str:
+def describe_bound(prediction: PartedTime) -> str:
     """Say what bounds a time, and which parts take the most of it."""
     shares: dict[str, float] = {}
     rows = [row for row in breakdown_rows(prediction) if row.fraction]

@@ -124,12 +124,11 @@ class Correction(Part):
             points = as_points(roots, logs, self.scale)
             if points.ndim == 1:  # not by BLAS, whose threads would wait for each other
                 products = np.einsum("i,ij->j", points, axes)
-                apart = _squared_distances(points, axes, squares, products) + rest
+                apart = _square_distances(points, axes, squares, products) + rest
                 return float(np.exp(-np.sqrt(apart)) @ alpha)
             rows = points.reshape(len(points), math.prod(points.shape[1:])).T
             log_factors = [
-                np.exp(-np.sqrt(_squared_distances(some, axes, squares, some @ axes) + rest))
-                @ alpha
+                np.exp(-np.sqrt(_square_distances(some, axes, squares, some @ axes) + rest)) @ alpha
                 for some in np.split(rows, range(_AT_ONCE, len(rows), _AT_ONCE))
             ]
             return np.concatenate(log_factors).reshape(points.shape[1:])
@@ -173,10 +172,10 @@ def as_points(roots: Array, logs: Array, scale: float) -> Array:
 def similarity(points: Array, others: Array) -> Array:
     """Return the covariance of kernels, shape (n_points, n_others), from points as rows."""
     squares = (others**2).sum(axis=1)
-    return np.exp(-np.sqrt(_squared_distances(points, others.T, squares, points @ others.T)))
+    return np.exp(-np.sqrt(_square_distances(points, others.T, squares, points @ others.T)))
 
 
-def _squared_distances(points: Array, others: Array, squares: Array, products: Array) -> Array:
+def _square_distances(points: Array, others: Array, squares: Array, products: Array) -> Array:
     """Return the squared distances of points, shape (..., n_axes), from others, as columns."""
     squared_distances = squares - 2.0 * products
     squared_distances += np.einsum("...i,...i->...", points, points)[..., np.newaxis]

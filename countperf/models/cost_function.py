@@ -22,7 +22,7 @@ from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
 from countperf.models.features import covers
 from countperf.models.function import ColumnKey, ModelFunction
 from countperf.models.predictions import ParameterValue, Quantity
-from countperf.models.validity import raise_to_launch, refuse_negative, unmeasured_error
+from countperf.models.validity import make_unmeasured_error, raise_to_launch, refuse_negative
 from countperf.symbolic.compiled import BLOCK, CountSource
 from countperf.text import FieldsAlone, ShortRepr
 
@@ -50,11 +50,11 @@ class CostFunction(ShortRepr, FieldsAlone):
 
     @cached_property
     def _at_one_size(self) -> Callable[..., list[Any]]:
-        return self._written(arrays=False)
+        return self._write_function(arrays=False)
 
     @cached_property
     def _at_arrays(self) -> Callable[..., list[Any]]:
-        return self._written(arrays=True)
+        return self._write_function(arrays=True)
 
     @cached_property
     def _costs(self) -> list[float]:
@@ -76,7 +76,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         feature = self.function.model.term_features[term].feature_of(name)
         return None if feature is None else self.function.find_column((term, feature))
 
-    def _written(self, *, arrays: bool) -> Callable[..., list[Any]]:
+    def _write_function(self, *, arrays: bool) -> Callable[..., list[Any]]:
         """Write a function of the sizes.
 
         It returns features and the same scaled, which only corrections read, what has no known
@@ -124,7 +124,7 @@ class CostFunction(ShortRepr, FieldsAlone):
                     return float(time_s)
             except (ArithmeticError, LookupError, ValueError):  # which arrays tell of
                 pass
-        values = self.vector.checked_parameters(parameters, {})
+        values = self.vector.check_parameters(parameters, {})
         arguments, shape, _ = self.vector.compiled.safe_arrays(values)
         lines = [np.broadcast_to(a, shape).reshape(-1) for a in arguments]
         times = np.empty(math.prod(shape))
@@ -164,7 +164,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         if names and not self.incomplete_ok:
             spec = self.function.model.features
             wanted = dict.fromkeys(spec.feature_of(name) or name for name in names)
-            raise unmeasured_error(self.kernel, self.device, wanted)
+            raise make_unmeasured_error(self.kernel, self.device, wanted)
 
 
 def _columns_of(model: ModelDefinition, name: str) -> set[ColumnKey]:

@@ -193,7 +193,7 @@ class ModelDefinition(Document):
 
     @field_validator("derived")
     @classmethod
-    def _derived_features_follow_from_properties(cls, derived: dict[str, str]) -> dict[str, str]:
+    def _check_derived_features(cls, derived: dict[str, str]) -> dict[str, str]:
         above: list[str] = []
         for name, text in derived.items():
             _check_name(name, "derived feature")
@@ -297,7 +297,7 @@ class ModelDefinition(Document):
         """True if a term charges instructions of compiled code."""
         return CODE in self._read
 
-    def made_of(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
+    def count_model_inputs(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what is `issued`, and the shape of work groups as far as the model names it."""
         made = {n: count for n, count in self.issued(counts).items() if n not in GROUP_SHAPE}
         wanted = self.named_shape

@@ -43,10 +43,10 @@ class FeatureSpec(Part):
 
     def feature_of(self, name: str) -> str | None:
         """Return the feature that charges a property, or None if none does."""
-        feature = self._covered_by(name)
+        feature = self._find_covering_feature(name)
         return None if feature in self.negligible else feature
 
-    def _covered_by(self, name: str) -> str | None:
+    def _find_covering_feature(self, name: str) -> str | None:
         """Return the feature of the first pattern that covers a property, be it negligible."""
         place = first_cover(self.charged, name)
         if place is None:
@@ -55,7 +55,7 @@ class FeatureSpec(Part):
 
     def ignores(self, name: str) -> bool:
         """Return whether the model leaves a property out by its definition."""
-        feature = self._covered_by(name)
+        feature = self._find_covering_feature(name)
         if feature is not None:
             return feature in self.negligible
         return first_cover(self.ignored, name) is not None

@@ -43,13 +43,15 @@ class ModelInputs(ShortRepr):
     variables: dict[str, Quantity]  # scales of terms
     ignored: tuple[str, ...]  # properties that are not zero and that the model ignores
     unknown: tuple[str, ...]  # those that it has no rule for
-    issued: Mapping[str, CountValue]  # all that it is made of (`ModelDefinition.made_of`)
+    issued: Mapping[
+        str, CountValue
+    ]  # all that it is made of (`ModelDefinition.count_model_inputs`)
 
 
 def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> ModelInputs:
     """Sort a kernel's counts, as ``PropertyVector.evaluate`` returns them, into columns."""
     model.check_code(counts)
-    seen = model.made_of(counts)
+    seen = model.count_model_inputs(counts)
     present = {name: count for name, count in seen.items() if np.any(count != 0)}
     values: dict[ColumnKey, Quantity] = {}
     covered: set[str] = set()

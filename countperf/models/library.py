@@ -20,7 +20,7 @@ from countperf.errors import DocumentError, ParameterError, nearest
 from countperf.models.shipped import STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords
-from countperf.store import locked, read_file_text
+from countperf.store import lock_file, read_file_text
 from countperf.text import short_name
 
 DEFAULT_STEMS = ("weights", STRUCTURAL, "linear")
@@ -88,7 +88,9 @@ class NamedFit:
         for stem in DEFAULT_STEMS:
             if (self.folder / f"{stem}.json").is_file():
                 return self.folder / f"{stem}.json"
-        newest = sorted(self.models.values(), key=lambda path: (_modified(path), path.name))
+        newest = sorted(
+            self.models.values(), key=lambda path: (_find_modification(path), path.name)
+        )
         return newest[-1] if newest else None
 
     def path_of(self, model: str | None) -> Path:
@@ -161,10 +163,10 @@ def _is_of(fit: NamedFit, device: DeviceIdentity) -> bool:
 
 
 def _age(fit: NamedFit) -> float:
-    return -1.0 if (path := fit.default) is None else _modified(path)
+    return -1.0 if (path := fit.default) is None else _find_modification(path)
 
 
-def _modified(path: Path) -> float:
+def _find_modification(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:  # removed in the meantime
@@ -184,10 +186,10 @@ def store_own_fit(
     replace: bool | Callable[[Path], bool] = False,
 ) -> tuple[str, Path]:
     """Store weights among the user's own; no other fit is overwritten unless that is asked for."""
-    plain = checked_own_name(name)
+    plain = check_own_name(name)
     parent = user_fits_folder()
     every = {short_name(fitted.model): fitted for fitted in (weights, *others)}
-    with locked(parent, wait=True):
+    with lock_file(parent, wait=True):
         for number in range(1, _MOST_FITS):
             folder = parent / (plain if number == 1 else f"{plain}-{number}")
             fit = NamedFit(name=f"{OWN}{folder.name}", folder=folder, is_own=True)
@@ -204,7 +206,7 @@ def store_own_fit(
     raise ParameterError(f"there are too many fits named {OWN}{plain}", parameter="name")
 
 
-def checked_own_name(name: str) -> str:
+def check_own_name(name: str) -> str:
     """Return the name of a fit of the user's without ``mine/``."""
     plain = name.removeprefix(OWN)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", plain):

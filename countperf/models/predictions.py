@@ -15,9 +15,9 @@ from countperf.models.breakdown import (
     CORRECTION,
     MOST_ROWS,
     OTHER,
-    bound_text,
     breakdown_rows,
     corrected_parts,
+    describe_bound,
     plain_name,
     uncharged_lines,
 )
@@ -275,7 +275,7 @@ class DeviceAnswers(Result):
             }
             for row in rows
         ]
-        said = [row["reason"] or _left_out(row) for row in rows]
+        said = [row["reason"] or _describe_left_out(row) for row in rows]
         reasons = [*dict.fromkeys(wrap_note(reason) for reason in said if reason)]
         left = [f"- ... {len(reasons) - _MOST_REASONS} more: .to_frame() has all"]
         return Printed(
@@ -386,7 +386,7 @@ class PredictionPair(Result):
         ratio = f"{whole[1] / whole[0]:.3g} times" if whole[0] > 0 else "no multiple of"
         lacking = [name for name, one in zip(self.names, both, strict=True) if not one.complete]
         mark = f" (incomplete, a lower bound: {' and '.join(lacking)})" if lacking else ""
-        bounds = [f"  {n}: {bound_text(one)}" for n, one in zip(self.names, both, strict=True)]
+        bounds = [f"  {n}: {describe_bound(one)}" for n, one in zip(self.names, both, strict=True)]
         times = dict(zip(("first_s", "second_s"), whole, strict=True))
         total = {"part": "time", **times, "difference_s": whole[1] - whole[0]}
         titles = ("", *self.names, "difference")
@@ -438,7 +438,7 @@ def prediction_head(of: Prediction) -> list[str]:
     mark = _incomplete(of)
     return [
         f"{'at least ' if mark else ''}{format_quantity(float(of.time_s), 's')}{interval}{mark}",
-        *filter(None, [bound_text(of)]),
+        *filter(None, [describe_bound(of)]),
         f"{of.kernel} on {of.device}{', ' if given else ''}{given}; {_model(of)}, warm caches",
     ]
 
@@ -477,7 +477,7 @@ _MOST_REASONS = 5
 _FEW_LETTERS = 24
 
 
-def _left_out(row: Mapping[str, Any]) -> str:
+def _describe_left_out(row: Mapping[str, Any]) -> str:
     names = ", ".join(plain_name(name) for name in (*row["missing"], *row["ignored"]))
     is_short = len(names) <= _FEW_LETTERS
     return "" if is_short else f"{row['device']}, {row['model']}: leaves out {names}"
@@ -487,7 +487,7 @@ def _predicted(of: Prediction | None) -> dict[str, Any]:
     if of is None:
         names = ("time_s", "interval_s", "bound", "breakdown_s")
         return {**dict.fromkeys(names), "ignored": [], "missing": []}
-    kinds = bound_text(of).removeprefix("bound by ").partition(":")[0]
+    kinds = describe_bound(of).removeprefix("bound by ").partition(":")[0]
     return {
         **picked(of, "time_s", "interval_s"),
         "bound": getattr(of, "bound", None) or kinds,

@@ -485,7 +485,7 @@ LINEAR = ModelDefinition(
 )
 
 
-def fitted_model(
+def load_fitted_model(
     name: str,
     device: DeviceIdentity | None = None,
     memory: MemoryHierarchy | None = None,

@@ -147,7 +147,7 @@ def interval(time_s: Quantity, reach: Quantity) -> tuple[Quantity, Quantity] | N
     return time_s / factor, time_s * factor
 
 
-def unmeasured_error(
+def make_unmeasured_error(
     kernel: str, device: str, properties: Iterable[str]
 ) -> UnmeasuredPropertyError:
     """Return the error that a kernel needs properties of which weights of a device have none."""
@@ -347,7 +347,7 @@ class Explanation(Result, ShortRepr):
         return Printed(
             head=[*prediction_head(made), f"time_s = {self.expression}"],
             rows=rows,
-            shown=table_of([_shown_part(row) for row in rows], _EXPLAINED),
+            shown=table_of([_show_part(row) for row in rows], _EXPLAINED),
             notes=[*notes, *write_caveats(made)],
             facts={
                 **made.lay_out().facts,
@@ -369,7 +369,7 @@ _EXPLAINED = {
 }
 
 
-def _shown_part(row: Row) -> dict[str, Any]:
+def _show_part(row: Row) -> dict[str, Any]:
     count, is_weighed = row["count"], row["unit"] is not None
     cost, per, rate = weight_texts(row) if is_weighed else ("", "", None)
     return {

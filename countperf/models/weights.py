@@ -41,8 +41,8 @@ from countperf.models.validity import (
     features_outside,
     interval,
     make_caveats,
+    make_unmeasured_error,
     refuse_negative,
-    unmeasured_error,
 )
 from countperf.models.weight_document import WeightDocument
 from countperf.sizes import checks_keywords, given_sizes
@@ -143,7 +143,7 @@ class WeightSet(WeightDocument):
         inputs = model_inputs(self.definition, counts)
         missing = find_missing(self, inputs)
         if missing and not incomplete_ok:
-            raise unmeasured_error(vector.kernel, self.device.slug, missing)
+            raise make_unmeasured_error(vector.kernel, self.device.slug, missing)
         charge = charge_inputs(self, inputs)
         time_s, parts, corrections = correct_charge(self, charge)
         if not incomplete_ok:
@@ -258,7 +258,7 @@ class WeightSet(WeightDocument):
             if self.view != "structure":
                 return vector
             self._check_caches(vector)
-            return vector.mapped(self.definition.made_of)
+            return vector.mapped(self.definition.count_model_inputs)
         raise MismatchError(
             f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights for"
             f" {self.device.slug} were fitted to the {self.view} view: count it with"

@@ -164,7 +164,7 @@ class RefusingMapper(Mapper[Any, []]):
         """Map a part of an expression."""
         handler = self._handlers.get(type(expr))
         if handler is None:
-            handler = self._handlers[type(expr)] = self._found_handler(type(expr))
+            handler = self._handlers[type(expr)] = self._find_handler(type(expr))
         return handler(self, expr)
 
     def __call__(self, expr: Any, /, *_: Any, **__: Any) -> Any:
@@ -178,7 +178,7 @@ class RefusingMapper(Mapper[Any, []]):
         cls._handlers = {}
 
     @classmethod
-    def _found_handler(cls, kind: type) -> Callable[[Any, Any], Any]:
+    def _find_handler(cls, kind: type) -> Callable[[Any, Any], Any]:
         if not issubclass(kind, p.ExpressionNode):
             return cls.map_foreign
         names = (getattr(base, "mapper_method", None) for base in kind.__mro__)
@@ -285,7 +285,7 @@ class ToAddress(ToQuasiPolynomial):
         self, expr: Any, numerator: QuasiPolynomial, divisor: QuasiPolynomial
     ) -> QuasiPolynomial:
         if divisor.is_constant and divisor.constant_term > 0:
-            return _joined_floor(numerator, int(divisor.constant_term))
+            return _join_floors(numerator, int(divisor.constant_term))
         if not divisor or not all(name in self.sizes for name in divisor.names()):
             raise NotAffineError(expr)
         return floor_quotient(numerator, divisor)
@@ -297,7 +297,7 @@ class ToAddress(ToQuasiPolynomial):
     def map_right_shift(self, expr: Any) -> QuasiPolynomial:
         """A floor of a quotient by a power of two."""
         shift = self._constant(expr, expr.shift, _WORD_BITS)
-        return _joined_floor(self.rec(expr.shiftee), 2**shift)
+        return _join_floors(self.rec(expr.shiftee), 2**shift)
 
     def map_bitwise_and(self, expr: Any) -> QuasiPolynomial:
         """The lowest bits are the remainder by a power of two."""
@@ -307,7 +307,7 @@ class ToAddress(ToQuasiPolynomial):
                     size = self._constant(expr, mask, 2**_WORD_BITS) + 1
                     if size & (size - 1) == 0:
                         whole = self.rec(value)
-                        return whole - _joined_floor(whole, size) * size
+                        return whole - _join_floors(whole, size) * size
         raise NotAffineError(expr)
 
     def _constant(self, expr: Any, part: Any, limit: int) -> int:
@@ -320,7 +320,7 @@ class ToAddress(ToQuasiPolynomial):
 _WORD_BITS = 63
 
 
-def _joined_floor(numerator: QuasiPolynomial, divisor: int) -> QuasiPolynomial:
+def _join_floors(numerator: QuasiPolynomial, divisor: int) -> QuasiPolynomial:
     """Return a floor of a quotient; of the floor of another one it is a single floor."""
     inner = next(iter(numerator.floors()), None)
     if inner is not None and inner.denominator:

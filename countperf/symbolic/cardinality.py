@@ -23,7 +23,7 @@ from countperf.symbolic.piecewise import (
     all_nonnegative,
     contradict,
     disjoint_regions,
-    fixed_parameters,
+    find_fixed_parameters,
     is_increasing,
     one_count,
     shifted,
@@ -36,7 +36,9 @@ _MANY_TERMS = 14
 """Of two counts together, from which their minimum is found term by term, if they allow it."""
 
 
-def _refused(integer_set: isl_sets.IntegerSet, error: UncountableSetError) -> UncountableSetError:
+def _refuse_set(
+    integer_set: isl_sets.IntegerSet, error: UncountableSetError
+) -> UncountableSetError:
     return UncountableSetError(
         f"the set {integer_set} cannot be counted: {error}; fix sizes in the kernel by"
         " loopy.fix_parameters(kernel, n=1024), and count it at these"
@@ -60,11 +62,11 @@ class Counter:
         renamed = renamed.substitute(self.context.quotients)
         terms: list[Piece] = []
         try:
-            for piece in isl_sets.lifted_pieces(integer_set):
+            for piece in isl_sets.lift_pieces(integer_set):
                 rescaled = self.context.rescale(piece)
                 terms += sum_weight(rescaled, renamed, self.context.simplify)
         except UncountableSetError as error:
-            raise _refused(integer_set, error) from error
+            raise _refuse_set(integer_set, error) from error
         return PiecewiseQuasiPolynomial(terms).substitute(self.context.original_parameters)
 
     def count_product(self, factors: Sequence[Polyhedron]) -> PiecewiseQuasiPolynomial:
@@ -78,7 +80,7 @@ class Counter:
             try:
                 count = self._count_factor(self.context.rescale(factor))
             except UncountableSetError as error:
-                raise _refused(isl_sets.to_isl(factor), error) from error
+                raise _refuse_set(isl_sets.to_isl(factor), error) from error
             self._factors[key] = count
         return count
 
@@ -228,7 +230,7 @@ class Counter:
             if joined is not None:
                 return joined
             fewer = min(left, right, key=lambda count: len(count.terms))
-            return fewer.approximated(frozenset([f"a bound of a minimum: {error}"]))
+            return fewer.mark_as_bound(frozenset([f"a bound of a minimum: {error}"]))
         for guards, zeros, (a, b) in regions:
             if a == b or self.is_nonnegative(b - a, guards):
                 terms.append(Piece(guards, zeros, a))
@@ -277,8 +279,8 @@ class Counter:
             return [(frozenset(), frozenset(), tuple(polynomials))] if any(polynomials) else []
         result: list[Region] = []
         for guards, zeros, values in disjoint_regions(counts, self.is_empty):
-            guards, zeros = self._simplified_guards(guards, zeros)
-            fixed, _ = fixed_parameters(zeros)
+            guards, zeros = self._simplify_guards(guards, zeros)
+            fixed, _ = find_fixed_parameters(zeros)
             result.append((guards, zeros, tuple(v.substitute(fixed) for v in values)))
         return result
 
@@ -286,7 +288,7 @@ class Counter:
         """Return an equal set (on the assumptions) without existentials, if its hull is one."""
         return sets.as_one_piece(integer_set, self.context.assumptions)
 
-    def _simplified_guards(
+    def _simplify_guards(
         self, nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]
     ) -> tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]:
         """Drop affine guards that follow from others and the assumptions."""
@@ -380,7 +382,7 @@ class FactoredDomain:
 
     @memoize_method
     def _projection(self, number: int, kept: frozenset[str]) -> Polyhedron | None:
-        return isl_sets.projected_polyhedron(self._factors[number][1], kept)
+        return isl_sets.project_polyhedron(self._factors[number][1], kept)
 
     @cached_property
     def _restricting(self) -> frozenset[int]:

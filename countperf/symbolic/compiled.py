@@ -161,8 +161,8 @@ class CountSource:
             parts: list[str] = []
             for term in count.terms:
                 value = self._polynomial(term.value, denominator)
-                parts.append(self._guarded(value, self.guards(term.nonnegative, term.zero)))
-            total = self._added(parts) or "0"
+                parts.append(self._write_guarded(value, self.guards(term.nonnegative, term.zero)))
+            total = self._write_sum(parts) or "0"
             whole = "integer" if integral else "number"
             results.append(total if denominator == 1 else f"{whole}({total}, {denominator})")
         return results
@@ -174,7 +174,7 @@ class CountSource:
         guards = [f"{self._polynomial(guard, 1)} >= 0" for guard in nonnegative]
         return guards + [f"{self._polynomial(guard, 1)} == 0" for guard in zero]
 
-    def _guarded(self, value: str, guards: list[str]) -> str:
+    def _write_guarded(self, value: str, guards: list[str]) -> str:
         if not guards:
             return value
         if self.arrays:
@@ -198,9 +198,9 @@ class CountSource:
             self._product(monomial, int(value * scale))
             for monomial, value in polynomial.terms.items()
         ]
-        return f"({self._added(terms)})" if terms else "0"
+        return f"({self._write_sum(terms)})" if terms else "0"
 
-    def _added(self, terms: list[str]) -> str:
+    def _write_sum(self, terms: list[str]) -> str:
         """Return a sum; Python compiles none of thousands of terms at once."""
         while len(terms) > _LONGEST_SUM:
             sums: list[str] = []

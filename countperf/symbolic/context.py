@@ -143,10 +143,10 @@ class Context:
         if hull is None:
             if len(self._sets) == _MAXIMUM_SPACES:
                 self._sets.clear()
-            hull = self._sets[parameters, dimensions] = self._found_as_set(parameters, dimensions)
+            hull = self._sets[parameters, dimensions] = self._find_as_set(parameters, dimensions)
         return hull
 
-    def _found_as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
+    def _find_as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
         hull = self._hull
         rows: list[list[Row]] = [[], []]
         if hull is not None:

@@ -110,7 +110,7 @@ def extremes(
     return tuple(pairs)
 
 
-def widened_on_line(cells: IntegerSet, step: QuasiPolynomial) -> IntegerSet:
+def widen_on_line(cells: IntegerSet, step: QuasiPolynomial) -> IntegerSet:
     """Widen each point x of a one-dimensional set to the points from x to x + |step| - 1."""
     name = "_x"
     points = with_parameters(as_set(cells).set_dim_name(_DT.set, 0, name), step.names())
@@ -121,7 +121,7 @@ def widened_on_line(cells: IntegerSet, step: QuasiPolynomial) -> IntegerSet:
     return union([forward, backward]).project_out(_DT.set, 0, 1).coalesce()
 
 
-def widened_lexicographically(
+def widen_lexicographically(
     cells: IntegerSet,
     order: Sequence[int],
     extents: Sequence[QuasiPolynomial | None],

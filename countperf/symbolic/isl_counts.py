@@ -25,7 +25,7 @@ def to_isl_text(count: PiecewiseQuasiPolynomial) -> str | None:
     if not all(g.is_affine for term in count.terms for g in (*term.nonnegative, *term.zero)):
         return None
     try:
-        with isl_sets.limited_operations(_TEXT_OPERATIONS, "a count"):
+        with isl_sets.limit_operations(_TEXT_OPERATIONS, "a count"):
             return _disjoint_text(count)
     except UncountableSetError:
         return None

@@ -94,7 +94,7 @@ def from_isl(
     )
 
 
-def lifted_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
+def lift_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
     """Split a set into disjoint polyhedra; existentials become dimensions.
 
     Each existential variable is first written as a floor of the other variables, so that each
@@ -104,7 +104,7 @@ def lifted_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
     parameters = names_of(whole, parameters=True)
     pieces = whole.get_basic_sets()
     if len(pieces) > 1 or any(p.dim(_DT.div) for p in pieces):
-        with limited_operations(_SPLITTING_OPERATIONS, "splitting a set into disjoint parts"):
+        with limit_operations(_SPLITTING_OPERATIONS, "splitting a set into disjoint parts"):
             pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
     result: list[Polyhedron] = []
     dimension_count = whole.dim(_DT.set)
@@ -143,7 +143,7 @@ def as_polyhedron(integer_set: IntegerSet) -> Polyhedron | None:
     )
 
 
-def projected_polyhedron(polyhedron: Polyhedron, names: frozenset[str]) -> Polyhedron | None:
+def project_polyhedron(polyhedron: Polyhedron, names: frozenset[str]) -> Polyhedron | None:
     """Project a polyhedron onto some dimensions, exactly; None if that is no polyhedron."""
     basic = to_isl(polyhedron)
     for position in reversed(range(len(polyhedron.dimensions))):
@@ -202,7 +202,7 @@ def assumptions_text(assumptions: IntegerSet | None) -> str:
 
 
 @contextmanager
-def limited_operations(number: int, what: str) -> Generator[None]:
+def limit_operations(number: int, what: str) -> Generator[None]:
     """Let isl give up after a number of its elementary operations, the same on every machine.
 
     Within another such limit, that one holds.

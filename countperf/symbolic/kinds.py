@@ -52,7 +52,7 @@ def kinds_of_points(
     box = _box(extents)
     whole = [_within(box, part) for part in executed]
     uneven = [
-        _aligned(extents, part)
+        _align_slices(extents, part)
         for part in whole
         if not part.is_equal(_everywhere(box, part.project_out(_DT.set, 0, len(extents))))
     ]
@@ -130,12 +130,12 @@ def _quarters(ranges: Sequence[range]) -> list[Point]:
     return [tuple(part[len(part) * k // 4] for part in ranges) for k in (2, 1, 3)]
 
 
-def placed(part: IntegerSet, axes: Sequence[int], number: int) -> IntegerSet:
+def place_in_box(part: IntegerSet, axes: Sequence[int], number: int) -> IntegerSet:
     """Return a set whose first dimensions are some axes of a box with all axes of the box."""
     for axis in range(number):
         if axis not in axes:
             part = part.insert_dims(_DT.set, axis, 1)
-    return _named(part)
+    return _name_dimensions(part)
 
 
 def _box(stops: Sequence[int], starts: Sequence[int] = ()) -> IntegerSet:
@@ -144,10 +144,10 @@ def _box(stops: Sequence[int], starts: Sequence[int] = ()) -> IntegerSet:
         start = starts[axis] if starts else 0
         box = box.lower_bound_val(_DT.set, axis, isl.Val(start))
         box = box.upper_bound_val(_DT.set, axis, isl.Val(stop - 1))
-    return _named(box)
+    return _name_dimensions(box)
 
 
-def _named(integer_set: IntegerSet) -> IntegerSet:
+def _name_dimensions(integer_set: IntegerSet) -> IntegerSet:
     for k in range(integer_set.dim(_DT.set)):
         integer_set = integer_set.set_dim_name(_DT.set, k, f"_i{k}")
     return integer_set
@@ -155,15 +155,15 @@ def _named(integer_set: IntegerSet) -> IntegerSet:
 
 def _within(box: IntegerSet, part: IntegerSet) -> IntegerSet:
     """Restrict a set to the slices at points of a box."""
-    return part & _named(box.add_dims(_DT.set, part.dim(_DT.set) - box.dim(_DT.set)))
+    return part & _name_dimensions(box.add_dims(_DT.set, part.dim(_DT.set) - box.dim(_DT.set)))
 
 
 def _everywhere(box: IntegerSet, inside: IntegerSet) -> IntegerSet:
     """Return the set that has the same slice at all points of a box."""
-    return _named(box.flat_product(inside))
+    return _name_dimensions(box.flat_product(inside))
 
 
-def _aligned(extents: Sequence[int], part: IntegerSet) -> IntegerSet:
+def _align_slices(extents: Sequence[int], part: IntegerSet) -> IntegerSet:
     """Shift slices back that move evenly with the point."""
     axes = len(extents)
     names = names_of(part, parameters=False)

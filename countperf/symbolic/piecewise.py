@@ -123,7 +123,7 @@ class PiecewiseQuasiPolynomial(Formula):
             for term in count.terms:
                 guards = (term.nonnegative, term.zero)
                 merged[guards] = merged.get(guards, ZERO) + term.value
-        return _normalized(
+        return _normalize_terms(
             (Piece(*guards, value) for guards, value in merged.items() if value), reasons
         )
 
@@ -138,7 +138,7 @@ class PiecewiseQuasiPolynomial(Formula):
         polynomial = (
             value if isinstance(value, QuasiPolynomial) else QuasiPolynomial.constant(value)
         )
-        return _normalized([Piece(_NONE, _NONE, polynomial)] if polynomial else [])
+        return _normalize_terms([Piece(_NONE, _NONE, polynomial)] if polynomial else [])
 
     def __bool__(self) -> bool:
         return bool(self.terms)
@@ -156,11 +156,11 @@ class PiecewiseQuasiPolynomial(Formula):
         reasons = self.approximations | other.approximations
         left, right = self.as_polynomial(), other.as_polynomial()
         if left is not None and right is not None:
-            return PiecewiseQuasiPolynomial.from_value(left * right).approximated(reasons)
+            return PiecewiseQuasiPolynomial.from_value(left * right).mark_as_bound(reasons)
         if right is not None:
-            return self.scale(right).approximated(reasons)
+            return self.scale(right).mark_as_bound(reasons)
         if left is not None:
-            return other.scale(left).approximated(reasons)
+            return other.scale(left).mark_as_bound(reasons)
         return PiecewiseQuasiPolynomial(multiply_terms(self.terms, other.terms), reasons)
 
     def scale(self, factor: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:
@@ -168,7 +168,7 @@ class PiecewiseQuasiPolynomial(Formula):
         if factor == 1 or factor == ONE:
             return self
         products = ((t.nonnegative, t.zero, t.value * factor) for t in self.terms)
-        return _normalized(
+        return _normalize_terms(
             (Piece(*product) for product in products if product[-1]), self.approximations
         )
 
@@ -180,7 +180,7 @@ class PiecewiseQuasiPolynomial(Formula):
         if polynomial is not None:
             return PiecewiseQuasiPolynomial.from_value(
                 polynomial.substitute(replacements)
-            ).approximated(self.approximations)
+            ).mark_as_bound(self.approximations)
         return PiecewiseQuasiPolynomial(
             (
                 Piece(
@@ -193,7 +193,7 @@ class PiecewiseQuasiPolynomial(Formula):
             self.approximations,
         )
 
-    def restricted(
+    def restrict_to(
         self, nonnegative: Iterable[QuasiPolynomial], zero: Iterable[QuasiPolynomial] = ()
     ) -> PiecewiseQuasiPolynomial:
         """Return this where the given guards hold too, zero elsewhere."""
@@ -208,11 +208,11 @@ class PiecewiseQuasiPolynomial(Formula):
             self.approximations,
         )
 
-    def approximated(self, reasons: frozenset[str]) -> PiecewiseQuasiPolynomial:
+    def mark_as_bound(self, reasons: frozenset[str]) -> PiecewiseQuasiPolynomial:
         """Return this as no more than an upper bound, for further reasons."""
         if reasons <= self.approximations:
             return self
-        return _normalized(self.terms, self.approximations | reasons)
+        return _normalize_terms(self.terms, self.approximations | reasons)
 
     def names(self) -> set[str]:
         """Return the parameters that occur."""
@@ -273,7 +273,7 @@ class PiecewiseQuasiPolynomial(Formula):
         return " + ".join(parts)
 
 
-def _normalized(
+def _normalize_terms(
     terms: Iterable[Piece], approximations: frozenset[str] = frozenset()
 ) -> PiecewiseQuasiPolynomial:
     """Return a count of terms with normal, distinct guards and values other than zero."""
@@ -288,7 +288,7 @@ ZERO_COUNT = PiecewiseQuasiPolynomial()
 
 def _with_fixed_parameters(term: Piece) -> Piece:
     """Put in the values of parameters that a guard fixes, such as ``n - 3 = 0``."""
-    fixed, kept = fixed_parameters(term.zero)
+    fixed, kept = find_fixed_parameters(term.zero)
     if not fixed:
         return term
     return Piece(
@@ -298,7 +298,7 @@ def _with_fixed_parameters(term: Piece) -> Piece:
     )
 
 
-def fixed_parameters(
+def find_fixed_parameters(
     zero: frozenset[QuasiPolynomial],
 ) -> tuple[dict[str, QuasiPolynomial], frozenset[QuasiPolynomial]]:
     """Return the parameters whose values guards fix, and the guards that do so."""
@@ -346,7 +346,7 @@ def disjoint_regions(
     counts: Sequence[PiecewiseQuasiPolynomial], is_empty: EmptinessTest
 ) -> list[Region]:
     """Split the parameter space so that each count is one quasi-polynomial on each part."""
-    is_empty = _limited(is_empty)
+    is_empty = _limit_calls(is_empty)
     by_guards: dict[Guards, Any] = {}
     for index, count in enumerate(counts):
         for term in count.terms:
@@ -385,7 +385,7 @@ def _from_texts(
     )
 
 
-def _limited(is_empty: EmptinessTest) -> EmptinessTest:
+def _limit_calls(is_empty: EmptinessTest) -> EmptinessTest:
     """Return a test that gives up after a number of calls, the same on every machine."""
     calls = itertools.count()
 

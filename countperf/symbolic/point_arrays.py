@@ -19,8 +19,8 @@ from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.isl_sets import (
     IntegerSet,
     from_isl,
-    lifted_pieces,
-    limited_operations,
+    lift_pieces,
+    limit_operations,
     names_of,
     to_isl,
 )
@@ -42,8 +42,8 @@ def points_of_set(
     """List all points of a set."""
     names = names_of(integer_set, parameters=False)
     parts: list[tuple[list[NDArray[np.int64]], int]] = []
-    for piece in lifted_pieces(at_values(integer_set, parameters)):
-        columns, number = _enumerated(piece, parameters, limit)
+    for piece in lift_pieces(at_values(integer_set, parameters)):
+        columns, number = _enumerate_points(piece, parameters, limit)
         parts.append((columns[: len(names)], number))
         limit -= number
     if not parts:
@@ -58,7 +58,7 @@ def points_of_polyhedron(
     polyhedron: Polyhedron, parameters: Mapping[str, int], limit: int
 ) -> tuple[Points, int]:
     """List all points of a polyhedron; as for `points_of_set`."""
-    columns, number = _enumerated(polyhedron, parameters, limit)
+    columns, number = _enumerate_points(polyhedron, parameters, limit)
     return dict(zip(polyhedron.dimensions, columns, strict=True)), number
 
 
@@ -70,7 +70,7 @@ def split_off_full(
     whole = at_values(to_isl(polyhedron), parameters)
     inner = [name for name in names if name not in outer]
     try:
-        with limited_operations(_SPLITTING_OPERATIONS, "splitting a set"):
+        with limit_operations(_SPLITTING_OPERATIONS, "splitting a set"):
             outside = project_onto(whole, outer)
             inside = project_onto(whole, inner)
             product = _among(outside, names) & _among(inside, names)
@@ -92,7 +92,7 @@ def _among(integer_set: IntegerSet, names: Sequence[str]) -> IntegerSet:
     return integer_set
 
 
-def _enumerated(
+def _enumerate_points(
     polyhedron: Polyhedron, parameters: Mapping[str, int], limit: int
 ) -> tuple[list[NDArray[np.int64]], int]:
     """Nest the dimensions as loops, the bounds of each from the projection onto those outside it.
@@ -121,7 +121,7 @@ def _enumerated(
     for level in range(depth):
         outer = basic.project_out(_DT.set, level + 1, depth - level - 1).remove_divs()
         rows = _inequalities(from_isl(outer, (), fixed.dimensions[: level + 1]))
-        columns, number = _extended(columns, number, rows, limit)
+        columns, number = _extend_points(columns, number, rows, limit)
     kept = np.ones(number, bool)
     for row in _inequalities(fixed):
         kept &= _affine(row, columns, number) >= 0
@@ -145,7 +145,7 @@ def _affine(
     return total
 
 
-def _extended(
+def _extend_points(
     columns: list[NDArray[np.int64]], number: int, rows: Sequence[Row], limit: int
 ) -> tuple[list[NDArray[np.int64]], int]:
     """Add the innermost dimension of rows to the points of the outer ones."""
@@ -185,17 +185,17 @@ def values_at(
         name: int(max(abs(int(c.max())), abs(int(c.min())), 1)) if number else 1
         for name, c in points.items()
     }
-    _checked_size(polynomial, largest)
+    _check_size(polynomial, largest)
     scale = _scale(polynomial)
     total: Any = (polynomial * scale).evaluate(cast("Any", points))
     return np.full(number, total // scale, np.int64)
 
 
-def _checked_size(polynomial: QuasiPolynomial, largest: Mapping[str, int]) -> int:
+def _check_size(polynomial: QuasiPolynomial, largest: Mapping[str, int]) -> int:
     def size(atom: Atom) -> int:
         if isinstance(atom, str):
             return largest[atom]
-        return _checked_size(atom.numerator, largest)
+        return _check_size(atom.numerator, largest)
 
     scale = _scale(polynomial)
     total = sum(
@@ -217,7 +217,7 @@ SUB_GROUP = "_sub_group"
 """Dimension that numbers the sub-groups of a group."""
 
 
-def executed_by_sub_groups(
+def find_sub_groups_executing(
     executed: isl_sets.IntegerSet,
     lanes: Mapping[int, str],
     extents: Mapping[int, int],

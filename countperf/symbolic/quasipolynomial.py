@@ -118,17 +118,17 @@ class QuasiPolynomial(Formula):
     @staticmethod
     def constant(value: Number) -> QuasiPolynomial:
         """Return the constant `value`."""
-        return _trusted({(): _number(value)} if value else {})
+        return _make_trusted({(): _number(value)} if value else {})
 
     @staticmethod
     def name(name: str) -> QuasiPolynomial:
         """Return the indeterminate `name`."""
-        return _trusted({((name, 1),): 1})
+        return _make_trusted({((name, 1),): 1})
 
     @staticmethod
     def atom(atom: Atom) -> QuasiPolynomial:
         """Return a single atom as a polynomial."""
-        return _trusted({((atom, 1),): 1})
+        return _make_trusted({((atom, 1),): 1})
 
     @staticmethod
     def affine(coefficients: Iterable[tuple[str, Number]], constant: Number = 0) -> QuasiPolynomial:
@@ -218,12 +218,12 @@ class QuasiPolynomial(Formula):
                 terms[monomial] = _number(total)
             else:
                 del terms[monomial]
-        return _trusted(terms)
+        return _make_trusted(terms)
 
     __radd__ = __add__
 
     def __neg__(self) -> QuasiPolynomial:
-        return _trusted({m: -c for m, c in self.terms.items()})
+        return _make_trusted({m: -c for m, c in self.terms.items()})
 
     def __sub__(self, other: QuasiPolynomial | Number) -> QuasiPolynomial:
         return self + (-other)
@@ -237,7 +237,7 @@ class QuasiPolynomial(Formula):
                 return self
             if not other:
                 return ZERO
-            return _trusted({m: _number(c * other) for m, c in self.terms.items()})
+            return _make_trusted({m: _number(c * other) for m, c in self.terms.items()})
         if len(other.terms) == 1 and () in other.terms:
             return self * other.terms[()]
         if len(self.terms) == 1 and () in self.terms:
@@ -249,7 +249,7 @@ class QuasiPolynomial(Formula):
                 product = left_value * right_value
                 present = terms.get(monomial)
                 terms[monomial] = product if present is None else present + product
-        return _trusted({m: _number(c) for m, c in terms.items() if c})
+        return _make_trusted({m: _number(c) for m, c in terms.items() if c})
 
     __rmul__ = __mul__
 
@@ -318,7 +318,7 @@ class QuasiPolynomial(Formula):
         result = ZERO
         for monomial, value in self.terms.items():
             kept = tuple(part for part in monomial if part[0] not in replaced)
-            product = _trusted({kept: value})
+            product = _make_trusted({kept: value})
             if len(kept) < len(monomial):
                 for atom, exponent in monomial:
                     if atom in replaced:
@@ -338,7 +338,7 @@ class QuasiPolynomial(Formula):
                 else:
                     rest.append((atom, power))
             parts.setdefault(exponent, {})[tuple(rest)] = value
-        return {exponent: _trusted(terms) for exponent, terms in parts.items()}
+        return {exponent: _make_trusted(terms) for exponent, terms in parts.items()}
 
     def without_common_powers(self, names: AbstractSet[str]) -> QuasiPolynomial:
         """Return this divided by the powers of some names that all monomials have in common."""
@@ -351,7 +351,7 @@ class QuasiPolynomial(Formula):
                 common = {a: min(e, powers[a]) for a, e in common.items() if a in powers}
         if not common:
             return self
-        return _trusted(
+        return _make_trusted(
             {
                 tuple((a, e - common.get(a, 0)) for a, e in m if e > common.get(a, 0)): c
                 for m, c in self.terms.items()
@@ -406,7 +406,7 @@ class QuasiPolynomial(Formula):
         return head + " ".join(parts[1:])
 
 
-def _trusted(terms: dict[Monomial, Number]) -> QuasiPolynomial:
+def _make_trusted(terms: dict[Monomial, Number]) -> QuasiPolynomial:
     result = QuasiPolynomial.__new__(QuasiPolynomial)
     result.terms = terms
     result._hash = None  # pyright: ignore[reportPrivateUsage]

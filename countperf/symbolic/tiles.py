@@ -80,16 +80,16 @@ def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron
         for k in outer:
             if polyhedron.dimensions[k - first] in kept:
                 continue
-            aligned = _aligned(polyhedron, column, k, width, kept)
+            aligned = _align_tile_columns(polyhedron, column, k, width, kept)
             if aligned is None:
                 continue
             if any(abs(r[k]) > 1 for r in aligned.inequalities if r[k] and not r[column]):
                 continue
-            return _fused(aligned, column, k, width)
+            return _fuse_columns(aligned, column, k, width)
     return None
 
 
-def _aligned(
+def _align_tile_columns(
     polyhedron: Polyhedron, tile: int, outer: int, width: int, kept: AbstractSet[str]
 ) -> Polyhedron | None:
     """Shear other dimensions so that rows know the tile's columns by their sum only, else None.
@@ -122,20 +122,20 @@ def _aligned(
         if not quotient or remainder:
             continue
 
-        def sheared(row: Row, column: int = column, quotient: int = quotient) -> Row:
+        def shear_row(row: Row, column: int = column, quotient: int = quotient) -> Row:
             value = row[outer] + quotient * row[column]
             return (*row[:outer], value, *row[outer + 1 :])
 
         polyhedron = Polyhedron(
             polyhedron.parameters,
             polyhedron.dimensions,
-            tuple(map(sheared, polyhedron.equalities)),
-            tuple(map(sheared, polyhedron.inequalities)),
+            tuple(map(shear_row, polyhedron.equalities)),
+            tuple(map(shear_row, polyhedron.inequalities)),
         )
     return None if has_gaps(polyhedron) else polyhedron
 
 
-def _fused(polyhedron: Polyhedron, tile: int, outer: int, width: int) -> Polyhedron:
+def _fuse_columns(polyhedron: Polyhedron, tile: int, outer: int, width: int) -> Polyhedron:
     position = tile - 1 - len(polyhedron.parameters)
 
     def rewritten(row: Row) -> Row:

@@ -168,7 +168,7 @@ class LogTimes:
         below = np.asarray(stdtr(self.freedom, (np.log(time_s) - self.mean) / self.scale))
         return below.mean(axis=0)
 
-    def expected_improvement(self, time_s: float) -> Array:
+    def compute_expected_improvement(self, time_s: float) -> Array:
         """Return the expected improvement: the decrease of ``ln(time)`` below a time, or 0."""
         from scipy.special import gammaln, stdtr
 
@@ -397,7 +397,7 @@ class Chooser:
             return next_one
         if self._gain is None or told < _OFTEN or told % _SELDOM == 0:
             best_s = self._times_s[self.best]
-            self._gain = self._posterior.log_times().expected_improvement(best_s)
+            self._gain = self._posterior.log_times().compute_expected_improvement(best_s)
         gain = self._gain
         left = (index for index in self._positions if index in self._left)
         return max(left, key=lambda index: gain[self._positions[index]])

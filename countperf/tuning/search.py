@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from countperf.devices.workers import pool_or
 from countperf.errors import MeasurementError, TuningError
 from countperf.measuring.runner import CaseRunner
-from countperf.steps import deferred_interrupts, end_if_interrupted, format_duration, report
+from countperf.steps import defer_interrupts, end_if_interrupted, format_duration, report
 from countperf.text import choice_text, format_percent, format_quantity
 from countperf.tuning.points import Predicted, PredictionTask, Refused, Stage
 from countperf.tuning.posterior import Array, LogTimes, Posterior
@@ -175,7 +175,7 @@ class Candidates:
         Source: Snoek, Larochelle, Adams (2012), arXiv:1206.2944.
         """
         _, times = self._learn()
-        return times.expected_improvement(self.best_s or float(np.median(times.center_s)))
+        return times.compute_expected_improvement(self.best_s or float(np.median(times.center_s)))
 
     def promising(self, left_s: float, most: int) -> list[Predicted]:
         """Choose variants to try, the most promising first; none if no time is left for any."""
@@ -316,7 +316,7 @@ class _Search:
     def run(self) -> TuningResult:
         """Predict, measure, run the fastest again, and sum up; Ctrl-C ends each step."""
         try:
-            with deferred_interrupts():
+            with defer_interrupts():
                 self.predict_first()
                 stopped = self.measure()
                 self.confirm()

@@ -176,7 +176,7 @@ def _border(random: np.random.Generator, sizes: Sizes) -> NDArray[np.int32]:
     return random.integers(-50, 50, size=(side, side), dtype="int32")
 
 
-def _aligned(arguments: Arrays, sizes: Sizes) -> Results:
+def _align_slices(arguments: Arrays, sizes: Sizes) -> Results:
     n, items, scores = sizes["n"], arguments["items"].copy(), arguments["scores"]
     for block in range(n):
         top, left = 16 * (n - 1 - block), 16 * block
@@ -265,7 +265,7 @@ _ALIGNMENT = (
             local={"temp": (17, 17), "ref": (16, 16)},
             guarded="corner",
         ),
-        expected=_aligned,
+        expected=_align_slices,
     ),
     rodinia_kernel(
         variant="kmeans-kernel-c",

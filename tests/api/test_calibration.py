@@ -19,7 +19,7 @@ from countperf.errors import DeviceError, MeasurementError, ParameterError
 from countperf.measuring import MeasurementSet
 from countperf.measuring.runner import CALIBRATION, KernelRunner
 from countperf.models import library
-from countperf.models.fitting.prior import CalibrationResult, KernelChoice, shipped_choice
+from countperf.models.fitting.prior import CalibrationResult, KernelChoice, load_shipped_choice
 from countperf.models.library import load_weights, named_fits
 from countperf.models.weights import WeightSet
 from countperf.text import MOST_LINES
@@ -50,7 +50,7 @@ def test_what_is_asked_for_is_checked_first(options: dict[str, Any], said: str) 
 
 def _small() -> KernelChoice:
     """Return the cheapest kernels of the choice, one size each."""
-    choice = shipped_choice()
+    choice = load_shipped_choice()
     cheap = sorted(choice.kernels[:60], key=lambda kernel: kernel.sizes[0].run_s)[:10]
     kernels = tuple(kernel.model_copy(update={"sizes": kernel.sizes[:1]}) for kernel in cheap)
     return choice.model_copy(update={"kernels": kernels})

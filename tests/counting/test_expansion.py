@@ -21,7 +21,7 @@ from tests.kernels import made
 from tests.strategies import KernelCase, generated, kernels
 
 
-def expanded(
+def expand_instructions(
     t_unit: Any,
     parameters: dict[str, int],
     *,
@@ -31,7 +31,7 @@ def expanded(
 ) -> Expansion:
     (program,) = kernel_programs(t_unit)
     sub_group = SubGroup(program, parameters, sub_group_size=sub_group_size, number=number)
-    return sub_group.expanded(most)
+    return sub_group.expand_instructions(most)
 
 
 def names_of(expansion: Expansion) -> list[str]:
@@ -70,7 +70,7 @@ def test_saxpy() -> None:
     x, y = expected.add("load x"), expected.add("load y")
     expected.add("store z", expected.add("fma", x, y))
 
-    expected.assert_is(expanded(profiled.saxpy(), {"n": 128}))
+    expected.assert_is(expand_instructions(profiled.saxpy(), {"n": 128}))
 
 
 def test_stencil() -> None:
@@ -79,7 +79,7 @@ def test_stencil() -> None:
     total = expected.add("add", expected.add("add", left, middle), right)
     expected.add("store z", total)
 
-    expected.assert_is(expanded(profiled.stencil(), {"n": 128}))
+    expected.assert_is(expand_instructions(profiled.stencil(), {"n": 128}))
 
 
 @pytest.mark.parametrize("m", [16, 32, 80])
@@ -102,7 +102,7 @@ def test_tiled_matrix_product_is_a_chain_between_barriers(m: int) -> None:
     expected.add("store c", *chain)
     unit = catalog.entry("matmul-tiled/square/16x16").builder()
 
-    expected.assert_is(expanded(unit, {"n": 32, "m": m, "l": 48}))
+    expected.assert_is(expand_instructions(unit, {"n": 32, "m": m, "l": 48}))
 
 
 def test_n_body() -> None:
@@ -128,13 +128,13 @@ def test_n_body() -> None:
             total = (expected.add("add", distance, *total),)
     expected.add("store pot", *total)
 
-    expected.assert_is(expanded(catalog.entry("n-body").builder(), {"n": 512}))
+    expected.assert_is(expand_instructions(catalog.entry("n-body").builder(), {"n": 512}))
 
 
 def test_the_only_item_of_a_sub_group_skips_its_own_inverse_distance() -> None:
     unit = catalog.entry("n-body").builder()
 
-    found = Counter(names_of(expanded(unit, {"n": 256}, sub_group_size=1, number=7)))
+    found = Counter(names_of(expand_instructions(unit, {"n": 256}, sub_group_size=1, number=7)))
 
     assert (found["rsqrt"], found["select"]) == (255, 256)
 
@@ -149,7 +149,7 @@ def test_elements_of_private_arrays_are_chains_of_their_own() -> None:
     for place in range(4):
         expected.add("store y", *sums[place])
 
-    expected.assert_is(expanded(profiled.four_accumulators(), {"n": 64}))
+    expected.assert_is(expand_instructions(profiled.four_accumulators(), {"n": 64}))
 
 
 def test_a_load_waits_for_the_store_to_its_address() -> None:
@@ -172,13 +172,13 @@ def test_a_load_waits_for_the_store_to_its_address() -> None:
         added = expected.add("add", expected.add("load y", stored))
         stored = expected.add("store y", added)
 
-    expected.assert_is(expanded(profiled.spread(unit, "i", 32), {"n": 64}))
+    expected.assert_is(expand_instructions(profiled.spread(unit, "i", 32), {"n": 64}))
 
 
 def test_rows_of_a_triangle_run_as_far_as_the_last_item() -> None:
     # the middle one of two groups has rows 64 to 127
     lengths = [
-        names_of(expanded(profiled.row_sums(), {"n": 128}, number=number)).count("add")
+        names_of(expand_instructions(profiled.row_sums(), {"n": 128}, number=number)).count("add")
         for number in (0, 1)
     ]
 
@@ -189,7 +189,8 @@ def test_sub_groups_without_a_halo_fetch_less() -> None:
     unit = catalog.entry("finite-differences/16x16").builder()
 
     fetched = [
-        names_of(expanded(unit, {"n": 64}, number=number)).count("load u") for number in range(8)
+        names_of(expand_instructions(unit, {"n": 64}, number=number)).count("load u")
+        for number in range(8)
     ]
 
     assert fetched == [4, 2, 2, 2, 2, 2, 2, 2]
@@ -210,7 +211,7 @@ def test_copies_of_ilp_loops_are_independent() -> None:
     for _ in range(2):
         expected.add("store y", expected.add("mul", expected.add("load x")))
 
-    expected.assert_is(expanded(unit, {"n": 64}))
+    expected.assert_is(expand_instructions(unit, {"n": 64}))
 
 
 @pytest.mark.parametrize("most", [1000, 10_000])
@@ -218,7 +219,7 @@ def test_long_programs_are_shortened_from_outside(most: int) -> None:
     unit = catalog.entry("matmul-tiled/square/16x16").builder()
     sizes = {"n": 64, "m": 8192, "l": 64}
 
-    found = expanded(unit, sizes, most=most)
+    found = expand_instructions(unit, sizes, most=most)
 
     names = Counter(names_of(found))
     blocks = names["barrier"] // 2
@@ -250,7 +251,7 @@ def test_statistics_give_trip_counts() -> None:
     (program,) = kernel_programs(unit, statistics={"k": 6.75})
     add = next(s for s in program.statements if s.name == "add")
 
-    found = SubGroup(program, {"n": 64}, sub_group_size=32).expanded(1000)
+    found = SubGroup(program, {"n": 64}, sub_group_size=32).expand_instructions(1000)
 
     assert names_of(found).count("add") == 7
     executions = program.executions((add.within, add.cases), 32).evaluate({"n": 64})
@@ -282,7 +283,7 @@ def test_graphs_of_a_group_hold_what_is_counted() -> None:
                 node
                 for k in range(number)
                 for node in SubGroup(program, parameters, sub_group_size=4, number=k)
-                .expanded(10**6)
+                .expand_instructions(10**6)
                 .nodes
             )
             barriers = Fraction(program.barriers.evaluate(parameters), program.grid.group_size)

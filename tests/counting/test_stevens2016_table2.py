@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from loopy.symbolic import get_dependencies
 
-from countperf.counting.count_properties import sorted_by_taxonomy
+from countperf.counting.count_properties import sort_by_taxonomy
 from countperf.counting.frontend.schedule import prepared
 from countperf.counting.kernel import Counts, count_loopy_kernel
 from countperf.counting.operations.scalars import InstructionCounter
@@ -106,7 +106,7 @@ def _fetches(t_unit: Any, parameters: dict[str, int]) -> dict[tuple[Any, ...], i
 def paper_counts(counts: Counts, t_unit: Any, parameters: dict[str, int]) -> dict[str, float]:
     """Return the counts of a kernel by the paper's conventions, by property name."""
     known = {name: parameters[name] for name in counts.parameters}
-    vector = PropertyVector(sorted_by_taxonomy(counts), kernel=counts.kernel)
+    vector = PropertyVector(sort_by_taxonomy(counts), kernel=counts.kernel)
     values: dict[str, float] = dict(vector.evaluate({n: known[n] for n in vector.parameters}))
     fetches = _fetches(t_unit, parameters)
     for item in counts.accesses:

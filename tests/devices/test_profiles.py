@@ -22,7 +22,7 @@ from countperf.errors import (
 )
 from countperf.mechanistic.compiled_profile import (
     MachineCodeProfiler,
-    compiled_registers,
+    find_compiled_registers,
     profile_kernel,
     with_machine_code,
 )
@@ -74,9 +74,9 @@ def test_registers_stay_open_where_nothing_tells_them_or_they_do_not_matter(
 ) -> None:
     # nvcc does not know the capability; a processor has none; there is no nvcc
     for device in ("nvidia-8800-gtx", "pocl-epyc-zen5"):
-        assert compiled_registers(profiled.saxpy(), load_device(device)) is None
+        assert find_compiled_registers(profiled.saxpy(), load_device(device)) is None
     monkeypatch.setenv("COUNTPERF_NVCC", "/no/such/nvcc")
-    assert compiled_registers(profiled.saxpy(), load_device(H200)) is None
+    assert find_compiled_registers(profiled.saxpy(), load_device(H200)) is None
 
 
 def test_what_is_no_device_is_refused() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from countperf.errors import ParameterError, PredictionError
-from countperf.integrations import predicted_times
+from countperf.integrations import predict_times
 from countperf.integrations.kernel_tuner import PosteriorStrategy
 
 NEEDS_KERNEL_TUNER = pytest.mark.extra("tuners")
@@ -140,6 +140,6 @@ def test_costs_are_checked() -> None:
     with pytest.raises(
         ParameterError, match="predicts none of 1 configurations: no weight for tan"
     ):
-        predicted_times(refuses, [{"x": 1}])
+        predict_times(refuses, [{"x": 1}])
     with pytest.raises(ParameterError, match="it has to return seconds"):
-        predicted_times(lambda _: 0.0, [{"x": 1}])
+        predict_times(lambda _: 0.0, [{"x": 1}])

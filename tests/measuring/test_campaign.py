@@ -30,7 +30,7 @@ from countperf.measuring import Measurement, MeasurementSet
 from countperf.measuring.campaign import measure, rewrite_file
 from countperf.measuring.runner import KernelRunner
 from countperf.steps import listening
-from countperf.store import locked
+from countperf.store import lock_file
 from measurement_kernels import catalog
 from tests.devices.fakes import PROTOCOL, FakeRunner, make_case, make_device
 
@@ -405,7 +405,7 @@ def test_no_sizes_are_chosen_while_another_campaign_has_the_store(
     monkeypatch.setattr(KernelRunner, "open", lambda _: FakeRunner())
 
     with (
-        locked(store),
+        lock_file(store),
         pytest.raises(MeasurementError, match="in use by another campaign"),
     ):
         measuring.measure_catalogue(store=store, device="fake:0")
@@ -436,7 +436,7 @@ def test_a_file_that_is_measured_or_missing_is_not_written_anew(store: Path) -> 
 
     _measure(store, FakeRunner())
     with (
-        locked(store),
+        lock_file(store),
         pytest.raises(MeasurementError, match="in use by another campaign"),
     ):
         recount(store)

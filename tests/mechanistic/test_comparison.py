@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from countperf.api.evaluation import read_measurements
-from countperf.api.mechanistic_models import compare, measured_devices
+from countperf.api.mechanistic_models import compare, list_measured_devices
 from countperf.cli import main
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import CountingError, FitError, ParameterError
@@ -282,6 +282,6 @@ def test_what_cannot_be_compared_is_refused(file: Path, arguments: Any, said: st
 
 
 def test_stores_that_come_along_go_by_their_slug() -> None:
-    assert {"pocl-epyc-zen5", "intel-epyc-zen5"} <= set(measured_devices())
+    assert {"pocl-epyc-zen5", "intel-epyc-zen5"} <= set(list_measured_devices())
     with pytest.raises(ParameterError, match=r"no file pocl-epyc-zen33, .* of .*pocl-epyc-zen3,"):
         compare("pocl-epyc-zen33")

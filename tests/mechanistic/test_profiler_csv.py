@@ -12,7 +12,7 @@ from countperf.errors import TableError
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.predict_all import answers_of
 from countperf.mechanistic.profiler_csv import (
-    measured_fields,
+    find_measured_fields,
     parse_profiler_csv,
     read_profiler_csv,
 )
@@ -64,7 +64,7 @@ def test_tables_of_nsight_compute() -> None:
     first, second = parse_profiler_csv(NCU)
     assert (first.kernel, second.kernel) == (MINE, "other(float *)")
     assert first.values == {DRAM: 65536, SHARE: 25, ISSUED: 128_128, REGISTERS: 40}
-    raw = measured_fields(parse_profiler_csv(RAW)[0])
+    raw = find_measured_fields(parse_profiler_csv(RAW)[0])
     assert raw["total_bytes"] == (2e6, "dram__bytes_read.sum, dram__bytes_write.sum")
     assert raw["total_flops"][0] == 211
 
@@ -194,7 +194,7 @@ def test_operations_by_both_names(unit: str) -> None:
         ]
     )
     (metrics,) = parse_profiler_csv(text)
-    assert measured_fields(metrics)["total_flops"][0] == 2 * 7_340_032 + 5 + 1000
+    assert find_measured_fields(metrics)["total_flops"][0] == 2 * 7_340_032 + 5 + 1000
 
 
 def test_a_table_of_two_devices_serves_each_of_them() -> None:

@@ -29,7 +29,12 @@ from countperf.mechanistic.profile import (
     ProfiledKernel,
 )
 from countperf.mechanistic.roofline import byte_roof, roof
-from countperf.mechanistic.tmm import TmmModel, scheduled_steps, scheduling_factor, step_bound
+from countperf.mechanistic.tmm import (
+    TmmModel,
+    compute_scheduled_steps,
+    scheduling_factor,
+    step_bound,
+)
 from countperf.mechanistic.volkov import (
     TwoSubsystems,
     VolkovModel,
@@ -88,7 +93,7 @@ NUMBERS: list[tuple[Callable[..., object], Mapping[str, float], str, tuple[float
     (_changed(TABLE_2), {}, "uncoal_per_mw", (0.5,)),
     (step_bound, STEPS, "work span transactions", (-1, nan)),
     (step_bound, STEPS, "latency_steps work_items_per_core num_cores", (0,)),
-    (scheduled_steps, SCHEDULED, "num_groups active_groups num_compute_units", (0,)),
+    (compute_scheduled_steps, SCHEDULED, "num_groups active_groups num_compute_units", (0,)),
     (bytes_per_cycle, BANDWIDTH, " ".join(BANDWIDTH), (0,)),
     (resource_use, RESOURCES, "ins_cuda ins_issued gmem_bytes", (-1,)),
     (

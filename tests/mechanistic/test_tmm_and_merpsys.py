@@ -30,7 +30,12 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     ProfiledKernel,
 )
-from countperf.mechanistic.tmm import TmmModel, scheduled_steps, scheduling_factor, step_bound
+from countperf.mechanistic.tmm import (
+    TmmModel,
+    compute_scheduled_steps,
+    scheduling_factor,
+    step_bound,
+)
 
 # {{{ TMM
 
@@ -74,7 +79,7 @@ def shortest_paths(sub_block: int) -> dict[str, Any]:
 
 
 def paths_steps(sub_block: int, items: float) -> Any:
-    return scheduled_steps(
+    return compute_scheduled_steps(
         **shortest_paths(sub_block),
         latency_steps=LATENCY,
         work_items_per_core=items,

@@ -8,9 +8,9 @@ from functools import cache
 import pytest
 
 from countperf.models.breakdown import (
-    bound_text,
     breakdown_rows,
     correction_factor,
+    describe_bound,
     plain_name,
     uncharged_lines,
 )
@@ -90,12 +90,12 @@ def test_what_negative_weights_take_off_has_a_row_of_its_own_and_no_share() -> N
     assert breakdown_rows(prediction)[-1].time_s == pytest.approx(-1.9e-3)
     assert sum(row.time_s for row in breakdown_rows(prediction)) == pytest.approx(prediction.time_s)
     assert "taken off by negative weights" in text_of(prediction).splitlines()[-1]
-    assert bound_text(prediction) == "bound by launch: launching (75 %)"
+    assert describe_bound(prediction) == "bound by launch: launching (75 %)"
 
 
 def test_nothing_takes_no_rows_and_is_bound_by_nothing() -> None:
     assert breakdown_rows(made({"launches": 0.0})) == ()
-    assert bound_text(made({"launches": 0.0})) == ""
+    assert describe_bound(made({"launches": 0.0})) == ""
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_nothing_takes_no_rows_and_is_bound_by_nothing() -> None:
 def test_what_bounds_a_time_is_told_from_its_largest_parts(
     breakdown: dict[str, float], said: str
 ) -> None:
-    assert bound_text(made(breakdown)) == said
+    assert describe_bound(made(breakdown)) == said
 
 
 def test_a_corrected_prediction_is_read_in_this_order() -> None:

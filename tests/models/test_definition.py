@@ -14,7 +14,7 @@ from countperf.errors import CountingError, DocumentError, ParameterError
 from countperf.models.definition import ModelDefinition, property_of
 from countperf.models.features import FeatureSpec
 from countperf.models.function import column_keys, model_inputs
-from countperf.models.shipped import LINEAR, fitted_model, structural
+from countperf.models.shipped import LINEAR, load_fitted_model, structural
 from tests.models.builders import sum_model
 
 TEXT = """
@@ -43,7 +43,7 @@ def test_a_toml_file_is_a_model_survives_as_json_and_sorts_counts(tmp_path: Path
     path = tmp_path / "mine.toml"
     path.write_text(TEXT)
 
-    model = fitted_model(str(path))
+    model = load_fitted_model(str(path))
 
     assert ModelDefinition.read_text(model.write_text()) == model
     assert model.scales == ("waves",)
@@ -87,8 +87,10 @@ def test_only_models_that_name_the_shape_of_groups_see_it() -> None:
     assert (inputs.values["work", "per_group"], inputs.values["work", "per_row"]) == (64.0, 16.0)
     assert inputs.unknown == ()
     assert model_inputs(policy, counts).values["work", "items"] == 640.0
-    assert "items" not in plain.made_of({**counts, "items": 640})
-    assert policy.made_of(policy.made_of(counts)) == policy.made_of(counts)
+    assert "items" not in plain.count_model_inputs({**counts, "items": 640})
+    assert policy.count_model_inputs(
+        policy.count_model_inputs(counts)
+    ) == policy.count_model_inputs(counts)
     with pytest.raises(CountingError, match="how many items work groups have"):
         model_inputs(named, {"launches": 1, "groups": 10, "flop.add.f32": 5})
     given = model_inputs(named, {"launches": 1, "groups": 10, "items": 7, "rows": 1})
@@ -151,12 +153,12 @@ def test_what_is_no_model_says_so(tmp_path: Path) -> None:
     path.write_text("name = ")
 
     with pytest.raises(DocumentError, match="damaged TOML") as caught:
-        fitted_model(str(path))
+        load_fitted_model(str(path))
     assert caught.value.path == str(path)
-    assert fitted_model("linear") is LINEAR
+    assert load_fitted_model("linear") is LINEAR
     for name, said in (("cubic", "'cubic'; there is linear"), ("structurl", "did you mean struct")):
         with pytest.raises(ParameterError, match=said):
-            fitted_model(name)
+            load_fitted_model(name)
 
 
 def test_the_linear_model_charges_or_ignores_every_kind_of_property() -> None:

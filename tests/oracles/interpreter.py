@@ -183,7 +183,7 @@ def _type_name(dtype: DType) -> str:
     return f"{dtype.kind}{dtype.itemsize * 8}"
 
 
-def _joined(left: DType, right: DType) -> DType:
+def _join_needs(left: DType, right: DType) -> DType:
     """C11, section 6.3.1.8."""
     if left == right:
         return left
@@ -595,7 +595,7 @@ class Interpreter:
         return _Value(self.parameters.get(name), variable.dtype.numpy_dtype)
 
     def _binary(self, kind: str, left: _Value, right: _Value) -> _Value:
-        dtype = _joined(left.dtype, right.dtype)
+        dtype = _join_needs(left.dtype, right.dtype)
         value = None
         if left.is_known and right.is_known:
             value = _BINARY[kind](left.value, right.value)
@@ -642,7 +642,7 @@ class Interpreter:
         """As emitted: the last two first, then each one before."""
         result = operands[-1]
         for operand in reversed(operands[:-1]):
-            dtype = _joined(operand.dtype, result.dtype)
+            dtype = _join_needs(operand.dtype, result.dtype)
             self._operation("minmax", dtype)
             result = _Value(None, dtype)
         return result
@@ -675,7 +675,7 @@ class Interpreter:
         if left.is_known and right.is_known:
             return _Value(_COMPARISONS[expr.operator](left.value, right.value), _BOOL)
         left, right = self.value(expr.left, context), self.value(expr.right, context)
-        dtype = _joined(left.dtype, right.dtype)
+        dtype = _join_needs(left.dtype, right.dtype)
         self._convert(left, dtype)
         self._convert(right, dtype)
         self._operation("compare", dtype)

@@ -44,17 +44,17 @@ def test_splitting_into_parts_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_outer_limit_of_operations_holds_inside() -> None:
     with (
         pytest.raises(UncountableSetError, match="outer"),
-        isl_sets.limited_operations(1, "outer"),
-        isl_sets.limited_operations(10**9, "inner"),
+        isl_sets.limit_operations(1, "outer"),
+        isl_sets.limit_operations(10**9, "inner"),
     ):
         isl.Set(EASY).intersect(isl.Set(HARD)).is_empty()
 
 
 def test_a_limit_that_is_reached_while_reading_a_number_is_told_as_such() -> None:
     for number in range(1, 30):
-        with pytest.raises(UncountableSetError), isl_sets.limited_operations(number, "reading"):
+        with pytest.raises(UncountableSetError), isl_sets.limit_operations(number, "reading"):
             _ = [isl.Val("3/2") for _ in range(30)]
-    with pytest.raises(isl.Error), isl_sets.limited_operations(10**6, "reading"):
+    with pytest.raises(isl.Error), isl_sets.limit_operations(10**6, "reading"):
         isl.Val("no number")
 
 

@@ -12,7 +12,7 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 def test_a_count_of_thousands_of_pieces_is_compiled() -> None:
     n = QuasiPolynomial.name("n")
     whole = PiecewiseQuasiPolynomial.sum(
-        PiecewiseQuasiPolynomial.from_value(n + k).restricted((n - k,)) for k in range(5000)
+        PiecewiseQuasiPolynomial.from_value(n + k).restrict_to((n - k,)) for k in range(5000)
     )
     compiled = CompiledCounts(["n"], [(whole, True)])
     assert compiled.at({"n": 4}) == [sum(4 + k for k in range(5))]

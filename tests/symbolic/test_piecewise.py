@@ -71,9 +71,9 @@ def test_floors_within_floors_are_read() -> None:
 
 def test_guards_that_follow_from_others_are_left_out() -> None:
     n, m = QuasiPolynomial.name("n"), QuasiPolynomial.name("m")
-    count = PiecewiseQuasiPolynomial.from_value(n).restricted([n - 10, m - 3])
-    (term,) = count.restricted([n - 20, n - 15]).terms
+    count = PiecewiseQuasiPolynomial.from_value(n).restrict_to([n - 10, m - 3])
+    (term,) = count.restrict_to([n - 20, n - 15]).terms
     assert term.nonnegative == {n - 20, m - 3}
-    assert count.restricted([n - 4]) == count
-    apart = count + count.restricted([n - 5]).scale(-1)
+    assert count.restrict_to([n - 4]) == count
+    apart = count + count.restrict_to([n - 5]).scale(-1)
     assert not apart

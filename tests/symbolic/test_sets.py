@@ -55,7 +55,7 @@ def test_projections_are_exact_on_integers(
     ]
     polyhedron = Polyhedron(("n",), ("i", "j"), (), (*rows, *bounds))
     expected = isl_sets.to_isl(polyhedron).project_out(isl.dim_type.set, 0, 1)
-    projected = isl_sets.projected_polyhedron(polyhedron, frozenset(["j"]))
+    projected = isl_sets.project_polyhedron(polyhedron, frozenset(["j"]))
     assert (projected is None) == (expected.dim(isl.dim_type.div) > 0)
     if projected is not None:
         assert isl_sets.to_isl(projected).is_equal(expected)

@@ -8,7 +8,7 @@ import islpy as isl
 import pytest
 
 from countperf.errors import CountingError
-from countperf.symbolic.point_arrays import Membership, executed_by_sub_groups
+from countperf.symbolic.point_arrays import Membership, find_sub_groups_executing
 from countperf.symbolic.sets import at_values
 from tests.oracles.enumeration import points
 
@@ -27,7 +27,7 @@ _SIZES = {0: 6, 1: 4}  # 24 work items
     ],
 )
 def test_a_sub_group_executes_what_one_of_its_items_does(text: str, sub_group_size: int) -> None:
-    found = executed_by_sub_groups(isl.Set(text), {0: "x", 1: "y"}, _SIZES, sub_group_size)
+    found = find_sub_groups_executing(isl.Set(text), {0: "x", 1: "y"}, _SIZES, sub_group_size)
 
     expected = {(k, (x + 6 * y) // sub_group_size) for k, x, y in points(text, {})}
     assert set(points(str(found), {})) == expected
@@ -36,7 +36,7 @@ def test_a_sub_group_executes_what_one_of_its_items_does(text: str, sub_group_si
 def test_items_along_an_axis_that_is_not_used_all_execute() -> None:
     text = "[n] -> { [k, x]: 0 <= k < n and x = 5 }"
 
-    found = executed_by_sub_groups(isl.Set(text), {0: "x"}, _SIZES, 4)
+    found = find_sub_groups_executing(isl.Set(text), {0: "x"}, _SIZES, 4)
 
     # items 5, 11, 17 and 23
     assert set(points(str(found), {"n": 2})) == {(k, s) for k in (0, 1) for s in (1, 2, 4, 5)}

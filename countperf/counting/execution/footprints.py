@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import cast
 
-from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, accessed_cells
+from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
 from countperf.counting.accesses import Address
 from countperf.counting.domains import Domains
 from countperf.counting.execution.placement import StepSorter
@@ -101,7 +101,7 @@ class FootprintCounter:
             by_array[access.array, access.direction, access.component_of].append(member)
         parts: defaultdict[FootprintKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
         for (array, direction, _), members in by_array.items():
-            touched = self._touched(array, members)
+            touched = self._count_touched(array, members)
             for kind, part in self._of_array(cast("Direction", direction), members, touched):
                 parts[kind].append(part)
         return {kind: PiecewiseQuasiPolynomial.sum(some) for kind, some in parts.items()}
@@ -156,14 +156,14 @@ class FootprintCounter:
             between = PiecewiseQuasiPolynomial.from_value(step).scale(size)
             yield (
                 FootprintKey("bytes.group", direction, "dense"),
-                by_group.restricted((inside,)) * between,
+                by_group.restrict_to((inside,)) * between,
             )
-            yield FootprintKey("segments.group", direction), thin_pieces.restricted((inside,))
-            by_group = by_group.restricted((-inside - 1,))
+            yield FootprintKey("segments.group", direction), thin_pieces.restrict_to((inside,))
+            by_group = by_group.restrict_to((-inside - 1,))
         yield FootprintKey("bytes.group", direction, "sparse"), by_group.scale(size)
         yield FootprintKey("segments.group", direction), by_group
 
-    def _touched(self, array: str, members: Sequence[_GlobalAccess]) -> _Touched | None:
+    def _count_touched(self, array: str, members: Sequence[_GlobalAccess]) -> _Touched | None:
         """Count distinct elements by group, contiguous pieces by group, and elements in all.
 
         Pieces are counted twice: also for where steps by a symbol stay in a line. None where data
@@ -200,7 +200,7 @@ class FootprintCounter:
         repeats: Mapping[tuple[int, ...], PiecewiseQuasiPolynomial],
     ) -> _Touched:
         what = f"kernel '{self._domains.kernel.name}': the footprint of array '{array}'"
-        with isl_sets.limited_operations(4 * FOOTPRINT_OPERATIONS, what):
+        with isl_sets.limit_operations(4 * FOOTPRINT_OPERATIONS, what):
             by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
             thin = next((m.thin for m in members if m.thin is not None), None)
             for axes, some in by_axes.items():
@@ -246,7 +246,7 @@ class FootprintCounter:
     ) -> PiecewiseQuasiPolynomial:
         """Count distinct subscripts, perhaps without some, told apart by groups along some axes."""
 
-        def told_apart(
+        def tell_apart(
             address: Address, groups: Sequence[QuasiPolynomial]
         ) -> tuple[QuasiPolynomial, ...]:
             kept = (part for i, part in enumerate(address.index) if i not in without)
@@ -258,10 +258,10 @@ class FootprintCounter:
                 continue
             groups = [QuasiPolynomial.name(self._group_name(member.scope, axis)) for axis in axes]
             pieces.append(
-                accessed_cells(
+                unite_accessed_cells(
                     [(member.index, member.scope.within, member.cases)],
                     self._domains,
-                    partial(told_apart, groups=groups),
+                    partial(tell_apart, groups=groups),
                 )
             )
         counter = self._domains.counter

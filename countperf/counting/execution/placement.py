@@ -20,7 +20,7 @@ from countperf.counting.domains import Domains
 from countperf.counting.execution.reuse import (
     ReuseLimits,
     reuse_path,
-    sorted_by_size,
+    sort_by_size,
     sorted_by_step,
     step_of,
     within_line,
@@ -82,14 +82,14 @@ class Placements:
             self._domains.executions(names, (), grid)
             for names in (within, within.difference(beside))
         )
-        return executed != once.scale(self.written_copies(within.intersection(beside)))
+        return executed != once.scale(self.count_copies(within.intersection(beside)))
 
-    def written_copies(self, within: frozenset[str]) -> int:
+    def count_copies(self, within: frozenset[str]) -> int:
         """Return how many copies of an instruction unrolled loops write."""
-        trips = map(self._trips, self._written_out(within))
+        trips = map(self._trips, self._write_out(within))
         return math.prod(1 if number is None else number for number in trips)
 
-    def _written_out(self, within: frozenset[str]) -> list[str]:
+    def _write_out(self, within: frozenset[str]) -> list[str]:
         return [
             name
             for name in within
@@ -121,7 +121,7 @@ class Placements:
         return iterations <= SHORT_LOOP
 
 
-def left_loops(conditions: Iterable[Case | FirstIteration]) -> frozenset[str]:
+def find_left_loops(conditions: Iterable[Case | FirstIteration]) -> frozenset[str]:
     """Return the loops that something has left, since it is executed once per entry of them."""
     return frozenset[str]().union(
         *(case.loops for case in conditions if isinstance(case, FirstIteration))
@@ -339,7 +339,7 @@ class StepSorter:
         """
         for step, part in parts:
             if step in BY_DATA and not self.stays_beside(access):
-                yield from sorted_by_size(self.extent(access), access.bits, part, self._limits)
+                yield from sort_by_size(self.extent(access), access.bits, part, self._limits)
             else:
                 yield step, part
 

@@ -242,12 +242,12 @@ def sorted_by_step(
     outside: tuple[QuasiPolynomial, ...] = ()
     if inside is not None:
         outside = (-inside - 1,)
-        parts["near"] = executions.restricted((inside,))
-        executions = executions.restricted(outside)
+        parts["near"] = executions.restrict_to((inside,))
+        executions = executions.restrict_to(outside)
     own = executions
     if path.copies is not None:
         once = without(path.copies.loop)
-        once = None if once is None else once.restricted(outside)
+        once = None if once is None else once.restrict_to(outside)
         if once is not None and once.scale(path.copies.number) == executions:
             own = once.scale(path.copies.pairs)
     left = own
@@ -273,7 +273,7 @@ def _with_conflict(level: CacheLevel, grade: _Conflict) -> StepName:
     return to_other_lines(level, 3 if grade else 0)
 
 
-def sorted_by_size(
+def sort_by_size(
     elements: QuasiPolynomial | None,
     bits: int,
     executions: PiecewiseQuasiPolynomial,
@@ -307,7 +307,7 @@ def _on_pitch(
             continue
         lines *= step.number
         zero += [remainder] if remainder else []
-    return lines, executions.restricted((), zero) if lines != _ONE else ZERO_COUNT
+    return lines, executions.restrict_to((), zero) if lines != _ONE else ZERO_COUNT
 
 
 def _by_lines(
@@ -326,6 +326,6 @@ def _by_lines(
         elif lines.is_constant:
             beyond = left if lines.constant_term > limit else ZERO_COUNT
         else:
-            beyond = executions.restricted((lines - (limit + 1),))
+            beyond = executions.restrict_to((lines - (limit + 1),))
         yield key, left + beyond.scale(-1)
         left = beyond

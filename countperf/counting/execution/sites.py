@@ -66,8 +66,8 @@ from countperf.counting.execution.placement import (
     LoopCounter,
     Placements,
     StepSorter,
+    find_left_loops,
     flat_site,
-    left_loops,
     neighbors,
     tells_apart,
 )
@@ -189,7 +189,7 @@ class _Executions:
         copied = sorted(self.looped_copies & scope.within)
         for part in instruction.parts:
             key, conditions, times = part.key, part.conditions, part.times
-            left = left_loops(conditions)
+            left = find_left_loops(conditions)
             loops = [name for name in instruction.own if name not in left]
             copies = (name for name in copied if name not in left)
             site = self.placements.site(flat, [*loops, *copies])
@@ -198,13 +198,13 @@ class _Executions:
                 self._operation(key, instruction, conditions, site, executions)
             elif isinstance(key, str):
                 is_guarded = is_cut or tells_apart(conditions, beside)
-                self._supplied(key, instruction, site, executions, is_guarded=is_guarded)
+                self._add_supplied(key, instruction, site, executions, is_guarded=is_guarded)
             elif executions:
                 once = partial(self._once, scope.within, conditions, grid, times)
                 steps = self.steps.sorted(key, instruction, loops, executions, once)
                 is_guarded = is_cut or tells_apart(conditions, beside)
                 for step, in_loop, quantity in steps:
-                    between = _masked(step) if idle else step
+                    between = _mask_step(step) if idle else step
                     space, direction = cast("Any", (key.address_space, key.direction))
                     at = (site, space, direction, key.bits, between)
                     self._add(AccessKey(*at, in_loop), quantity)
@@ -219,7 +219,7 @@ class _Executions:
         self._note(scope.within)
         self._add(EventKey(whole, "idle"), idle)
 
-    def _supplied(
+    def _add_supplied(
         self,
         name: str,
         instruction: Instruction,
@@ -230,7 +230,7 @@ class _Executions:
     ) -> None:
         """Add accesses of an instruction whose counts the caller supplies, by property name."""
         if name.startswith(("gmem.", "lmem.")):
-            for key, part in _supplied_access(name, instruction, site, quantity):
+            for key, part in _yield_supplied_access(name, instruction, site, quantity):
                 if is_guarded or not (isinstance(key, AccessKey) and key.is_guarded):
                     self._add(key, part)
 
@@ -327,7 +327,7 @@ def _conditional(operation: Operation, conditions: Conditions, scope: Scope) -> 
     return replace(operation, kind="conditional", function=function)
 
 
-def _masked(step: WorkItemStep) -> WorkItemStep:
+def _mask_step(step: WorkItemStep) -> WorkItemStep:
     """Return the step of accesses in which lanes may be idle; the one along axis 1 stays."""
     return step._replace(along_row="masked") if step.along_row == "shifted" else step
 
@@ -356,7 +356,7 @@ def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:
 #   side by side (``dense``) but for ``1ofn`` to ``4ofn`` and ``indirect`` ones.
 
 
-def _supplied_access(
+def _yield_supplied_access(
     name: str, instruction: Instruction, site: Site, quantity: PiecewiseQuasiPolynomial
 ) -> Iterator[tuple[AccessKey | FootprintKey, PiecewiseQuasiPolynomial]]:
     """Yield what supplied accesses, by property name, add to the counts of executions."""

@@ -11,7 +11,7 @@ from loopy.kernel.function_interface import CallableKernel
 from loopy.symbolic import WalkMapper
 from pytools import UniqueNameGenerator
 
-from countperf.counting.frontend.loopy_patches import replace_domain_substitution, shared_by_threads
+from countperf.counting.frontend.loopy_patches import replace_domain_substitution, share_by_threads
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import replace_parameter, with_assumptions_on_arguments
 
@@ -68,7 +68,7 @@ def _with_own_names(kernel: Any, taken: set[str]) -> Any:
     return kernel
 
 
-@shared_by_threads
+@share_by_threads
 def _replacing_parameters() -> AbstractContextManager[None]:
     return replace_domain_substitution(replace_parameter)
 

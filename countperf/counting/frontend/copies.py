@@ -27,7 +27,7 @@ from loopy.types import NumpyType
 
 from countperf.counting.expression_types import text_of
 from countperf.counting.frontend.loopy_patches import (
-    shared_by_threads,
+    share_by_threads,
     unattended,
     without_disk_caches,
 )
@@ -189,7 +189,7 @@ class _Ordered(set[str]):
         return iter(self._names)
 
 
-@shared_by_threads
+@share_by_threads
 @contextmanager
 def _copies_in_order() -> Generator[None]:
     scheduling: Any = loopy.schedule

@@ -27,7 +27,7 @@ import loopy.transform.callable
 from loopy.schedule import ScheduleDebugger
 
 
-def shared_by_threads(
+def share_by_threads(
     make: Callable[[], AbstractContextManager[object]],
 ) -> Callable[[], AbstractContextManager[None]]:
     """Return a context that is entered by the first thread, and left by the last that is in it."""
@@ -53,7 +53,7 @@ def shared_by_threads(
     return shared
 
 
-@shared_by_threads
+@share_by_threads
 @contextmanager
 def unattended() -> Generator[None]:
     """Let Loopy's scheduler fail where it would ask, until the last thread that wants it is done.
@@ -81,7 +81,7 @@ def _print_nothing(*_: object, **__: object) -> None:
     """Stand in for ``print``."""
 
 
-@shared_by_threads
+@share_by_threads
 @contextmanager
 def without_disk_caches() -> Generator[None]:
     """Have Loopy look nothing up on the disk and write nothing there, in all threads."""

@@ -21,7 +21,7 @@ from loopy.kernel.function_interface import CallableKernel
 from loopy.symbolic import get_dependencies
 from pymbolic.primitives import is_zero
 
-from countperf.counting.expression_types import joined_type, text_of, type_of
+from countperf.counting.expression_types import join_types, text_of, type_of
 from countperf.counting.frontend.loopy_patches import without_disk_caches
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import never_negative
@@ -38,7 +38,7 @@ def _promoted(dtype: DType) -> DType:
 
 def _common(types: Sequence[DType]) -> DType:
     """Return the type in which C computes with numbers of some types."""
-    return reduce(joined_type, map(_promoted, types))
+    return reduce(join_types, map(_promoted, types))
 
 
 def has_unsigned(t_unit: Any) -> bool:

@@ -251,13 +251,15 @@ class AccessCounter(RefusingMapper):
 
     def map_subscript(self, expr: Any) -> DType | None:
         """Loads from global or local arrays count; private arrays are registers."""
-        return self._subscripted("load", expr.aggregate.name, expr.index_tuple)
+        return self._find_subscripted("load", expr.aggregate.name, expr.index_tuple)
 
     def map_linear_subscript(self, expr: Any) -> DType | None:
         """A subscript of the flattened array: one load."""
-        return self._subscripted("load", expr.aggregate.name, (LinearSubscript(0, expr.index),))
+        return self._find_subscripted(
+            "load", expr.aggregate.name, (LinearSubscript(0, expr.index),)
+        )
 
-    def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
+    def _find_subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
         variable = self._variable(name)
         by_data: list[Any] = []
         for part in index:
@@ -286,9 +288,9 @@ class AccessCounter(RefusingMapper):
             return self._element_type(variable)
         if issubclass(kind, LinearSubscript):
             index = (LinearSubscript(0, assignee.index),)
-            return self._subscripted("store", assignee.aggregate.name, index)
+            return self._find_subscripted("store", assignee.aggregate.name, index)
         if issubclass(kind, p.Subscript):
-            return self._subscripted("store", assignee.aggregate.name, assignee.index_tuple)
+            return self._find_subscripted("store", assignee.aggregate.name, assignee.index_tuple)
         raise self._refusal(f"the assignee {assignee} ({type(assignee).__name__})", _REWRITE)
 
 

@@ -121,13 +121,15 @@ class CompiledCounter(ValueCounter):
             self._unless_there(value, lambda: self._operation(kind, dtype), speculated=True)
         return value
 
-    def _finished(self, term: _SumTerm) -> int:
+    def _finish_counting(self, term: _SumTerm) -> int:
         return self._compute(term.kind, term.dtype, *term.factors) if term.kind else term.value
 
-    def _converted(self, term: _SumTerm, target: DType | None, *, is_constant: bool) -> _SumTerm:
+    def _convert_value(
+        self, term: _SumTerm, target: DType | None, *, is_constant: bool
+    ) -> _SumTerm:
         if term.dtype == target or is_constant:
             return _SumTerm(target, term.value, term.kind, term.factors)
-        operand = self._finished(term)
+        operand = self._finish_counting(term)
         key = ("convert", str(target), operand)
         value = self._values.number(key, self._values.names(operand))
         self._unless_there(value, lambda: self._convert(term.dtype, target), speculated=True)
@@ -149,26 +151,28 @@ class CompiledCounter(ValueCounter):
         for position, child in enumerate(children[1:], start=1):
             term = self._term(child)
             dtype = self._join((total.dtype, term.dtype))
-            total = self._converted(total, dtype, is_constant=position <= leading)
-            term = self._converted(term, dtype, is_constant=is_constant(child))
+            total = self._convert_value(total, dtype, is_constant=position <= leading)
+            term = self._convert_value(term, dtype, is_constant=is_constant(child))
             if position < leading:
                 key = ("folded +", total.value, term.value)
                 total = _SumTerm(dtype, self._values.number(key))
             elif position == leading and _is_no_term(p.Sum(tuple(children[:leading])), dtype):
-                total = _SumTerm(dtype, self._finished(term))
+                total = _SumTerm(dtype, self._finish_counting(term))
             elif _is_no_term(child, dtype):
-                total = _SumTerm(dtype, self._finished(total))
+                total = _SumTerm(dtype, self._finish_counting(total))
             else:
                 total = _SumTerm(dtype, self._sum(dtype, total, term))
-        self._value = self._finished(total)
+        self._value = self._finish_counting(total)
         return total.dtype
 
     def _sum(self, dtype: DType | None, left: _SumTerm, right: _SumTerm) -> int:
         if self._is_contracted(dtype):
             product, other = (left, right) if left.kind else (right, left)
             if product.kind == "mul":
-                return self._compute("fma", dtype, *product.factors, self._finished(other))
-        return self._compute("add", dtype, self._finished(left), self._finished(right))
+                return self._compute("fma", dtype, *product.factors, self._finish_counting(other))
+        return self._compute(
+            "add", dtype, self._finish_counting(left), self._finish_counting(right)
+        )
 
     def _is_contracted(self, dtype: DType | None) -> bool:
         """Return whether products and sums of a type are contracted (rule 3)."""
@@ -177,7 +181,7 @@ class CompiledCounter(ValueCounter):
     def map_product(self, expr: Any) -> DType | None:
         """A product as in the source's view."""
         term = self._product(flattened_operands(expr, p.Product))
-        self._value = self._finished(term)
+        self._value = self._finish_counting(term)
         return term.dtype
 
     def _product(self, children: Sequence[Any]) -> _SumTerm:
@@ -187,14 +191,14 @@ class CompiledCounter(ValueCounter):
         for position, child in enumerate(children[1:], start=1):
             term = _SumTerm(self.rec(child), self._value)
             dtype = self._join((total.dtype, term.dtype))
-            total = self._converted(total, dtype, is_constant=position <= leading)
-            term = self._converted(term, dtype, is_constant=is_constant(child))
+            total = self._convert_value(total, dtype, is_constant=position <= leading)
+            term = self._convert_value(term, dtype, is_constant=is_constant(child))
             if position < leading:
                 key = ("folded", repr(folded), position, str(dtype))
                 total = _SumTerm(dtype, self._values.number(key))
                 continue
             constants = {number_of(child), number_of(folded) if position == leading else None}
-            factors = (self._finished(total), term.value)
+            factors = (self._finish_counting(total), term.value)
             if 1 in constants:
                 total = _SumTerm(dtype, factors[0 if number_of(child) == 1 else 1])
             else:
@@ -303,8 +307,8 @@ class CompiledVectorCounter(VectorRules, CompiledComplexCounter):
         components = None if dtype is None else component_of(dtype)
         return super()._is_contracted(dtype if components is None else components[0])
 
-    def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
-        dtype = super()._subscripted(direction, name, index)
+    def _find_subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
+        dtype = super()._find_subscripted(direction, name, index)
         self._value = self._load_value(name, index)
         return dtype
 

@@ -141,15 +141,15 @@ class ComplexRules(TupleCounter):
         """A complex sum: complex terms as a binary tree, the sum of real ones added to it."""
         if not self._is_complex(expr):
             return super().map_sum(expr)
-        return self._joined_terms(expr, self._inferred(expr), "add")
+        return self._join_terms(expr, self._inferred(expr), "add")
 
     def map_product(self, expr: Any) -> DType | None:
         """A complex product: as a sum."""
         if not self._is_complex(expr):
             return super().map_product(expr)
-        return self._joined_terms(expr, self._inferred(expr), "mul")
+        return self._join_terms(expr, self._inferred(expr), "mul")
 
-    def _joined_terms(self, expr: Any, target: DType, name: str) -> DType | None:
+    def _join_terms(self, expr: Any, target: DType, name: str) -> DType | None:
         if all(is_constant(child) for child in expr.children):
             return target
         if not self.kernel.options.allow_fp_reordering:
@@ -157,7 +157,7 @@ class ComplexRules(TupleCounter):
         complexes = [c for c in expr.children if self._is_complex(c)]
         reals = [c for c in expr.children if not self._is_complex(c)]
         kinds: list[Kind] = [self._kind_of(c, target) for c in complexes]
-        fused = self._fused(kinds) if name == "add" else frozenset[int]()
+        fused = self._find_fused_products(kinds) if name == "add" else frozenset[int]()
         for position, child in enumerate(complexes):
             if position in fused:
                 self._factors(child, target)
@@ -167,7 +167,7 @@ class ComplexRules(TupleCounter):
         if not reals:
             return target
         whole: Any = type(expr)(tuple(reals)) if len(reals) > 1 else next(iter(reals))
-        folded = _folded(reals, name)
+        folded = _fold_constants(reals, name)
         if folded is None:
             self._real_operand(whole, target)
         if name == "mul" and folded == -1:
@@ -191,12 +191,14 @@ class ComplexRules(TupleCounter):
         self._helper(name, target)
         return "product" if name == "mul" else "value"
 
-    def _fused(self, kinds: Sequence[Kind], first: int = 0) -> frozenset[int]:
+    def _find_fused_products(self, kinds: Sequence[Kind], first: int = 0) -> frozenset[int]:
         """Return the places of the products that a balanced tree of sums fuses; see `_tree`."""
         if len(kinds) == 1:
             return frozenset()
         middle = len(kinds) // 2
-        below = self._fused(kinds[:middle], first) | self._fused(kinds[middle:], first + middle)
+        below = self._find_fused_products(kinds[:middle], first) | self._find_fused_products(
+            kinds[middle:], first + middle
+        )
         if middle == 1 and kinds[0] == "product":
             return below | {first}
         if len(kinds) - middle == 1 and kinds[middle] == "product":
@@ -258,7 +260,7 @@ class ComplexRules(TupleCounter):
             elif is_complex:
                 if not is_folded:
                     self._convert(result, target)
-                folded = _folded(before, name)
+                folded = _fold_constants(before, name)
                 is_negation = name == "mul" and folded == -1
                 if not self._is_nothing(name, folded):
                     self._helper("neg" if is_negation else f"r{name}", target)
@@ -354,7 +356,7 @@ def is_minus_one(value: Any) -> bool:
     return is_constant(value) and value == -1
 
 
-def _folded(operands: Sequence[Any], name: str) -> Any | None:
+def _fold_constants(operands: Sequence[Any], name: str) -> Any | None:
     """Return the value of constant operands joined; None if some operand is no constant."""
     if not all(
         is_constant(operand) and not isinstance(operand, p.Variable) for operand in operands

@@ -46,7 +46,7 @@ def _as_written(expr: Any) -> Any:
 _WRITTEN = SubstitutionMapper(_as_written)
 
 
-def tagged_inames(kernel: Any, kinds: type | tuple[type, ...]) -> frozenset[str]:
+def find_tagged_inames(kernel: Any, kinds: type | tuple[type, ...]) -> frozenset[str]:
     """Return the loop variables that have a tag of some kinds."""
     return frozenset(
         [
@@ -86,7 +86,7 @@ class TupleCounter(InstructionCounter):
             case ArgExtOpCallable():
                 return self._arg_extremum(expr, self._arguments(expr, callable_))
             case SegmentOpCallable():
-                return self._segmented(expr, callable_, self._arguments(expr, callable_))
+                return self._segment_call(expr, callable_, self._arguments(expr, callable_))
             case MakeTupleCallable():
                 raise self._refusal(f"the tuple {expr} inside an expression", "assign it whole")
             case IndexOfCallable():
@@ -112,7 +112,7 @@ class TupleCounter(InstructionCounter):
         self._operation("select", index)
         return value
 
-    def _segmented(self, expr: Any, callable_: Any, types: list[DType]) -> DType | None:
+    def _segment_call(self, expr: Any, callable_: Any, types: list[DType]) -> DType | None:
         value, flag = self._scalar(expr, types[0]), types[1]
         self._operation("bitwise", flag)
         self._operation("select", value)
@@ -146,7 +146,7 @@ class FunctionCounter(TupleCounter):
 
     def __init__(self, domains: Domains) -> None:
         super().__init__(domains)
-        self.unrolled = tagged_inames(self.kernel, _UNROLLED)
+        self.unrolled = find_tagged_inames(self.kernel, _UNROLLED)
 
     def tally(self, instruction: Any) -> Tally:
         """Return how often each key occurs; the variables of unrolled loops are numbers."""

@@ -31,7 +31,7 @@ from countperf.counting.expression_types import (
     flattened_operands,
     is_constant,
     is_literal,
-    joined_type,
+    join_types,
     leading_constants,
     signature_of,
     text_of,
@@ -58,7 +58,7 @@ class InstructionCounter(AccessCounter):
         result: DType | None = None
         for dtype in types:
             if dtype is not None:
-                result = dtype if result is None else joined_type(result, dtype)
+                result = dtype if result is None else join_types(result, dtype)
         return result
 
     def _operands(self, children: Sequence[Any]) -> DType | None:

@@ -80,7 +80,7 @@ class _Uses:
         for i in reversed(candidates):  # loads stay before stores, whatever these store to
             if i in feeding and stored and _loads(kernel, instructions[i]):
                 feeding.remove(i)
-            stored |= _stored(kernel, instructions[i])
+            stored |= _find_stored(kernel, instructions[i])
         removed = True
         while removed:
             removed = {
@@ -135,7 +135,7 @@ def _is_memory(kernel: Any, name: str) -> bool:
     return isinstance(kernel.arg_dict.get(name), lp.ArrayArg)
 
 
-def _stored(kernel: Any, instruction: Any) -> frozenset[str]:
+def _find_stored(kernel: Any, instruction: Any) -> frozenset[str]:
     names = instruction.assignee_var_names()
     return frozenset(name for name in names if _is_memory(kernel, name))
 
@@ -147,7 +147,7 @@ def _loads(kernel: Any, instruction: Any) -> bool:
 def _uses_in(kernel: Any, instruction: Any) -> Iterator[tuple[str, Branch]]:
     """Return the variables that an instruction reads; guarded stores are branches as a whole."""
     around: Branch = ()
-    if _stored(kernel, instruction):
+    if _find_stored(kernel, instruction):
         around = tuple((test, True) for test in sorted(instruction.predicates, key=str))
     for predicate in instruction.predicates:
         for name in get_dependencies(predicate):

@@ -53,7 +53,7 @@ class Hoisting:
         self._positions = positions
 
     @memoize_method
-    def clobbered(self, program: LoopRegion) -> frozenset[str]:
+    def find_clobbered_arrays(self, program: LoopRegion) -> frozenset[str]:
         """Return the arrays that others may have written after a barrier (rule 2)."""
         private = {
             name
@@ -62,7 +62,7 @@ class Hoisting:
         }
         return frozenset(program.written - private)
 
-    def moved_out(self, point: Point, names: frozenset[str], *, speculated: bool) -> Moved:
+    def find_loops_left(self, point: Point, names: frozenset[str], *, speculated: bool) -> Moved:
         """Return the loops that leave a value alone, from the inside out (rules 4, 5 and 7)."""
         loops: list[str] = []
         is_sequential = False
@@ -71,7 +71,7 @@ class Hoisting:
             iname = region.iname
             if iname in self._domains.data_loops or point.tests:
                 break
-            if iname in names or names & self._changed_in(region, point.regions[0]):
+            if iname in names or names & self._find_changes_in(region, point.regions[0]):
                 if region.is_unrolled:
                     continue
                 break
@@ -97,9 +97,9 @@ class Hoisting:
             ),
         )
 
-    def _changed_in(self, region: LoopRegion, program: LoopRegion) -> set[str]:
+    def _find_changes_in(self, region: LoopRegion, program: LoopRegion) -> set[str]:
         changed = region.written | {region.pin}
-        return changed | self.clobbered(program) if region.has_barrier else changed
+        return changed | self.find_clobbered_arrays(program) if region.has_barrier else changed
 
     @memoize_method
     def _is_all_or_nothing(
@@ -139,7 +139,7 @@ class Hoisting:
             result[name] = (min(lows), max(highs))
         return result
 
-    def moved_accumulator(self, point: Point, access: MemoryAccess) -> Moved:
+    def find_accumulator_loops(self, point: Point, access: MemoryAccess) -> Moved:
         """Return the loops in which an array is one accumulator (rule 6)."""
         if point.cases or point.tests:
             return ()
@@ -268,7 +268,7 @@ class ValueCounter(TupleCounter):
 
     @property
     def _clobbered(self) -> frozenset[str]:
-        return self._hoisting.clobbered(self._position.regions[0])
+        return self._hoisting.find_clobbered_arrays(self._position.regions[0])
 
     def _assign(self, instruction: Any) -> None:
         """Forget what an instruction overwrites, and remember what it stores."""
@@ -307,18 +307,18 @@ class ValueCounter(TupleCounter):
         if not number or (isinstance(key, Operation) and self._in_index):
             return
         if isinstance(key, MemoryAccess) and key.array in self._position.regions[0].written:
-            moved = self._hoisting.moved_accumulator(self._point, key)
+            moved = self._hoisting.find_accumulator_loops(self._point, key)
             if not moved:
-                moved = self._moved_out(self._names or frozenset(), speculated=False)
+                moved = self._move_out(self._names or frozenset(), speculated=False)
         else:
             names = (self._names or frozenset()) | self._pins
-            moved = self._moved_out(names, speculated=self._is_speculated)
+            moved = self._move_out(names, speculated=self._is_speculated)
         cases = (*self._cases, *moved)
         entry = (key, cases)
         self._tally[entry] = self._tally.get(entry, 0) + number * self._factor
 
-    def _moved_out(self, names: frozenset[str], *, speculated: bool) -> Moved:
-        return self._hoisting.moved_out(self._point, names, speculated=speculated)
+    def _move_out(self, names: frozenset[str], *, speculated: bool) -> Moved:
+        return self._hoisting.find_loops_left(self._point, names, speculated=speculated)
 
     def _straight_region(self, regions: Sequence[LoopRegion]) -> LoopRegion:
         """Return the innermost loop that is one, not unrolled: straight-line code is its body."""
@@ -328,7 +328,7 @@ class ValueCounter(TupleCounter):
         """Remember a value: it stays for as long as the outermost loop that it was moved out of."""
         regions = self._position.regions
         region = self._straight_region(regions)
-        moved = self._moved_out(self._values.names(value), speculated=speculated)
+        moved = self._move_out(self._values.names(value), speculated=speculated)
         for first in moved:
             region = next(r for r in regions if r.iname == first.outermost)
             if region.is_unrolled:
@@ -409,8 +409,8 @@ class ValueCounter(TupleCounter):
 
     map_tagged_variable = map_variable
 
-    def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
-        dtype = super()._subscripted(direction, name, index)
+    def _find_subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
+        dtype = super()._find_subscripted(direction, name, index)
         self._value = self._load_value(name, index)
         return dtype
 

@@ -37,7 +37,7 @@ from countperf.counting.expression_types import DType
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.operations.access_counter import Tally
 from countperf.counting.operations.complex_arithmetic import ComplexCounter, ComplexRules
-from countperf.counting.operations.functions import tagged_inames
+from countperf.counting.operations.functions import find_tagged_inames
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import sets
 
@@ -69,7 +69,7 @@ def vector_axis(array: Any) -> int | None:
 def has_vectors(kernel: Any) -> bool:
     """Return whether a kernel has vector types, vector axes or vectorized loops."""
     variables = [*kernel.args, *kernel.temporary_variables.values()]
-    return bool(tagged_inames(kernel, VectorizeTag)) or any(
+    return bool(find_tagged_inames(kernel, VectorizeTag)) or any(
         vector_axis(variable) is not None or variable.dtype.numpy_dtype.fields
         for variable in variables
     )
@@ -84,7 +84,7 @@ class VectorRules(ComplexRules):
     @cached_property
     def vectorized(self) -> frozenset[str]:
         """The loop variables that are tagged ``vec``."""
-        return tagged_inames(self.kernel, VectorizeTag)
+        return find_tagged_inames(self.kernel, VectorizeTag)
 
     # --- loops
 
@@ -166,12 +166,12 @@ class VectorRules(ComplexRules):
             )
         return dtype, *components
 
-    def _subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
+    def _find_subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
         variable = self._variable(name)
         axis = vector_axis(variable)
         if axis is None:
             self._vector(variable)
-            return super()._subscripted(direction, name, index)
+            return super()._find_subscripted(direction, name, index)
         vector = self._vector(variable)
         assert vector is not None
         is_whole = isinstance(index[axis], p.Variable) and index[axis].name == self._lane

@@ -242,7 +242,7 @@ _ELSEWHERE = TO_OTHER_LINES.keys() | BY_DATA.keys()
 def apply_policy(policy: ExecutionPolicy, counts: Mapping[str, Any]) -> dict[str, Any]:
     """Turn counts of the structure view into what the device issues."""
     total: dict[str, Any] = {}
-    known = _issued_by(cast("Hashable", policy))  # frozen
+    known = _remember_issue(cast("Hashable", policy))  # frozen
     for name, count in counts.items():
         if name not in known:
             known[name] = issue(name, policy)
@@ -257,7 +257,7 @@ def apply_policy(policy: ExecutionPolicy, counts: Mapping[str, Any]) -> dict[str
 
 
 @lru_cache(maxsize=2**8)
-def _issued_by(policy: Hashable) -> dict[str, Issued]:  # noqa: ARG001
+def _remember_issue(policy: Hashable) -> dict[str, Issued]:  # noqa: ARG001
     """Remember what units of properties are issued as under a policy, once asked for."""
     return {}
 
@@ -274,7 +274,7 @@ def issue(name: str, policy: ExecutionPolicy) -> Issued:
         case OperationKey(_, operation):
             return run.issued(_operation(operation), _operation(_as_called_alone(operation)))
         case AccessKey(is_guarded=True):
-            return _guarded_access(key, run)
+            return _guard_access(key, run)
         case AccessKey():
             return _access(key, run)
         case PrivateAccessKey():
@@ -367,7 +367,7 @@ def _between_items(key: AccessKey, run: SiteRun) -> StepName:
     return step
 
 
-def _guarded_access(key: AccessKey, run: SiteRun) -> Issued:
+def _guard_access(key: AccessKey, run: SiteRun) -> Issued:
     if run.policy.guards == "free" or not run.is_vector:
         return ()  # one branch around all of an item's work
     step = _between_items(key, run)

@@ -31,7 +31,7 @@ class CudaBackend:
         self._given = load
         self._driver: CudaDriver | None = None
 
-    def _loaded(self) -> CudaDriver:
+    def _load_library(self) -> CudaDriver:
         if self._driver is None:
             self._driver = (self._given or load_driver)()
         return self._driver
@@ -47,7 +47,7 @@ class CudaBackend:
                 is_expected=expected,
             )
         try:
-            driver = self._loaded()
+            driver = self._load_library()
         except DeviceError as error:
             problem, _, advice = str(error).partition("; ")
             return Findings(  # whoever installs CuPy wants to know
@@ -74,7 +74,7 @@ class CudaBackend:
 
     def failures(self) -> tuple[type[Exception], ...]:
         """Return CuPy's errors, and ours for them."""
-        return (DeviceLostError, MeasurementError, *self._loaded().failures())
+        return (DeviceLostError, MeasurementError, *self._load_library().failures())
 
     def advise(self, device: Device) -> str:
         """Say what to do about a GPU that failed its trial."""

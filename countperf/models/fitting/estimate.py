@@ -71,7 +71,7 @@ class Estimate(ShortRepr):
         return np.where(known, self.solution.coefficients @ scaled, np.nan)
 
 
-def weighted_by_noise(design: Design, recipe: Recipe) -> Recipe:
+def weigh_by_noise(design: Design, recipe: Recipe) -> Recipe:
     """Return a recipe by which noisy cases count for less.
 
     The model's own errors are taken from a fit in which all cases count the same: the median of
@@ -109,7 +109,7 @@ def estimate_design(
     else:
         diagnosis = diagnose(design)
         solution = replace(
-            solution, coefficients=_shared(problem, diagnosis, solution.coefficients)
+            solution, coefficients=_share_cost(problem, diagnosis, solution.coefficients)
         )
     return Estimate(
         design=design,
@@ -137,7 +137,7 @@ def _weights_of(near: Estimate, function: ModelFunction) -> Vector:
     return np.array([weights.get(column, 0.0) for column in function.columns])
 
 
-def _shared(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
+def _share_cost(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
     """Share the cost of weights that nothing tells apart in proportion, as the linear fit does.
 
     That is the solution of smallest norm in scaled columns, within the bounds. It is taken if no

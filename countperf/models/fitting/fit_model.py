@@ -30,7 +30,7 @@ from countperf.models.fitting.estimate import (
     estimate_design,
     on_one_thread,
     recipe_of,
-    weighted_by_noise,
+    weigh_by_noise,
 )
 from countperf.models.fitting.leaving_out import (
     HeldOutCase,
@@ -160,7 +160,7 @@ def fit(
     recipe = recipe_of(definition)
     design = build_design(observations, definition)
     if weigh_noise:
-        recipe = weighted_by_noise(design, recipe)
+        recipe = weigh_by_noise(design, recipe)
     fitted = estimate_design(design, recipe)
     if not fitted.solution.converged:
         raise FitNotConvergedError(f"the solver stopped early: {fitted.solution.message}")

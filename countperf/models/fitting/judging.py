@@ -132,14 +132,14 @@ class RankingEvaluation(Document, Result):
             }
             for ranked in self.sets
         ]
-        shown = [_named(ranked) for ranked in sets]
+        shown = [_name_cases(ranked) for ranked in sets]
         if len(sets) > 1:
             totals = {name: sum(row[name] for row in sets) for name in ("variants", "refused")}
-            shown.append({"family": "all", **totals, **_named(_figures(self))})
+            shown.append({"family": "all", **totals, **_name_cases(_figures(self))})
         incomplete = sum(row["incomplete"] for row in sets)
         return Printed(
             head=[f"ranking of variants: {short_name(self.model)} model on {self.device}"],
-            rows=[_named(ranked) for ranked in sets],
+            rows=[_name_cases(ranked) for ranked in sets],
             shown=table_of(shown, _SET_COLUMNS),
             notes=[
                 f"  {RANKING_NOTE}",
@@ -160,7 +160,7 @@ def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) ->
     for measurement in measurements:
         if measurement.purpose == "variant":
             key = (measurement.family, tuple(measurement.parameters.items()))
-            sets.setdefault(key, []).append(_ranked(weights, measurement))
+            sets.setdefault(key, []).append(_rank_variant(weights, measurement))
     return RankingEvaluation(
         device=weights.device.slug,
         model=weights.model,
@@ -171,7 +171,7 @@ def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) ->
     )
 
 
-def _ranked(weights: WeightSet, measurement: Measurement) -> RankedVariant:
+def _rank_variant(weights: WeightSet, measurement: Measurement) -> RankedVariant:
     """Return a measured variant with its prediction, if it has one."""
     time_s, complete = 0.0, True
     if (vector := _vector_of(measurement, weights)) is not None:
@@ -389,7 +389,7 @@ RANKING_NOTE = (
 )
 
 
-def _named(figures: Row) -> dict[str, Any]:
+def _name_cases(figures: Row) -> dict[str, Any]:
     regrets = {f"regret_top_{top}": value for top, value in figures["regret"].items()}
     return {**{name: value for name, value in figures.items() if name != "regret"}, **regrets}
 

@@ -49,7 +49,7 @@ from countperf.models.fitting.fit_model import FitResult, fit_quality, weight_se
 from countperf.models.fitting.leaving_out import leave_families_out
 from countperf.models.fitting.solve import LogPrior, Recipe, Vector
 from countperf.models.function import Calibration, ColumnKey, FitQuality, ModelFunction
-from countperf.models.shipped import COMPILED, fitted_model
+from countperf.models.shipped import COMPILED, load_fitted_model
 from countperf.models.weights import WeightSet
 from countperf.text import Column, Printed, Result, ShortRepr, format_percent, picked
 
@@ -122,7 +122,7 @@ class KnownModel(Part):
 
     def definition(self, device: DeviceIdentity, memory: MemoryHierarchy) -> ModelDefinition:
         """Return the model for a device, as it was when its weights were found."""
-        return fitted_model(self.kind, device, memory, overlapped=False)
+        return load_fitted_model(self.kind, device, memory, overlapped=False)
 
     def near(self, device: DeviceIdentity) -> Self:
         """Return the known devices of the platform if there are enough of them, else all.
@@ -200,13 +200,13 @@ class KernelChoice(Document):
 
 
 @cache
-def shipped_devices() -> KnownDevices:
+def load_shipped_devices() -> KnownDevices:
     """Return what ships of known devices."""
     return KnownDevices.read_file(FOLDER / "known-devices.json")
 
 
 @cache
-def shipped_choice() -> KernelChoice:
+def load_shipped_choice() -> KernelChoice:
     """Return the choice of kernels that ships."""
     return KernelChoice.read_file(FOLDER / "calibration-kernels.json")
 
@@ -239,7 +239,7 @@ def prior_for(
         mean[number], variance[number] = _of_new_device(*map(np.array, zip(*values, strict=True)))
     is_kin = any(other.device.device_type == device.device_type for other in known)
     covariance = np.diag(variance)
-    for members in _shared(columns):
+    for members in _sort_by_speed(columns):
         covariance += (_SPEED if is_kin else _OTHER_SPEED) ** 2 * np.outer(members, members)
     return LogPrior(mean=mean, covariance=covariance)
 
@@ -256,7 +256,7 @@ def _values(
     return values
 
 
-def _shared(columns: Sequence[ColumnKey]) -> tuple[Vector, ...]:
+def _sort_by_speed(columns: Sequence[ColumnKey]) -> tuple[Vector, ...]:
     """Return which weights a device's speed changes, and which that of its memory."""
     works = np.array([term != _LAUNCH for term, _ in columns], np.float64)
     memory = np.array([term in _MEMORY_TERMS for term, _ in columns], np.float64)
@@ -344,7 +344,7 @@ class CalibrationResult(Result):
         head = [
             f"{self.name}: {self.device.slug} ({self.device.name})",
             f"  {self.kernels} kernels, {self.cases} cases, {self.spent_s / 60:.1f} minutes"
-            f"{_unsettled(self)}; measurements: {self.store}",
+            f"{_find_unsettled(self)}; measurements: {self.store}",
             f"  prior: {known}"
             if self.is_kin
             else f"  prior: {known}: no known device has this platform, so that it says little",
@@ -514,7 +514,7 @@ def _calibration(
 _UNLIKE = 1.25
 
 
-def _unsettled(of: CalibrationResult) -> str:
+def _find_unsettled(of: CalibrationResult) -> str:
     if not of.unsettled:
         return ""
     what = "used: intervals are wider" if of.busy else "left out, to be measured again"

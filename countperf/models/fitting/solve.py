@@ -213,7 +213,7 @@ class Problem:
     def step(self, triangle: Matrix, target: Vector, unknowns: Vector) -> Vector:
         """Return the unknowns that a linear problem leads to, within the bounds."""
         if self.prior is None:
-            step = bounded_least_squares(triangle, target, self.low)
+            step = minimize_within_bounds(triangle, target, self.low)
         else:
             ahead = np.asarray(np.linalg.lstsq(triangle, target, rcond=None)[0], np.float64)
             step = np.clip(ahead, unknowns - _LONGEST, unknowns + _LONGEST)
@@ -240,7 +240,7 @@ class Problem:
         possible = np.all(np.abs(self.matrix) * np.sqrt(present) <= _MOST_OF_LARGE, axis=1)
         try:
             target = np.ones(int(possible.sum()))
-            return bounded_least_squares(self.matrix[possible], target, np.maximum(self.low, 0.0))
+            return minimize_within_bounds(self.matrix[possible], target, np.maximum(self.low, 0.0))
         except FitError:
             return np.ones_like(self.scale)
 
@@ -301,7 +301,7 @@ def _minimise_from(problem: Problem, start: Vector) -> _End:
             break
         linear = triangular(matrix, matrix @ solved - weights * residuals)
         try:
-            ahead = _damped_step(problem, linear, solved, cost, damping)
+            ahead = _find_damped_step(problem, linear, solved, cost, damping)
         except FitNotConvergedError as error:
             message = str(error)
             break
@@ -322,7 +322,7 @@ def _minimise_from(problem: Problem, start: Vector) -> _End:
     return _End(unknowns=solved, cost=cost, converged=converged, message=message)
 
 
-def _damped_step(
+def _find_damped_step(
     problem: Problem, linear: tuple[Matrix, Vector], solved: Vector, cost: float, damping: float
 ) -> tuple[Vector, Vector, float, float] | None:
     """Find the least damped step that makes the cost smaller; None if there is none.
@@ -347,7 +347,7 @@ def _damped_step(
     return None
 
 
-def _snapped(problem: Problem, end: _End) -> tuple[Vector, NDArray[np.bool_]]:
+def _snap_to_bounds(problem: Problem, end: _End) -> tuple[Vector, NDArray[np.bool_]]:
     """Put unknowns that press against their bound on it: the solver stays inside."""
     solved, low = end.unknowns, problem.low
     if problem.prior is not None:
@@ -367,7 +367,7 @@ def _solution(problem: Problem, end: _End) -> Solution:
     of freedom: as if residuals beyond the loss scale were of lesser weight. With a prior,
     :math:`s` is the size of the model's own errors.
     """
-    unknowns, at_bound = _snapped(problem, end)
+    unknowns, at_bound = _snap_to_bounds(problem, end)
     residuals = problem.residuals(unknowns)
     weights = problem.loss_weights(residuals)
     number = len(problem.matrix)
@@ -429,7 +429,7 @@ def triangular(matrix: Matrix, target: Vector) -> tuple[Matrix, Vector]:
     return factor[:columns, :columns], factor[:columns, columns]
 
 
-def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector) -> Vector:
+def minimize_within_bounds(matrix: Matrix, target: Vector, low: Vector) -> Vector:
     """Minimise the norm of ``target - matrix @ coefficients`` within lower bounds, quickly.
 
     Columns have to be of about the same size already. A tall matrix is reduced to its triangular
@@ -440,7 +440,7 @@ def bounded_least_squares(matrix: Matrix, target: Vector, low: Vector) -> Vector
 
     matrix, target = triangular(matrix, target)
     if not np.all(np.isfinite(low)):
-        return _bounded(matrix, target, low)
+        return _bound_unknowns(matrix, target, low)
     columns = matrix.shape[1]
     penalty = _PENALTY * float(np.linalg.norm(matrix)) * np.eye(columns)
     try:
@@ -465,7 +465,7 @@ def right_singular_vectors(matrix: Matrix) -> tuple[Vector, Matrix]:
     return values, right
 
 
-def _bounded(scaled: Matrix, target: Vector, low: Vector) -> Vector:
+def _bound_unknowns(scaled: Matrix, target: Vector, low: Vector) -> Vector:
     from scipy.optimize import lsq_linear
 
     scaled, target = triangular(scaled, target)

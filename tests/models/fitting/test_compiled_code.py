@@ -26,7 +26,7 @@ from countperf.models.fitting.fit_model import FitResult, fit, says_overlap
 from countperf.models.fitting.judging import evaluate, evaluate_ranking
 from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, load_weights, short_name
-from countperf.models.shipped import ORDERS, Order, compiled, fitted_model, structural
+from countperf.models.shipped import ORDERS, Order, compiled, load_fitted_model, structural
 from countperf.models.weights import WeightSet
 from tests.models.fitting.builders import MadeUpKernel, measure
 
@@ -86,7 +86,7 @@ def weights() -> WeightSet:
 
 
 def fit_model(some: MeasurementSet, name: str = "compiled") -> FitResult:
-    model = fitted_model(name, some.device, overlapped=says_overlap(some))
+    model = load_fitted_model(name, some.device, overlapped=says_overlap(some))
     return fit(some, model=model, correct=False)
 
 

@@ -27,7 +27,7 @@ from countperf.models.fitting.leaving_out import (
     scatter_of_kernels,
 )
 from countperf.models.metrics import Evaluation
-from countperf.models.shipped import LINEAR, fitted_model
+from countperf.models.shipped import LINEAR, load_fitted_model
 from tests.models.fitting.builders import (
     KERNELS,
     TEST_KERNEL,
@@ -152,20 +152,20 @@ def test_scatter_splits_into_between_and_within_kernels() -> None:
     assert scatter_of_kernels(np.array([0.3]), ["k"]) == (pytest.approx(0.3), 0.0)
 
 
-def _left_out(cases: Sequence[Observation]) -> tuple[HeldOutCase, ...]:
+def _describe_left_out(cases: Sequence[Observation]) -> tuple[HeldOutCase, ...]:
     recipe = recipe_of(LINEAR)
     return leave_families_out(cases, estimate(cases, LINEAR, recipe), recipe)
 
 
 def test_a_family_is_predicted_from_the_others_where_they_determine_it() -> None:
-    held_out = {case.name: case for case in _left_out(observe_all())}
+    held_out = {case.name: case for case in _describe_left_out(observe_all())}
 
     # loads at stride 1 occur nowhere else; "pairs" has the only loads at stride 2
     undetermined = {case.family for case in held_out.values() if case.predicted_s is None}
     assert undetermined == {"stride1", "stride2", "arithmetic"}
     assert [held_out[f"empty/n={n}"].predicted_s for n in (1, 2)] == pytest.approx([4e-6, 4e-6])
     assert len(held_out) == 17
-    alone = _left_out(KERNELS[0].observe())  # a single family
+    alone = _describe_left_out(KERNELS[0].observe())  # a single family
     assert [case.predicted_s for case in alone] == [None] * 3
 
 
@@ -173,7 +173,7 @@ def test_kernels_that_only_launch_are_known_where_machine_code_is_counted() -> N
     code = {"code.all": 12, "code.other": 12, "spill.all.load": 1}
     cases = [replace(case, counts={**case.counts, **code}) for case in observe_all()]
 
-    held_out = _left_out(cases)
+    held_out = _describe_left_out(cases)
 
     assert {case.family for case in held_out if case.overhead_only} == {"empty"}
 
@@ -183,7 +183,7 @@ def test_a_fit_that_stops_early_says_so() -> None:
         replace(case, time_s=case.time_s * (1 + number % 3))
         for number, case in enumerate(observe_all())
     ]
-    model = fitted_model("linear").model_copy(update={"residual": "log", "loss": "soft_l1"})
+    model = load_fitted_model("linear").model_copy(update={"residual": "log", "loss": "soft_l1"})
     whole = estimate(cases, model, recipe_of(model))
     hasty = recipe_of(model, max_evaluations=1)
 
@@ -206,7 +206,7 @@ def test_a_family_that_needs_weights_apart_is_not_predicted() -> None:
         ).observe()
     ]
 
-    held_out = _left_out(cases)
+    held_out = _describe_left_out(cases)
 
     assert [case.predicted_s is None for case in held_out if case.family == "one"] == [True] * 3
     assert all(

@@ -16,8 +16,8 @@ from countperf.models.fitting.solve import Problem as FitProblem
 from countperf.models.fitting.solve import (
     Recipe,
     Solution,
-    bounded_least_squares,
     column_norms,
+    minimize_within_bounds,
     solve,
     triangular,
 )
@@ -165,7 +165,7 @@ def test_quick_bounded_solutions_agree_with_an_independent_solver(
     matrix, target = random.normal(size=(rows, 5)), random.normal(size=rows)
     low = np.broadcast_to(lower, 5)
 
-    solution = bounded_least_squares(matrix, target, low)
+    solution = minimize_within_bounds(matrix, target, low)
 
     expected = lsq_linear(matrix, target, bounds=(low, np.inf), method="trf", tol=1e-14)
     assert np.all(solution >= low)

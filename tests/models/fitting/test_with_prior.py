@@ -24,10 +24,10 @@ from countperf.models.fitting.prior import (
     KnownDevice,
     KnownModel,
     fit_with_prior,
+    load_shipped_choice,
+    load_shipped_devices,
     prior_for,
     prior_recipe,
-    shipped_choice,
-    shipped_devices,
 )
 from countperf.models.fitting.solve import LogPrior
 from countperf.models.function import NORMAL_QUANTILES, ColumnKey
@@ -374,7 +374,7 @@ def test_what_no_device_knows_is_guessed() -> None:
 
 
 def test_what_ships_is_complete_and_small() -> None:
-    known = shipped_devices()
+    known = load_shipped_devices()
 
     assert {path.stat().st_size < 300_000 for path in FOLDER.glob("*.json")} == {True}
     assert {model.kind for model in known.models} == {"compiled", "structural"}
@@ -384,7 +384,7 @@ def test_what_ships_is_complete_and_small() -> None:
         assert all(errors.log_error_90 < errors.log_error_95 for errors in model.errors)
 
 
-@pytest.mark.parametrize("known", shipped_devices().models, ids=lambda known: known.kind)
+@pytest.mark.parametrize("known", load_shipped_devices().models, ids=lambda known: known.kind)
 def test_each_column_is_a_feature_of_its_model(known: KnownModel) -> None:
     device = known.devices[0].device
     model = known.definition(device, memory_hierarchy_of(device))
@@ -398,7 +398,7 @@ def test_each_column_is_a_feature_of_its_model(known: KnownModel) -> None:
 
 
 def test_kernels_that_ship_can_be_measured() -> None:
-    kernels = shipped_choice().kernels
+    kernels = load_shipped_choice().kernels
 
     assert len(kernels) > 100
     assert {entry(kernel.name).purpose for kernel in kernels} == {"measurement"}
