@@ -31,23 +31,7 @@ _WELL_FITTED = 3.0
 
 
 class WeightDocument(Document, Result):
-    """Weights of a fitted model on a device, as they are stored; see `WeightSet`.
-
-    Attributes
-    ----------
-    model, definition : str, ModelDefinition
-        Name of the model, and its terms and features.
-    device : DeviceIdentity
-        What they were measured on.
-    counting_rules, view, counted_caches
-        Version of the counting rules, view and caches by which the kernels of the fit were counted.
-    weights : tuple of Weight
-        One for each feature of a term that the measurements exercise, s per unit.
-    quality, source : FitQuality or None, MeasurementSource or None
-        Errors and intervals of the fit, and its measurements; None for weights from elsewhere.
-    correction : Correction or None
-        What measured kernels say of kernels like them, by which predictions are corrected.
-    """
+    """Weights of a fitted model on a device, as they are stored; see `WeightSet`."""
 
     format: Literal["countperf-weights"] = "countperf-weights"
     version: Literal[4] = 4

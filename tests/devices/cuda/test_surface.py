@@ -22,7 +22,7 @@ from tests.devices.cuda.fake_cupy import FakeCupy
 
 needs_cupy = pytest.mark.skipif(
     importlib.util.find_spec("cupy") is None,
-    reason="no CuPy or no nvidia-ml-py (the extra 'cuda')",
+    reason="no CuPy (the extra 'cuda')",
 )
 _ADDRESS, _SIZE, _STREAM = 4096, 64, 7
 _RAW_MODULE = (
