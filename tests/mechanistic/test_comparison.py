@@ -252,7 +252,7 @@ def test_an_own_kernel_that_no_model_predicts_is_refused_before_others_are_profi
 def test_a_plain_installation_compares_an_own_kernel_as_published(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("countperf.api.mechanistic_models.measured_devices", dict)
+    monkeypatch.setattr("countperf.api.mechanistic_models.list_measured_devices", dict)
     timing = _timing(file)
     given: Any = {"timing": timing, "models": ["roofline"]}
     given["kernel"] = entry(

@@ -342,7 +342,7 @@ def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches | None = None)
         passed=False,
         message=f"the caches of this device are not known; those of {ASSUMED} are assumed",
         remedy="fit on the device itself, if it is a processor whose system reports its caches, or"
-        " in Python pass model=fitted_model('structural', device, MemoryHierarchy(...)) of"
+        " in Python pass model=load_fitted_model('structural', device, MemoryHierarchy(...)) of"
         " countperf.models.shipped",
     )
 
