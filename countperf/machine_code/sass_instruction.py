@@ -230,7 +230,7 @@ def _width_written(opcode: str) -> int:
     if base == "CS2R":
         return 1 if "32" in modifiers else 2
     if _CONVERSION.match(base):
-        return _converted_width(base, modifiers, is_read=False)
+        return _find_conversion_width(base, modifiers, is_read=False)
     return 2 if "WIDE" in modifiers or _is_wide(base, modifiers) else 1
 
 
@@ -244,14 +244,14 @@ def _width_read(opcode: str, operands: Sequence[str], index: int, name: str) -> 
     if _ACCESS.match(base):
         return _data_width(opcode)
     if _CONVERSION.match(base):
-        return _converted_width(base, modifiers, is_read=True)
+        return _find_conversion_width(base, modifiers, is_read=True)
     if "WIDE" in modifiers or (base.removeprefix("U") == "IMAD" and "HI" in modifiers):
         registers = [p for p, modifier in enumerate(operands) if not PREDICATES.match(modifier)]
         return 2 if index == registers[-1] and len(registers) > 3 else 1
     return 2 if _is_wide(base, modifiers) else 1
 
 
-def _converted_width(base: str, modifiers: Sequence[str], *, is_read: bool) -> int:
+def _find_conversion_width(base: str, modifiers: Sequence[str], *, is_read: bool) -> int:
     if base.endswith(("I2F", "F2I")):
         wide = {"F64"} if base.endswith("F2I") is is_read else {"S64", "U64"}
         return 2 if wide & set(modifiers) else 1

@@ -1,4 +1,4 @@
-"""What weights charge for the features of a kernel, and how that is corrected."""
+"""Charge the features of a kernel by weights, and correct the time by similar kernels."""
 
 from __future__ import annotations
 

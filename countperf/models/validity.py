@@ -176,7 +176,7 @@ REMEDIES: Mapping[str, str] = {
     "device": "measure and fit anew on this device",
     "weights": "",
 }
-"""What to do about a problem of a prediction, by the name of its caveat."""
+"""Advice that mends a problem of a prediction, by the name of its caveat."""
 
 
 def make_caveats(**problems: str) -> tuple[Verdict, ...]:

@@ -356,9 +356,9 @@ class _Search:
         limit = self.budget.measurements
         if limit is not None and self.done >= limit:
             return bool(self.known.tried) or self.done >= 2 * limit
-        return self.unreserved_s() <= 0 and self.done > 0
+        return self.find_unreserved_s() <= 0 and self.done > 0
 
-    def unreserved_s(self) -> float:
+    def find_unreserved_s(self) -> float:
         """Return what is left, but for running the best again, s."""
         seconds = self.budget.seconds
         if seconds is None or len(self.known.tried) < 2:
@@ -435,7 +435,7 @@ class _Search:
         most = len(self.benches)
         if (limit := self.budget.measurements) is not None:
             most = max(1, min(most, limit - self.done))
-        points = self.known.promising(self.unreserved_s(), most)
+        points = self.known.promising(self.find_unreserved_s(), most)
         builds: list[tuple[Predicted, Future[float]]] = []
         for bench, point in zip(self.benches, points, strict=False):
             self.built_by[as_key(point.choice)] = bench

@@ -486,7 +486,7 @@ def test_wrong_numbers_are_noticed_before_a_timing(device: str) -> None:
         time_kernel(AXPY, n=64, runner=runner, protocol=FAST, **options)
 
 
-def _swapped(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Any]:
+def _make_identity_indices(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Any]:
     del rng
     n = sizes["n"]
     return {"x": np.ones(n, np.float32), "k": np.arange(n, dtype=np.int32)}
@@ -496,7 +496,11 @@ def _swapped(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, An
 def test_a_computed_subscript_is_launched_if_the_user_says_so(device: str) -> None:
     swapping = made("i<n", "z[i] = x[k[i] ^ 1]", "x,z f32 n; k i32 n; n i32", split="i:16")
     runner = KernelRunner.open(find_device(device))
-    options: dict[str, Any] = {"weights": linear(), "force": True, "make_arguments": _swapped}
+    options: dict[str, Any] = {
+        "weights": linear(),
+        "force": True,
+        "make_arguments": _make_identity_indices,
+    }
     options |= {"runner": runner, "protocol": FAST, "statistics": {"x": "stride1"}}
     with pytest.raises(KernelBuildError, match=r"nothing was launched.*unchecked=True"):
         time_kernel(swapping, n=64, **options)

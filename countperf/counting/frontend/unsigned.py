@@ -30,7 +30,7 @@ DType = np.dtype[Any]
 _INT = np.dtype(np.int32)
 
 
-def _promoted(dtype: DType) -> DType:
+def _promote_type(dtype: DType) -> DType:
     """Return the type that C computes with: ``int`` for narrower integers."""
     is_narrow = dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize < _INT.itemsize)
     return _INT if is_narrow else dtype
@@ -38,7 +38,7 @@ def _promoted(dtype: DType) -> DType:
 
 def _common(types: Sequence[DType]) -> DType:
     """Return the type in which C computes with numbers of some types."""
-    return reduce(join_types, map(_promoted, types))
+    return reduce(join_types, map(_promote_type, types))
 
 
 def has_unsigned(t_unit: Any) -> bool:
@@ -47,7 +47,7 @@ def has_unsigned(t_unit: Any) -> bool:
         c.subkernel for c in t_unit.callables_table.values() if isinstance(c, CallableKernel)
     ]
     return any(
-        _promoted(type_of(kernel, name)).kind == "u"
+        _promote_type(type_of(kernel, name)).kind == "u"
         for kernel in kernels
         for name in (*kernel.arg_dict, *kernel.temporary_variables)
     )
@@ -123,7 +123,7 @@ class _Place:
             case int():
                 return _INT
             case _:
-                return _promoted(np.dtype(self._infer_type(expr).numpy_dtype))
+                return _promote_type(np.dtype(self._infer_type(expr).numpy_dtype))
         types = [self._type(part, comparison) for part in parts]
         whole = _common(types)
         in_order = isinstance(expr, p.Sum | p.Product)

@@ -204,7 +204,7 @@ def _read_kept(path: Path | None) -> Objects | None:
     """Return the objects that are kept in a file, if it is there and whole."""
     try:
         return pickle.loads(path.read_bytes()) if path is not None and path.exists() else None
-    except (OSError, pickle.UnpicklingError, EOFError) as error:
+    except Exception as error:  # noqa: BLE001  of a damaged file, pickle raises anything
         tell_not_kept("the cache of object files", error)
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,19 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(cache: Path) -> None:
         assert objects.objects_of(UNITS, DEVICE) == MADE
 
 
-def test_a_file_that_is_damaged_is_made_anew(cache: Path) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:9],
+        lambda _: b"",
+        lambda _: b"cnowhere\nnothing\n.",  # a module that is not there
+        lambda _: b"\x80\x04\x8c\x01\xff.",  # a text that is not UTF-8
+    ],
+)
+def test_a_file_that_is_damaged_is_made_anew(cache: Path, damage: Callable[[bytes], bytes]) -> None:
     assert objects.objects_of(UNITS, DEVICE) == MADE
     (kept,) = cache.iterdir()
-    kept.write_bytes(kept.read_bytes()[:9])
+    kept.write_bytes(damage(kept.read_bytes()))
     with pytest.warns(CacheWarning, match="cannot be used"):
         assert objects.objects_of(UNITS, DEVICE) == MADE
     assert pickle.loads(kept.read_bytes()) == MADE[0]
