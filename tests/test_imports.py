@@ -41,6 +41,7 @@ LIGHT = {
     "countperf.models.anchored": "weights are loaded without measurements",
     "countperf.sizes": "the help is made without NumPy",
     "countperf.api.fits": "weights are listed without Loopy",
+    "measurement_kernels.catalog": "the paper's kernels are looked up without the others",
     "countperf.api.kernels": "users' kernels need no catalogue, counts no machine code",
 }
 """Modules that many need for little, so that they import the rest when it is asked for."""
