@@ -14,7 +14,7 @@ from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.context import Context, context_of
 from countperf.symbolic.elimination import sum_weight
-from countperf.symbolic.isl_counts import guards_of
+from countperf.symbolic.isl_sets import guards_of
 from countperf.symbolic.piecewise import (
     Guards,
     Piece,
