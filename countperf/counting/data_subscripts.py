@@ -30,7 +30,6 @@ from countperf.counting.extents import ArrayAccess, accesses_of
 from countperf.errors import CountingError, option
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, NotAffineError, ToCondition, ToQuasiPolynomial
-from countperf.symbolic.coverage import extremes
 from countperf.symbolic.kernel_sets import domain_of
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
@@ -79,7 +78,7 @@ class DataSubscripts:
                     row = zip((first, last), _SOME_ROW, strict=True)
                     places = [region.elements[element] - place for element, place in row]
                     points = sets.restrict(region.points, zero=places)
-                    ends = extremes(points, [QuasiPolynomial.name(iname)])
+                    ends = sets.extremes(points, [QuasiPolynomial.name(iname)])
                     length = 0 if ends is None else ends[0][1] - ends[0][0] + 1
                     if _follows(first, last) and length == _SOME_ROW[1] - _SOME_ROW[0]:
                         rows[first.aggregate.name] = iname
@@ -128,7 +127,7 @@ class _Region(ToQuasiPolynomial):
             holding = sets.where_holds(points, condition)
             points = holding if holds else sets.subtract(points, holding)
         self.deciding = arrays
-        ends = extremes(points, [value])
+        ends = sets.extremes(points, [value])
         return None if ends is None else ends[0]
 
     def rec(self, expr: Any, /, *_: Any, **__: Any) -> QuasiPolynomial:
@@ -247,7 +246,7 @@ class _Region(ToQuasiPolynomial):
         return symbol
 
     def _ends(self, value: QuasiPolynomial) -> _Interval:
-        ends = extremes(self.points, [value])
+        ends = sets.extremes(self.points, [value])
         return (0, 0) if ends is None else ends[0]
 
     def _held(self, value: QuasiPolynomial, dtype: np.dtype[Any], what: object) -> QuasiPolynomial:

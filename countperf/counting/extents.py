@@ -24,7 +24,6 @@ from countperf.counting.frontend.loopy_patches import unattended
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, ToCondition, ToQuasiPolynomial
-from countperf.symbolic.coverage import at_values, extremes
 from countperf.symbolic.kernel_sets import domain_of
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
@@ -200,7 +199,7 @@ class AddressedElements:
             for axis, position in fixed.items():
                 points = sets.restrict(points, zero=[index[axis] - position])
             sums = [_weigh_terms(index, some) for some in weights]
-        ends = extremes(points, sums)
+        ends = sets.extremes(points, sums)
         if ends is None:
             return None
         return tuple(
@@ -223,7 +222,7 @@ class AddressedElements:
             domain = domain_of(self.kernel, within)
         except LoopyError as error:
             raise CountingError(f"there is no domain of {', '.join(sorted(within))}") from error
-        domain, unknown = at_values(sets.project_onto(domain, within), values)
+        domain, unknown = sets.fix_parameters(sets.project_onto(domain, within), values)
         is_exact = not unknown
         to_condition = ToCondition(ToQuasiPolynomial(lambda name: name in within))
         for expression, holds in conditions:

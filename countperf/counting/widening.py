@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import product
 
 from countperf.counting.accesses import Layout
-from countperf.symbolic import coverage, isl_sets, sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, Monomial, Number, QuasiPolynomial
@@ -164,7 +164,7 @@ def _of_one_array(
             axes = [QuasiPolynomial.name(n) for n in isl_sets.names_of(cells, parameters=False)]
             flat = sum((axis * s for axis, s in zip(axes, layout.strides, strict=True)), ZERO)
             cells = sets.image(cells, [flat])
-        widened = counter.as_one_piece(coverage.widen_on_line(cells, stride))
+        widened = counter.as_one_piece(sets.widen_on_line(cells, stride))
         return counter.count(counted), counter.count(widened), counter
     nested = layout.nest_axes()
     if nested is None or digits is None:
@@ -177,7 +177,7 @@ def _of_one_array(
     if in_blocks:
         blocks = _in_blocks(cells, order, extents, steps, counter)
         return None if blocks is None else (blocks[0].mark_as_bound(padding), blocks[1], counter)
-    filled = coverage.widen_lexicographically(cells, order, extents, steps)
+    filled = sets.widen_lexicographically(cells, order, extents, steps)
     if filled is None:
         return None
     widened = counter.count(counter.as_one_piece(filled))
@@ -247,11 +247,9 @@ def _in_blocks(
     for more in (0, sign):
         step = [*steps[:last], steps[last] + more]
         if last:
-            filled = coverage.widen_lexicographically(
-                blocks, axes_before, extents[: last + 1], step
-            )
+            filled = sets.widen_lexicographically(blocks, axes_before, extents[: last + 1], step)
         else:
-            filled = coverage.widen_on_line(blocks, step[0])
+            filled = sets.widen_on_line(blocks, step[0])
         if filled is None:
             return None
         widened.append(counter.count(counter.as_one_piece(filled)))

@@ -21,8 +21,8 @@ from countperf.counting.automatic import (
 from countperf.counting.extents import AddressedElements
 from countperf.devices.arrays import ArrayArgument, KernelArray, as_scalar, evaluate_integer
 from countperf.errors import KernelBuildError
-from countperf.symbolic.coverage import contains_values
 from countperf.symbolic.kernel_sets import assumptions_of
+from countperf.symbolic.sets import contains_values
 
 if TYPE_CHECKING:
     from countperf.counting.extents import AddressedElements

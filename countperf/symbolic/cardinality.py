@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import combinations, compress
+from itertools import combinations, product
 from typing import Any
 
 import islpy as isl
@@ -14,23 +14,20 @@ from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.context import Context, context_of
 from countperf.symbolic.elimination import sum_weight
-from countperf.symbolic.isl_counts import guards_of
+from countperf.symbolic.isl_sets import guards_of
 from countperf.symbolic.piecewise import (
     Guards,
     Piece,
     PiecewiseQuasiPolynomial,
     Region,
-    all_nonnegative,
-    contradict,
     disjoint_regions,
     find_fixed_parameters,
-    is_increasing,
+    is_nonnegative_above,
     one_count,
-    shifted,
     without_floors,
 )
 from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
-from countperf.symbolic.tiles import Polyhedron, Row
+from countperf.symbolic.tiles import Polyhedron
 
 _MANY_TERMS = 14
 """Of two counts together, from which their minimum is found term by term, if they allow it."""
@@ -71,25 +68,22 @@ class Counter:
 
     def count_product(self, factors: Sequence[Polyhedron]) -> PiecewiseQuasiPolynomial:
         """Count the points of a product of polyhedra."""
-        return PiecewiseQuasiPolynomial.product([self._factor(factor) for factor in factors])
-
-    def _factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
-        key = (factor.parameters, factor.equalities, factor.inequalities)
-        count = self._factors.get(key)
-        if count is None:
-            try:
-                count = self._count_factor(self.context.rescale(factor))
-            except UncountableSetError as error:
-                raise _refuse_set(isl_sets.to_isl(factor), error) from error
-            self._factors[key] = count
-        return count
+        return PiecewiseQuasiPolynomial.product(map(self._count_factor, factors))
 
     def _count_factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
-        """Count a factor that is written in the quotients of the parameters, in the parameters."""
-        if self.context.implies(factor):
-            return one_count()
-        counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
-        return counted.substitute(self.context.original_parameters)
+        key = (factor.parameters, factor.equalities, factor.inequalities)
+        if key not in self._factors:
+            rescaled = self.context.rescale(factor)
+            if self.context.implies(rescaled):
+                self._factors[key] = one_count()
+                return one_count()
+            try:
+                terms = sum_weight(rescaled, ONE, self.context.simplify)
+            except UncountableSetError as error:
+                raise _refuse_set(isl_sets.to_isl(factor), error) from error
+            counted = PiecewiseQuasiPolynomial(terms)
+            self._factors[key] = counted.substitute(self.context.original_parameters)
+        return self._factors[key]
 
     def assumption_guards(self) -> tuple[Guards, ...]:
         """Return the assumptions as guards, alternatives; none if there are no assumptions."""
@@ -171,24 +165,18 @@ class Counter:
         }
         if len(lower) < len(names):
             return False
-        name = names[0]
-        step, remainder = self.context.congruences.get(name, (1, 0))
-        if len(names) > 1 or lower[name] % step == remainder:
-            if polynomial.evaluate(lower) < 0:
-                return False  # the corner may be impossible, but no proof below allows for that
-            if is_increasing(polynomial, lower):
-                return True
         bound = without_floors(polynomial)
-        if bound is not None and all_nonnegative(shifted(bound, lower)):
+        if bound is not None and is_nonnegative_above(bound, lower):
             return True
         if len(names) > 1:
             return False
+        ((name, low),) = lower.items()
+        step, remainder = self.context.congruences.get(name, (1, 0))
         upper = bounds[name][1]
-        for distance in range(64):
-            start = lower[name] + distance
+        for start in range(low, low + 64):
             if upper is not None and start > upper:
                 return True
-            if bound is not None and all_nonnegative(shifted(bound, {name: start})):
+            if bound is not None and is_nonnegative_above(bound, {name: start}):
                 return True
             if start % step == remainder and polynomial.evaluate({name: start}) < 0:
                 return False
@@ -218,28 +206,31 @@ class Counter:
         Where that has too many parts, it is bounded from above by the count with fewer terms, and
         says so.
         """
-        terms: list[Piece] = []
-        if len(left.terms) + len(right.terms) > _MANY_TERMS:
-            joined = self._minimum_of_parts(left, right)
-            if joined is not None:
-                return joined
+        is_long = len(left.terms) + len(right.terms) > _MANY_TERMS
+        if is_long and (joined := self._minimum_of_parts(left, right)) is not None:
+            return joined
         try:
             regions = self.regions([left, right])
         except CountingError as error:
-            joined = self._minimum_of_parts(left, right)
-            if joined is not None:
+            if (joined := self._minimum_of_parts(left, right)) is not None:
                 return joined
             fewer = min(left, right, key=lambda count: len(count.terms))
             return fewer.mark_as_bound(frozenset([f"a bound of a minimum: {error}"]))
-        for guards, zeros, (a, b) in regions:
-            if a == b or self.is_nonnegative(b - a, guards):
-                terms.append(Piece(guards, zeros, a))
-            elif self.is_nonnegative(a - b, guards):
-                terms.append(Piece(guards, zeros, b))
-            else:
-                terms.append(Piece(guards | {b - a}, zeros, a))
-                terms.append(Piece(guards | {a - b - 1}, zeros, b))
+        terms = [piece for region in regions for piece in self._minimum_in_region(*region)]
         return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
+
+    def _minimum_in_region(
+        self,
+        guards: frozenset[QuasiPolynomial],
+        zeros: frozenset[QuasiPolynomial],
+        values: Sequence[QuasiPolynomial],
+    ) -> list[Piece]:
+        a, b = values
+        if a == b or self.is_nonnegative(b - a, guards):
+            return [Piece(guards, zeros, a)]
+        if self.is_nonnegative(a - b, guards):
+            return [Piece(guards, zeros, b)]
+        return [Piece(guards | {b - a}, zeros, a), Piece(guards | {a - b - 1}, zeros, b)]
 
     def _minimum_of_parts(
         self, left: PiecewiseQuasiPolynomial, right: PiecewiseQuasiPolynomial
@@ -251,24 +242,16 @@ class Counter:
         if not (self._has_disjoint_terms(left) and self._has_disjoint_terms(right)):
             return None
         terms: list[Piece] = []
-        for a in left.terms:
-            for b in right.terms:
-                guards, zeros = a.nonnegative | b.nonnegative, a.zero | b.zero
-                if self.is_empty(guards, zeros):
-                    continue
-                gap = b.value - a.value
-                if not gap or self.is_nonnegative(gap, guards):
-                    terms.append(Piece(guards, zeros, a.value))
-                elif self.is_nonnegative(-gap, guards):
-                    terms.append(Piece(guards, zeros, b.value))
-                else:
-                    terms.append(Piece(guards | {gap}, zeros, a.value))
-                    terms.append(Piece(guards | {-gap - 1}, zeros, b.value))
+        for a, b in product(left.terms, right.terms):
+            guards, zeros = a.nonnegative | b.nonnegative, a.zero | b.zero
+            if not self.is_empty(guards, zeros):
+                terms += self._minimum_in_region(guards, zeros, (a.value, b.value))
         return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
 
     def _has_disjoint_terms(self, count: PiecewiseQuasiPolynomial) -> bool:
         return all(
-            contradict(a, b) or self.is_empty(a.nonnegative | b.nonnegative, a.zero | b.zero)
+            any(-guard - 1 in b.nonnegative for guard in a.nonnegative)
+            or self.is_empty(a.nonnegative | b.nonnegative, a.zero | b.zero)
             for a, b in combinations(count.terms, 2)
         )
 
@@ -318,35 +301,11 @@ class FactoredDomain:
     def __init__(self, polyhedron: Polyhedron, context: Context | None = None) -> None:
         self.polyhedron = polyhedron
         self._context = context
-        first = 1 + len(polyhedron.parameters)
-        columns = range(first, first + len(polyhedron.dimensions))
-        groups = {k: [k] for k in columns}
-        groups[0] = []  # of rows in parameters alone
-        involved: list[tuple[int, int, Row]] = []  # kind, one of the dimensions in it, row
-        for kind, rows in enumerate((polyhedron.equalities, polyhedron.inequalities)):
-            for row in rows:
-                one, *others = [*compress(columns, row[first:])] or [0]
-                involved.append((kind, one, row))
-                for k in others:
-                    if groups[k] is not groups[one]:
-                        groups[one] += groups[k]
-                        for joined in groups[k]:
-                            groups[joined] = groups[one]
-        members: dict[int, tuple[list[Row], list[Row]]] = {id(g): ([], []) for g in groups.values()}
-        for kind, one, row in involved:
-            members[id(groups[one])][kind].append(row)
-        self._factors: list[tuple[frozenset[str], Polyhedron]] = []
-        for group in {id(g): g for g in groups.values()}.values():
-            kept = sorted(group)
-            equalities, inequalities = members[id(group)]
-            names = tuple([polyhedron.dimensions[k - first] for k in kept])
-            part = Polyhedron(
-                polyhedron.parameters,
-                names,
-                tuple([row[:first] + tuple([row[k] for k in kept]) for row in equalities]),
-                tuple([row[:first] + tuple([row[k] for k in kept]) for row in inequalities]),
-            )
-            self._factors.append((frozenset(names), part))
+        components = polyhedron.find_components()
+        components.sort(key=lambda names: min(map(polyhedron.dimensions.index, names)))
+        # the last one has the rows in parameters alone
+        parts = [polyhedron.take_apart(names) for names in (*components, frozenset())]
+        self._factors = [(frozenset(part.dimensions), part) for part in parts]
         self._numbers = {name: n for n, (names, _) in enumerate(self._factors) for name in names}
 
     @staticmethod
@@ -366,36 +325,26 @@ class FactoredDomain:
         result: list[Polyhedron] = []
         touched = {self._numbers[name] for name in names if name in self._numbers}
         for number in sorted(touched | self._restricting):
-            projected = self._projected(number, names)
+            dimensions, _ = self._factors[number]
+            projected = self._project(number, names & dimensions)
             if projected is None:
                 return None
             if projected.dimensions or projected.equalities or projected.inequalities:
                 result.append(projected)
         return tuple(result)
 
-    def _projected(self, number: int, names: frozenset[str]) -> Polyhedron | None:
+    @memoize_method
+    def _project(self, number: int, kept: frozenset[str]) -> Polyhedron | None:
         dimensions, factor = self._factors[number]
-        kept = names & dimensions
         if len(kept) == len(dimensions):
             return factor
-        return self._projection(number, kept)
-
-    @memoize_method
-    def _projection(self, number: int, kept: frozenset[str]) -> Polyhedron | None:
-        return isl_sets.project_polyhedron(self._factors[number][1], kept)
+        return isl_sets.project_polyhedron(factor, kept)
 
     @cached_property
     def _restricting(self) -> frozenset[int]:
         """The factors that say something of the parameters too, or may do so."""
-        is_silent: dict[tuple[tuple[Row, ...], ...], bool] = {}
-        result: list[int] = []
-        for number, (_, factor) in enumerate(self._factors):
-            key = (factor.equalities, factor.inequalities)
-            if key not in is_silent:
-                is_silent[key] = self._is_implied(self._projected(number, frozenset()))
-            if not is_silent[key]:
-                result.append(number)
-        return frozenset(result)
+        shadows = (self._project(number, frozenset()) for number in range(len(self._factors)))
+        return frozenset(n for n, shadow in enumerate(shadows) if not self._is_implied(shadow))
 
     def _is_implied(self, shadow: Polyhedron | None) -> bool:
         """Return whether a projection onto the parameters is known to be everything."""

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import gcd
 from typing import Any
 
 import islpy as isl
+from pytools import memoize_method
 
-from countperf.symbolic.isl_sets import (
-    ByText,
-    IntegerSet,
-    assumptions_text,
-    from_isl,
-    names_of,
-    to_isl,
-)
+from countperf.symbolic.isl_sets import IntegerSet, assumptions_text, from_isl, names_of, to_isl
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.tiles import Polyhedron, Row
 
 _DT = isl.dim_type
-_MAXIMUM_SPACES = 256
 
 
 class Context:
@@ -32,25 +26,17 @@ class Context:
         self.assumptions = assumptions
         self.text = assumptions_text(assumptions)
         self.congruences: dict[str, tuple[int, int]] = {}
-        self._hull: Polyhedron | None = None
         self._lower: dict[str, int] = {}
         self.lower_bounds: dict[str, int] = {}
-        self.positive = frozenset[str]()
-        self._sets: dict[tuple[tuple[str, ...], tuple[str, ...]], IntegerSet] = {}
-        if assumptions is None:
-            return
-        hull = (
-            assumptions
-            if isinstance(assumptions, isl.BasicSet)
-            else assumptions.coalesce().simple_hull()
-        )
-        names = names_of(hull, parameters=True)
-        dimensions = tuple([f"_e{k}" for k in range(hull.dim(_DT.div))])
-        rows = from_isl(hull, names, dimensions)
-        self._find_congruences(hull, names)
-        basic = to_isl(self.rescale(rows)).project_out(_DT.set, 0, len(dimensions))
-        hull = from_isl(basic.remove_divs(), names, ())
-        self._hull = hull
+        whole = isl.BasicSet("{ : }") if assumptions is None else assumptions
+        if isinstance(whole, isl.Set):
+            whole = whole.coalesce().simple_hull()
+        names = names_of(whole, parameters=True)
+        self._find_congruences(whole, names)
+        dimensions = tuple([f"_e{k}" for k in range(whole.dim(_DT.div))])
+        rescaled = to_isl(self.rescale(from_isl(whole, names, dimensions)))
+        basic = rescaled.project_out(_DT.set, 0, len(dimensions))
+        self._hull = from_isl(basic.remove_divs(), names, ())
         for row in self._hull.inequalities:
             occurring = [k for k, c in enumerate(row) if k and c]
             if len(occurring) == 1 and row[occurring[0]] > 0:
@@ -96,28 +82,20 @@ class Context:
 
     def rescale(self, polyhedron: Polyhedron) -> Polyhedron:
         """Write a polyhedron in the quotients of the parameters that have congruences."""
-        if not self.congruences:
-            return polyhedron
         scales = [
             (k, *self.congruences[name])
             for k, name in enumerate(polyhedron.parameters, start=1)
             if name in self.congruences
         ]
 
-        def scaled(row: Row) -> Row:
+        def scale(row: Row) -> Row:
             values = list(row)
             for k, modulus, remainder in scales:
-                if row[k]:
-                    values[0] += row[k] * remainder
-                    values[k] *= modulus
+                values[0] += row[k] * remainder
+                values[k] *= modulus
             return tuple(values)
 
-        return Polyhedron(
-            polyhedron.parameters,
-            polyhedron.dimensions,
-            tuple([scaled(r) for r in polyhedron.equalities]),
-            tuple([scaled(r) for r in polyhedron.inequalities]),
-        )
+        return polyhedron.map_rows(scale) if scales else polyhedron
 
     @cached_property
     def original_parameters(self) -> Mapping[str, QuasiPolynomial]:
@@ -137,46 +115,32 @@ class Context:
             for name, (modulus, remainder) in self.congruences.items()
         }
 
+    @memoize_method
     def _as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
         """Return the hull as a set in a space; parameters that it lacks are projected out."""
-        hull = self._sets.get((parameters, dimensions))
-        if hull is None:
-            if len(self._sets) == _MAXIMUM_SPACES:
-                self._sets.clear()
-            hull = self._sets[parameters, dimensions] = self._find_as_set(parameters, dimensions)
-        return hull
-
-    def _find_as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
         hull = self._hull
-        rows: list[list[Row]] = [[], []]
-        if hull is not None:
-            unknown = [k for k, name in enumerate(hull.parameters) if name not in parameters]
-            kept = [name for name in hull.parameters if name in parameters]
-            if unknown:
-                basic = to_isl(hull)
-                for k in reversed(unknown):
-                    basic = basic.project_out(_DT.param, k, 1)
-                hull = from_isl(basic.remove_divs(), tuple(kept), ())
-            for target, source in zip(rows, (hull.equalities, hull.inequalities), strict=True):
-                for row in source:
-                    values = dict(zip(hull.parameters, row[1:], strict=True))
-                    target.append(
-                        (row[0], *(values.get(p, 0) for p in parameters)) + (0,) * len(dimensions)
-                    )
-        return to_isl(Polyhedron(parameters, dimensions, tuple(rows[0]), tuple(rows[1])))
+        unknown = [k for k, name in enumerate(hull.parameters) if name not in parameters]
+        if unknown:
+            basic = to_isl(hull)
+            for k in reversed(unknown):
+                basic = basic.project_out(_DT.param, k, 1)
+            kept = tuple([name for name in hull.parameters if name in parameters])
+            hull = from_isl(basic.remove_divs(), kept, ())
+        columns = [(*hull.parameters, name).index(name) for name in (*parameters, *dimensions)]
+        placed = hull.map_rows(lambda row: (row[0], *((*row[1:], 0)[k] for k in columns)))
+        return to_isl(replace(placed, parameters=parameters, dimensions=dimensions))
 
     def simplify(self, polyhedron: Polyhedron) -> Polyhedron | None:
         """Remove rows that follow from others under the context; None for an empty set."""
         tidy = _tidy(polyhedron)
         if tidy is None:
             return None
-        first = 1 + len(tidy.parameters)
         open_rows = tuple(
             row
             for row in tidy.inequalities
-            if any(row[first:]) or not self._is_implied(row, tidy.parameters)
+            if any(row[tidy.first :]) or not self._is_implied(row, tidy.parameters)
         )
-        tidy = Polyhedron(tidy.parameters, tidy.dimensions, tidy.equalities, open_rows)
+        tidy = replace(tidy, inequalities=open_rows)
         if not tidy.equalities and (
             not open_rows or (len(tidy.dimensions) == 1 and len(open_rows) <= 2)
         ):
@@ -188,14 +152,10 @@ class Context:
         return from_isl(joint.remove_redundancies().gist(context), tidy.parameters, tidy.dimensions)
 
 
+@lru_cache(256)
 def context_of(assumptions: IntegerSet | None) -> Context:
     """Return what is known of parameters; found once in a process for equal assumptions."""
-    return Context(None) if assumptions is None else _context(ByText.of(assumptions))
-
-
-@lru_cache(256)
-def _context(assumptions: ByText) -> Context:
-    return Context(assumptions.integer_set)
+    return Context(assumptions)
 
 
 def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
@@ -215,9 +175,5 @@ def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
         opposite = tightest.get(tuple([-c for c in direction]))
         if opposite is not None and opposite + constant < 0:
             return None
-    return Polyhedron(
-        polyhedron.parameters,
-        polyhedron.dimensions,
-        polyhedron.equalities,
-        tuple([(constant, *direction) for direction, constant in tightest.items()]),
-    )
+    rows = [(constant, *direction) for direction, constant in tightest.items()]
+    return replace(polyhedron, inequalities=tuple(rows))
