@@ -15,7 +15,7 @@ from countperf.cli.common import as_dict, given, print_json, say, show
 from countperf.devices.discovery import find_device, open_session
 from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
 from countperf.figures import check_outputs, draw
-from countperf.measuring.characterization.suite import characterize
+from countperf.measuring.characterization import characterize
 from countperf.models.definition import CODE, MISS
 from countperf.store import check_writable
 from countperf.text import Printed, plain

@@ -40,6 +40,7 @@ class DeviceLimits(ShortRepr):
     timer_resolution_s: float = 1e-9  # of event times, s
     max_clock_mhz: int = 0  # as the driver reports it, MHz
     sub_group_size: int = 0  # work items that execute together
+    cache_line_bytes: int = 0  # bytes of global memory that move together
     compute_capability: str = ""  # NVIDIA's version of the architecture, such as ``"9.0"``
 
     @property

@@ -120,6 +120,7 @@ def describe(handle: cl.Device, label: str) -> Device:
         timer_resolution_s=handle.profiling_timer_resolution * 1e-9,
         max_clock_mhz=handle.max_clock_frequency,
         sub_group_size=_sub_group_size(handle, device_type),
+        cache_line_bytes=handle.global_mem_cacheline_size,
         compute_capability=".".join(map(str, capability)) if None not in capability else "",
     )
     return Device(label=label, identity=identity, limits=limits, handle=handle, backend="opencl")

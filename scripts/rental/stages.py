@@ -20,9 +20,8 @@ from countperf.devices.machine import available_cores
 from countperf.devices.workers import Pool
 from countperf.documents import parse_json
 from countperf.errors import CountperfError, DeviceLostError, FitError
-from countperf.measuring.characterization.bench import FULL
-from countperf.measuring.characterization.bench import QUICK as QUICK_EFFORT
-from countperf.measuring.characterization.suite import characterize
+from countperf.measuring.characterization import FULL, characterize
+from countperf.measuring.characterization import QUICK as QUICK_EFFORT
 from countperf.measuring.runner import QUICK as QUICKLY
 from countperf.measuring.runner import KernelRunner
 from countperf.store import read_file_text, write_atomically

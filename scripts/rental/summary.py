@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import NonNegativeFloat
 
 from countperf.documents import Part, parse_json, validate
-from countperf.measuring.characterization.bench import Characterization
+from countperf.measuring.characterization import Characterization
 from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.metrics import Evaluation
 from countperf.store import read_file_text
