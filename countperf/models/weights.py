@@ -324,8 +324,7 @@ class WeightSet(Document, Result):
             raise PredictionError(
                 f"the {self.model} model {reads}, which is found at single sizes, and a cost"
                 " function has formulas only: predict(...) at the sizes of interest, or compile"
-                " weights of another model, such as"
-                f" load_weights({self.device.slug!r}, model='structural')"
+                " weights of another model, such as the structural or the linear one"
             )
         return CostFunction(
             kernel=vector.kernel,
