@@ -25,10 +25,10 @@ from countperf.measuring import Timing
 from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import Sweep
 from countperf.models.breakdown import breakdown_rows
+from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
 from countperf.models.metrics import PURPOSES, Evaluation
 from countperf.models.predictions import Prediction
-from countperf.models.validity import Explanation
 from countperf.store import check_writable, write_atomically
 from countperf.text import format_quantity, interval_text, point_text, si_prefix
 from countperf.tuning.result import Trial, TuningResult, fastest_of
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from countperf.measuring import TimedSize, Timing
     from countperf.mechanistic.predict_all import ModelAnswers
     from countperf.mechanistic.sweep import Sweep, SweepPoint
+    from countperf.models.explanation import Explanation
     from countperf.models.predictions import Prediction
-    from countperf.models.validity import Explanation
 
 BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, GRAY = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#999999"),

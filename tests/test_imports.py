@@ -38,7 +38,7 @@ LIGHT = {
     "countperf.measuring.lines": "measurements are read without isl",
     "countperf.measuring.measurement_sets": "weights are loaded without readers of tables",
     "countperf.measuring.tables": "measurements are read without Loopy and isl",
-    "countperf.models.anchored": "weights are loaded without measurements",
+    "countperf.models.correction": "weights are loaded without measurements",
     "countperf.sizes": "the help is made without NumPy",
     "countperf.api.fits": "weights are listed without Loopy",
     "measurement_kernels.catalog": "the paper's kernels are looked up without the others",

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import doctor_text
+from countperf.models.explanation import rate_of
 from countperf.models.fitting.fit_model import fit
 from countperf.models.function import FitQuality
 from countperf.models.metrics import EvaluatedCase, Evaluation
-from countperf.models.weights_text import rate_of
 from countperf.text import format_percent, format_quantity, format_table, si_prefix
 from tests.models.builders import make_weight, make_weights
 from tests.models.fitting.builders import measure

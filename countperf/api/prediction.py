@@ -14,15 +14,15 @@ from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
 from countperf.errors import ParameterError
-from countperf.models.charging import charge_inputs
+from countperf.models.explanation import ExplainedPart, Explanation
 from countperf.models.function import model_inputs
-from countperf.models.validity import ExplainedPart, Explanation, Level
-from countperf.models.weights import WeightSet
+from countperf.models.validity import Level
+from countperf.models.weights import WeightSet, charge_inputs
 from countperf.sizes import checks_keywords, given_sizes
 
 if TYPE_CHECKING:
     from countperf.measuring import InstructionCounts, Statistic
-    from countperf.models.anchored import Anchor
+    from countperf.models.correction import Anchor
     from countperf.models.predictions import Prediction
 
 

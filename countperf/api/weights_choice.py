@@ -25,7 +25,7 @@ from countperf.models.weights import WeightSet
 from countperf.text import ShortRepr
 
 if TYPE_CHECKING:
-    from countperf.models.anchored import Anchor
+    from countperf.models.correction import Anchor
     from countperf.models.predictions import Prediction
 
 

@@ -28,11 +28,11 @@ from countperf.figures import (
     variants_figure,
 )
 from countperf.measuring import MeasurementSet
+from countperf.models.explanation import weights_table
 from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.library import find_fit, load_weights, short_name
 from countperf.models.metrics import Evaluation
 from countperf.models.predictions import prediction_head
-from countperf.models.weights_text import weights_table
 from countperf.store import check_writable, read_file_text, write_atomically
 from countperf.text import Printed, format_quantity, picked, point_text
 from countperf.tuning.result import fastest_of, read_journal, trials_in

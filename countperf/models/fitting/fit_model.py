@@ -17,6 +17,7 @@ from countperf.errors import FitError, FitNotConvergedError
 from countperf.measuring import Header, Measurement, MeasurementSet
 from countperf.models.correction import Correction
 from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
+from countperf.models.explanation import weights_table
 from countperf.models.fitting import judging
 from countperf.models.fitting.design import (
     Observation,
@@ -48,7 +49,6 @@ from countperf.models.predictions import Verdict, verdict_lines
 from countperf.models.shipped import LINEAR
 from countperf.models.validity import NOTABLE_SHARE, SHORTEST_LAUNCH_S
 from countperf.models.weights import WeightSet
-from countperf.models.weights_text import weights_table
 from countperf.text import Printed, Result, format_percent, picked, short_name
 
 LEAST_GAIN = 0.002
