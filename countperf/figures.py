@@ -30,7 +30,7 @@ from countperf.models.metrics import PURPOSES, Evaluation
 from countperf.models.predictions import Prediction
 from countperf.models.validity import Explanation
 from countperf.store import check_writable, write_atomically
-from countperf.text import format_quantity, interval_text, point_text, si_prefix
+from countperf.text import PREFIXES, format_quantity, interval_text, point_text
 from countperf.tuning.result import Trial, TuningResult, fastest_of
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def scale_of(times_s: Sequence[float]) -> tuple[float, str]:
     """Return the SI prefix, and its value, under which the largest of some times is read well."""
     largest = max(map(abs, times_s))
     exponent = max(-12, min(0, 3 * math.floor(math.log10(largest) / 3))) if largest > 0 else 0
-    return 10.0**exponent, si_prefix(exponent)
+    return 10.0**exponent, PREFIXES[exponent]
 
 
 _LOGARITHMIC_FROM = 8
