@@ -24,7 +24,7 @@ from tests.tuning.test_search import scripted, search
 _EACH = 25
 
 
-@pytest.mark.filterwarnings("ignore::countperf.errors.CountperfWarning")
+@pytest.mark.filterwarnings("ignore::countperf.errors.CacheWarning")
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.name)
 def test_documents_are_read_and_mutated_ones_read_or_refused(kind: Kind, tmp_path: Path) -> None:
     path = tmp_path / f"document{kind.suffix}"

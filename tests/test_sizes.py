@@ -65,7 +65,7 @@ def test_texts_name_values(text: str, values: int | tuple[int, ...]) -> None:
         *((text, "too large") for text in ("9**99", "1e20", "99999999999T")),
         ("8:4:2", "a start below the stop"),
         ("1:9:1", "a count of at least 2"),
-        ("0:9:3:log", "a start of at least 1"),
+        ("0:9:3:log", "of at least 1 before :log"),
         ("1:1000000:1000000", "at most 10000 values"),
         (f"1,{10**30}", "the size is too large"),
         ("1:4:9", "only 4 of the 9 values differ"),

@@ -18,7 +18,7 @@ from countperf.models.explanation import rate_of
 from countperf.models.fitting.fit_model import fit
 from countperf.models.function import FitQuality
 from countperf.models.metrics import EvaluatedCase, Evaluation
-from countperf.text import format_percent, format_quantity, format_table, si_prefix
+from countperf.text import Table, format_percent, format_quantity
 from tests.models.builders import make_weight, make_weights
 from tests.models.fitting.builders import measure
 from tests.printing import text_of
@@ -215,12 +215,6 @@ def test_every_prefix_stands_for_its_power_of_ten(prefix: str, factor: float) ->
     assert format_quantity(-250 * factor, "s") == f"-250 {prefix}s"
 
 
-def test_prefixes_by_exponent() -> None:
-    assert [si_prefix(e) for e in (-30, -3, 0, 15, 30)] == ["q", "m", "", "P", "Q"]
-    with pytest.raises(KeyError):
-        si_prefix(-2)
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -259,10 +253,10 @@ def test_percentages(fraction: float, text: str) -> None:
 
 
 def test_tables_align_and_have_no_blanks_at_line_ends() -> None:
-    table = format_table([["a", "1"], ["bcd", "1000"]], header=["name", "n"], right=[1])
+    table = Table(header=("name", "n"), rows=(("a", "1"), ("bcd", "1000")), right=(1,))
 
-    assert table == "name     n\na        1\nbcd   1000"
-    assert format_table([["a", ""], ["b", ""]]) == "a\nb"
+    assert table.lines(indent="") == ["name     n", "a        1", "bcd   1000"]
+    assert Table(header=(), rows=(("a", ""), ("b", ""))).lines(indent="") == ["a", "b"]
 
 
 _USERS_NAMES = ("share", "noise", "error", "count", "n_s", "low_s", "time_s", "time", "part")

@@ -43,7 +43,7 @@ class Store(AppendedLines):
             check_compatible(self.content.header, header, Path(path))
             self.resumption = Resumption(environment=header.environment)
 
-        super().__init__(path, "measurements", format_line(header), read)
+        super().__init__(path, format_line(header), read)
 
     def append(self, entry: Measurement | FailedCase | Resumption) -> None:
         """Write a line; it is on the disk when this returns."""

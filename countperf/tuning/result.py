@@ -404,7 +404,7 @@ class Journal(AppendedLines):
         def read(lines: Sequence[str]) -> None:
             _, self.entries = _parse(Path(path), lines, wanted, task.space)
 
-        super().__init__(path, "the search", json.dumps(wanted, allow_nan=False) + "\n", read)
+        super().__init__(path, json.dumps(wanted, allow_nan=False) + "\n", read)
 
     def append(self, content: Trial | Refused | End, spent_s: float) -> None:
         """Write a line; it is on the disk when this returns."""
@@ -434,7 +434,7 @@ def _pair_fields(
 
 def read_journal(path: Path) -> tuple[SearchHeader, list[Entry]]:
     """Read a file without going on with it: its header, and the entries."""
-    header, entries = _parse(path, split_lines(read_content(path), path=path).lines)
+    header, entries = _parse(path, split_lines(read_content(path), path=path))
     return validate(SearchHeader, header, path=path, root="line 1: $"), entries
 
 
