@@ -29,12 +29,11 @@ from countperf.errors import UnsupportedExpressionError
 # --- the schedule as a tree
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Loop:
     """A loop of the schedule."""
 
     iname: str  # its loop variable
-    entry: int  # its number among the items of the schedule
     body: list[Item] = field(default_factory=list["Item"])  # what it repeats, in order
     has_barrier: bool = False  # whether the items of a group wait for each other in it
 
@@ -85,13 +84,13 @@ class RegionOutline:
     program: int  # which device program it belongs to
     index: int  # its place among the regions of that program
     # host loops around the launch and barrier loops around the region, outermost first
-    around: tuple[str, ...]
-    instruction_ids: tuple[str, ...]  # its instructions in order
-    # for each instruction, the sequential loops around it inside the region, outermost first
-    loops: Mapping[str, tuple[str, ...]]
-    # for each of `around`, its number among the items of the schedule
-    around_entries: tuple[int, ...]
-    entries: Mapping[str, tuple[int, ...]]  # the same for each of `loops`
+    around: tuple[Loop, ...]
+    # its instructions in order, each with the sequential loops around it inside the region
+    loops: Mapping[str, tuple[Loop, ...]]
+
+    def nest(self, instruction_id: str) -> tuple[Loop, ...]:
+        """Return all sequential loops around an instruction, outermost first."""
+        return (*self.around, *self.loops[instruction_id])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,16 +130,9 @@ class DeviceProgram:
 
         def finish(around: tuple[Loop, ...]) -> None:
             if nests:
+                index = len(outlines)
                 outlines.append(
-                    RegionOutline(
-                        program=self.number,
-                        index=len(outlines),
-                        around=tuple(loop.iname for loop in around),
-                        instruction_ids=tuple(nests),
-                        loops={i: tuple(loop.iname for loop in nest) for i, nest in nests.items()},
-                        around_entries=tuple(loop.entry for loop in around),
-                        entries={i: tuple(loop.entry for loop in n) for i, n in nests.items()},
-                    )
+                    RegionOutline(program=self.number, index=index, around=around, loops={**nests})
                 )
             nests.clear()
 
@@ -177,11 +169,11 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
     host: list[Loop] = []
     loops: list[Loop] = []  # those that are open, of the host or of the device program
     body: list[Item] = []
-    for position, item in enumerate(kernel.linearization):
+    for item in kernel.linearization:
         inside = loops[-1].body if loops else body
         match item:
             case EnterLoop():
-                loop = Loop(item.iname, position)
+                loop = Loop(item.iname)
                 inside.append(loop)
                 loops.append(loop)
             case LeaveLoop():

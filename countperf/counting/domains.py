@@ -105,6 +105,18 @@ class Domains:
         line = sets.project_onto(self.joint_domain(frozenset([name])), [name])
         return sets.constant_bounds(line)[name]
 
+    @memoize_method
+    def find_length(self, loop: str) -> QuasiPolynomial | None:
+        """Return how many iterations a loop has at most; None where data decides."""
+        counted, _ = self.trip_statistics(frozenset([loop]))
+        if not counted:
+            return None
+        terms = self.counter.count(self.domain(counted)).terms
+        if len(terms) == 1:
+            return terms[0].value  # where it is not empty
+        low, high = sets.constant_bounds(self.domain(counted))[loop]
+        return None if low is None or high is None else QuasiPolynomial.constant(high - low + 1)
+
     @cached_property
     def defaults(self) -> Mapping[str, QuasiPolynomial]:
         """Values of sizes that need not be given: offsets, and strides that Loopy added."""

@@ -12,8 +12,7 @@ from typing import cast
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
 from countperf.counting.accesses import Address
 from countperf.counting.domains import Domains
-from countperf.counting.execution.placement import StepSorter
-from countperf.counting.execution.reuse import within_line
+from countperf.counting.execution.reuse import StepSorter, within_line
 from countperf.counting.instructions import Conditions, Instruction
 from countperf.counting.keys import Grid, MemoryAccess
 from countperf.counting.scopes import Scope
@@ -93,7 +92,7 @@ class FootprintCounter:
             )
         )
 
-    def counted(self) -> dict[FootprintKey, PiecewiseQuasiPolynomial]:
+    def count(self) -> dict[FootprintKey, PiecewiseQuasiPolynomial]:
         """Count what all accesses touch."""
         by_array: defaultdict[tuple[str, str, int], list[_GlobalAccess]] = defaultdict(list)
         for member in self._accesses:

@@ -57,36 +57,34 @@ from typing import Any, cast
 
 import loopy as lp
 import pymbolic.primitives as p
-from loopy.kernel.data import LoopedIlpTag
+from loopy.kernel.data import LoopedIlpTag, UnrolledIlpTag, UnrollTag
 from loopy.symbolic import DependencyMapper, get_dependencies
 
-from countperf.counting.chains import divisions_that_shift
 from countperf.counting.execution.footprints import FootprintCounter
-from countperf.counting.execution.placement import (
-    LoopCounter,
-    Placements,
-    StepSorter,
-    find_left_loops,
-    flat_site,
-    neighbors,
-    tells_apart,
-)
-from countperf.counting.execution.reuse import ReuseLimits
+from countperf.counting.execution.reuse import NARROW_ROW, StepSorter
 from countperf.counting.instructions import Conditions, Instruction
-from countperf.counting.keys import FirstIteration, Grid, Operation
+from countperf.counting.keys import Case, FirstIteration, Grid, Operation
 from countperf.counting.preparation import Launch, PreparedKernel
-from countperf.counting.program_analysis import analyze_program
-from countperf.counting.scopes import Known, Scope, slots_of
+from countperf.counting.program_analysis import (
+    ChainAnalysis,
+    RegionAnalysis,
+    analyze_program,
+    divisions_that_shift,
+)
+from countperf.counting.scopes import Known, slots_of
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.structure.site_keys import (
     AccessKey,
+    ChainKey,
     Direction,
     EventKey,
     ExecutionKey,
     FootprintKey,
+    LiveValuesKey,
     OperationKey,
     PrivateAccessKey,
     Site,
+    SiteKey,
     Space,
     StepName,
     WorkItemStep,
@@ -96,6 +94,14 @@ from countperf.symbolic.quasipolynomial import Number
 
 _CALLS = ("special", "pow")
 """Kinds of operations that are calls of functions."""
+
+SHORT_LOOP = 32
+"""Iterations of all loops around, known beforehand, up to which compilers unroll them."""
+
+_LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
+"""Latencies of operations in additions, which decide the longest of several chains."""
+
+SitePart = tuple[SiteKey, Known]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +126,10 @@ def count_execution(
     """
     prepared = PreparedKernel.of(kernel, **options)
     with prepared.counting():
-        return _Executions(prepared, caches).counted()
+        return _ExecutionCounter(prepared, caches).count()
 
 
-class _Executions:
+class _ExecutionCounter:
     """Goes through a kernel, region by region."""
 
     def __init__(self, prepared: PreparedKernel, caches: CountedCaches) -> None:
@@ -132,14 +138,12 @@ class _Executions:
         self.kernel = prepared.kernel
         self.statistics = prepared.statistics
         self.tally = prepared.tally("compiled")
-        self.placements = Placements(domains)
-        self.steps = StepSorter(prepared, ReuseLimits.of(caches))
+        self.steps = StepSorter(prepared, caches)
         self.looped_copies = frozenset(
             name
             for name, iname in self.kernel.inames.items()
             if any(isinstance(tag, LoopedIlpTag) for tag in iname.tags)
         )
-        self.loops = LoopCounter(domains, self.placements, self.looped_copies)
         self.footprints = FootprintCounter(domains, self.steps)
         self.private_arrays = frozenset(
             name
@@ -149,14 +153,13 @@ class _Executions:
         self.parts: defaultdict[ExecutionKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
         self.reasons: set[str] = set()
 
-    def counted(self) -> ExecutionCounts:
-        """Count all device programs."""
+    def count(self) -> ExecutionCounts:
         for launch in self.prepared.launches():
             self._note(launch.program.launch_loops)
             if launch.barriers:
                 self._note(frozenset())
-            self._program(launch)
-        for key, part in self.footprints.counted().items():
+            self._count_program(launch)
+        for key, part in self.footprints.count().items():
             self.parts[key].append(part)
         return ExecutionCounts(
             prepared=self.prepared,
@@ -164,14 +167,18 @@ class _Executions:
             reasons=frozenset(self.reasons | self.steps.assumed),
         )
 
-    def _program(self, launch: Launch) -> None:
-        grid = launch.grid
-        flat = flat_site(launch.program, grid)
+    def _count_program(self, launch: Launch) -> None:
+        grid, program = launch.grid, launch.program
+        row = grid.items.get(0, 1)
+        shape = (row, math.prod(grid.items.values()) // row)
+        # of what is in no loop of the items
+        flat = Site("sync" if program.barriers else "free", "flat", shape)
         for instruction in self.tally.instructions(launch):
-            self._instruction(instruction, flat, grid)
+            self._count_instruction(instruction, flat, grid)
         analysis = analyze_program(self.prepared, self.tally, launch)
-        for key, quantity in self.loops.counted(analysis, flat, grid):
-            self._add(key, quantity)
+        for region in analysis.regions:
+            for key, quantity in self._count_region(region, flat, grid):
+                self._add(key, quantity)
 
     def _add(self, key: ExecutionKey, quantity: Known) -> None:
         if quantity:
@@ -181,30 +188,34 @@ class _Executions:
         self.reasons |= self.statistics.reasons(within)
         self.statistics.used.clear()
 
-    def _instruction(self, instruction: Instruction, flat: Site, grid: Grid) -> None:
+    def _count_instruction(self, instruction: Instruction, flat: Site, grid: Grid) -> None:
         scope = instruction.scope
-        idle = self._idle(instruction, grid)
-        beside = neighbors(scope)
-        is_cut = self.placements.cuts(scope.within.difference(instruction.own), beside, grid)
+        idle = self._count_idle_slots(instruction, grid)
+        axes = (0, 1) if grid.items.get(0, 1) <= NARROW_ROW else (0,)  # that vectors may take
+        beside = [name for name, axis in scope.lanes.items() if axis in axes]
+        is_cut = self._is_cut(scope.within.difference(instruction.own), beside, grid)
         copied = sorted(self.looped_copies & scope.within)
         for part in instruction.parts:
             key, conditions, times = part.key, part.conditions, part.times
-            left = find_left_loops(conditions)
+            left = frozenset[str]().union(
+                *(case.loops for case in conditions if isinstance(case, FirstIteration))
+            )
             loops = [name for name in instruction.own if name not in left]
             copies = (name for name in copied if name not in left)
-            site = self.placements.site(flat, [*loops, *copies])
+            site = self._place(flat, [*loops, *copies])
             executions = self.domains.executions(scope.within, conditions, grid).scale(times)
+            is_guarded = is_cut or _tells_apart(conditions, beside)
             if isinstance(key, Operation):
-                self._operation(key, instruction, conditions, site, executions)
+                self._add_operation(key, instruction, conditions, site, executions)
             elif isinstance(key, str):
-                is_guarded = is_cut or tells_apart(conditions, beside)
                 self._add_supplied(key, instruction, site, executions, is_guarded=is_guarded)
             elif executions:
-                once = partial(self._once, scope.within, conditions, grid, times)
-                steps = self.steps.sorted(key, instruction, loops, executions, once)
-                is_guarded = is_cut or tells_apart(conditions, beside)
+                once = partial(self._count_once, scope.within, conditions, grid, times)
+                steps = self.steps.sort(key, instruction, loops, executions, once)
                 for step, in_loop, quantity in steps:
-                    between = _mask_step(step) if idle else step
+                    between = step
+                    if idle and step.along_row == "shifted":  # lanes may be idle
+                        between = step._replace(along_row="masked")
                     space, direction = cast("Any", (key.address_space, key.direction))
                     at = (site, space, direction, key.bits, between)
                     self._add(AccessKey(*at, in_loop), quantity)
@@ -212,8 +223,8 @@ class _Executions:
                         self._add(AccessKey(*at, is_guarded=True), quantity)
                 if key.address_space == "global":
                     self.footprints.add(key, instruction, conditions, grid)
-        whole = self.placements.site(flat, [*instruction.own, *copied])
-        for key, quantity in self._private(instruction, copied, whole, grid):
+        whole = self._place(flat, [*instruction.own, *copied])
+        for key, quantity in self._count_private_accesses(instruction, copied, whole, grid):
             self._add(key, quantity)
         self.reasons |= instruction.reasons
         self._note(scope.within)
@@ -234,10 +245,15 @@ class _Executions:
                 if is_guarded or not (isinstance(key, AccessKey) and key.is_guarded):
                     self._add(key, part)
 
-    def _idle(self, instruction: Instruction, grid: Grid) -> PiecewiseQuasiPolynomial:
+    def _count_idle_slots(self, instruction: Instruction, grid: Grid) -> PiecewiseQuasiPolynomial:
         """Count the slots of an instruction in which nothing is executed."""
         scope = instruction.scope
-        if not (scope.cases or instruction.own or self._is_guarded(scope)):
+        is_cut = any(set(scope.loops) & scope.within) or any(
+            name in self.domains.data_loops
+            or self.domains.value_bounds(name) != (0, scope.grid.items[axis] - 1)
+            for name, axis in scope.lanes.items()
+        )
+        if not (scope.cases or instruction.own or is_cut):
             return ZERO_COUNT
         slots = slots_of(scope)
         if slots is None:
@@ -245,7 +261,7 @@ class _Executions:
         executed = self.domains.executions(scope.within, scope.cases, grid)
         return slots + executed.scale(-1)
 
-    def _operation(
+    def _add_operation(
         self,
         operation: Operation,
         instruction: Instruction,
@@ -255,13 +271,14 @@ class _Executions:
     ) -> None:
         """Add operations: divisions that shift and calls that not all items make are apart."""
         if operation.kind in ("div", "mod") and operation.type_name[0] in "iu":
-            shifts = operation.kind in divisions_that_shift(instruction.loopy)
-            named = replace(operation, kind="shift") if shifts else operation
-        else:
-            named = _conditional(operation, conditions, instruction.scope)
-        self._add(OperationKey(site, named), executions)
+            if operation.kind in divisions_that_shift(instruction.loopy):
+                operation = replace(operation, kind="shift")
+        elif operation.kind in _CALLS and _tells_apart(conditions, instruction.scope.lanes):
+            function = operation.function or operation.kind
+            operation = replace(operation, kind="conditional", function=function)
+        self._add(OperationKey(site, operation), executions)
 
-    def _once(
+    def _count_once(
         self,
         within: frozenset[str],
         conditions: Conditions,
@@ -275,15 +292,15 @@ class _Executions:
                 return None
         return self.domains.executions(within - {loop}, conditions, grid).scale(times)
 
-    def _private(
+    def _count_private_accesses(
         self, instruction: Instruction, copied: Sequence[str], site: Site, grid: Grid
     ) -> Iterator[tuple[ExecutionKey, PiecewiseQuasiPolynomial]]:
         """Yield iterations of the loops over copies, and accesses to private arrays."""
         loops = frozenset([*instruction.own, *copied])
         if not loops or not isinstance(instruction.loopy, lp.MultiAssignmentBase):
             return
-        read = self._private_references((instruction.loopy.expression,), loops)
-        written = self._private_references(instruction.loopy.assignees, loops)
+        read = self._find_private_references((instruction.loopy.expression,), loops)
+        written = self._find_private_references(instruction.loopy.assignees, loops)
         if not (copied or read or written):
             return
         executions = self.domains.executions(
@@ -294,45 +311,125 @@ class _Executions:
         accessed: tuple[tuple[Direction, set[Any]], ...] = (("load", read), ("store", written))
         for direction, several in accessed:
             for reference in several:
-                elements = self._private_elements(reference.aggregate.name)
+                shape = self.kernel.temporary_variables[reference.aggregate.name].shape
+                elements = math.prod(n if isinstance(n, int) else 0 for n in shape)
                 yield PrivateAccessKey(site, direction, elements), executions
 
-    def _private_references(self, expressions: Sequence[Any], loops: Collection[str]) -> set[Any]:
+    def _find_private_references(
+        self, expressions: Sequence[Any], loops: Collection[str]
+    ) -> set[Any]:
         """Return references to private arrays whose subscripts depend on some loops."""
         return {
             reference
             for expression in expressions
-            for reference in _subscripts_in(expression, self.private_arrays)
+            for reference in _find_subscripts(expression, self.private_arrays)
             if not get_dependencies(reference.index).isdisjoint(loops)
         }
 
-    def _private_elements(self, array: str) -> int:
-        """Return how many elements each item has of a private array; 0 if no constant says it."""
-        shape = self.kernel.temporary_variables[array].shape
-        return math.prod(extent if isinstance(extent, int) else 0 for extent in shape)
+    # --- placement of instructions: which loops compilers unroll, and what bounds cut
 
-    def _is_guarded(self, scope: Scope) -> bool:
-        return bool(set(scope.loops) & scope.within) or any(
-            name in self.domains.data_loops
-            or self.domains.value_bounds(name) != (0, scope.grid.items[axis] - 1)
-            for name, axis in scope.lanes.items()
+    def _place(self, flat: Site, loops: Collection[str]) -> Site:
+        """Return the site of what is in some of the items' own loops."""
+        if not loops:
+            return flat
+        return replace(flat, placement="short" if self._are_short(loops) else "loop")
+
+    def _are_short(self, loops: Collection[str]) -> bool:
+        counted, factor = self.domains.trip_statistics(frozenset(loops))
+        whole = factor.as_polynomial()
+        if counted != frozenset(loops) or whole is None or not whole.is_constant:
+            return False  # data decides
+        trips = [self._count_trips(name) for name in counted]
+        known = [number for number in trips if number is not None]
+        return len(known) == len(trips) and whole.constant_term * math.prod(known) <= SHORT_LOOP
+
+    def _count_trips(self, name: str) -> int | None:
+        """Return how many values a loop variable takes, if a constant bounds it; None if not."""
+        low, high = self.domains.value_bounds(name)
+        return None if low is None or high is None else max(high - low + 1, 0)
+
+    def _is_cut(self, within: frozenset[str], beside: Collection[str], grid: Grid) -> bool:
+        """Tell whether bounds leave some items or copies without work where others have it.
+
+        They do if that is so at any sizes.
+        """
+        if not beside:
+            return False
+        executed, once = (
+            self.domains.executions(names, (), grid)
+            for names in (within, within.difference(beside))
         )
+        copies = 1  # of the instruction that unrolled loops write
+        for name in within.intersection(beside):
+            tags = self.kernel.inames[name].tags
+            if any(isinstance(tag, UnrollTag | UnrolledIlpTag) for tag in tags):
+                trips = self._count_trips(name)
+                copies *= 1 if trips is None else trips
+        return executed != once.scale(copies)
+
+    # --- loops and regions: passes, iterations, carried chains, values that live across barriers
+
+    def _count_region(self, region: RegionAnalysis, flat: Site, grid: Grid) -> Iterator[SitePart]:
+        own = {loop.iname for loop in region.loops}
+        yield EventKey(self._place(flat, own), "passes"), region.passes
+        for loop in region.loops:
+            site = self._place(flat, [loop.iname])
+            yield EventKey(site, "iterations"), loop.iterations
+            yield EventKey(site, "entries"), loop.entries
+        yield from self._count_live_values(region, flat, grid, own)
+        yield from self._count_chains(region, flat, own)
+
+    def _count_live_values(
+        self, region: RegionAnalysis, flat: Site, grid: Grid, own: Collection[str]
+    ) -> Iterator[SitePart]:
+        """Yield the private values that are carried over a region's barriers."""
+        around = set(region.barrier_loops)
+        waiting = [chain for chain in region.chains if around & set(chain.loops)]
+        values: defaultdict[int, int] = defaultdict(int)
+        waiting_values: list[tuple[int, PiecewiseQuasiPolynomial]] = []
+        for chain in waiting:
+            within = self.kernel.id_to_insn[chain.instructions[-1]].within_inames
+            bits = 8 * self.kernel.temporary_variables[chain.variables[-1]].dtype.itemsize
+            values[bits] += 1 if self.looped_copies & within else chain.side_by_side
+            waiting_values.append((bits, self.domains.executions(within.difference(own), (), grid)))
+        site = self._place(flat, ())
+        for bits, executions in waiting_values:
+            yield LiveValuesKey(site, values[bits], bits), executions
+
+    def _count_chains(
+        self, region: RegionAnalysis, flat: Site, own: Collection[str]
+    ) -> Iterator[SitePart]:
+        """Yield what chains carry, and of those that the same loops carry the longest."""
+        executed = {i.id: i.executions for i in region.instructions}
+        longest: dict[tuple[str, ...], tuple[Fraction, ChainAnalysis]] = {}
+        for chain in region.chains:
+            site = self._place(flat, set(own) & set(chain.loops))
+            yield EventKey(site, "carried"), executed[chain.instructions[-1]]
+            waiting = _estimate_wait(chain)
+            if chain.loops not in longest or waiting > longest[chain.loops][0]:
+                longest[chain.loops] = waiting, chain
+        for loops, (_, chain) in longest.items():
+            site = self._place(flat, set(own) & set(loops))
+            total = executed[chain.instructions[-1]].scale(Fraction(1, chain.side_by_side))
+            for operation, times in chain.operations:
+                kind, _, type_name = operation.partition(".")
+                yield ChainKey(site, kind, type_name), total.scale(times)
 
 
-def _conditional(operation: Operation, conditions: Conditions, scope: Scope) -> Operation:
-    """Return the operation, or a conditional one if it is a call that not all items make."""
-    if operation.kind not in _CALLS or not tells_apart(conditions, scope.lanes):
-        return operation
-    function = operation.function or operation.kind
-    return replace(operation, kind="conditional", function=function)
+def _estimate_wait(chain: ChainAnalysis) -> Fraction:
+    """Return about how long an iteration waits for a chain; longer ones hide the others."""
+    operations = sum(
+        _LATENCIES.get(kind.split(".")[0], 1) * times for kind, times in chain.operations
+    )
+    return Fraction(operations, chain.side_by_side)
 
 
-def _mask_step(step: WorkItemStep) -> WorkItemStep:
-    """Return the step of accesses in which lanes may be idle; the one along axis 1 stays."""
-    return step._replace(along_row="masked") if step.along_row == "shifted" else step
+def _tells_apart(conditions: Conditions, items: Collection[str]) -> bool:
+    """Tell whether some conditions depend on work-item indices."""
+    return any(not case.names.isdisjoint(items) for case in conditions if isinstance(case, Case))
 
 
-def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:
+def _find_subscripts(expression: Any, arrays: Collection[str]) -> set[Any]:
     """Return the references to elements of some arrays in an expression."""
     dependencies: Any = DependencyMapper(include_subscripts=True)
     return {
