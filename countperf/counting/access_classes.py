@@ -36,8 +36,15 @@ from countperf.counting.accesses import (
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
 from countperf.counting.scopes import AddressStep, are_neighbors, steps_along
-from countperf.counting.statistics import ACCESS_CLASSES, Statistics
-from countperf.counting.widening import by_strides, digits_of, footprint_and_widened, is_within_rows
+from countperf.counting.statistics import ACCESS_CLASSES
+from countperf.counting.widening import (
+    Digits,
+    Pair,
+    Widener,
+    by_strides,
+    digits_of,
+    is_within_rows,
+)
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
@@ -47,7 +54,7 @@ from countperf.errors import (
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import ALWAYS, Condition, ParametricFloor
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ZERO, Atom, Number, QuasiPolynomial
 from countperf.symbolic.sets import quotients
 
 Cases = tuple[Case | FirstIteration, ...]
@@ -87,83 +94,8 @@ class _Stride(NamedTuple):
     """A stride, by subscript where it is known, and the lanes that make it."""
 
     flat: QuasiPolynomial
-    digits: tuple[QuasiPolynomial, ...] | None
+    digits: Digits | None
     where: Condition
-
-
-def access_counts(
-    domains: Domains,
-    statistics: Statistics,
-    occurrences: Occurrences,
-    reasons: Mapping[Any, frozenset[str]],
-    footprints: Footprints,
-) -> list[AccessCount]:
-    """Count the accesses of a kernel by class."""
-    result: list[AccessCount] = []
-    for (access, within), parts in occurrences.items():
-        executions = PiecewiseQuasiPolynomial.sum([part.executions for part in parts])
-        if not executions:
-            continue
-        why = reasons.get((access, within), frozenset()) if reasons else frozenset[str]()
-        layout = domains.layout_of(access)
-        address = domains.address(access)
-        if access.address_space != "global":
-            result.append(AccessCount(access, (), executions, why))
-            continue
-        if address is None and reads_data(access, footprints.domains):
-            result.append(_through_data(access, statistics, executions, why))
-            continue
-        try:
-            if address is None:
-                raise footprints.refusal(access, "is no quasi-polynomial of loops and sizes")
-            strides = footprints.strides(access, within, address)
-            classes = [footprints.classes(access, layout, along) for along in strides]
-        except (UnsupportedExpressionError, DataDependentControlFlowError) as error:
-            if statistics.pattern_of(access.array, access.text) is not None:
-                result.append(_through_data(access, statistics, executions, why))
-            elif isinstance(error, _NoStrideError):
-                coarse = class_without_neighbors(None, str(error))
-                result.append(AccessCount(access, (coarse,), executions, why))
-            else:
-                raise
-            continue
-        if layout.assumed and any(along.flat for along in strides):
-            why |= {layout.assumed}
-        for stride, utilizations in zip(strides, classes, strict=True):
-            number = (
-                executions
-                if stride.where == ALWAYS
-                else _executions_where(domains, within, parts, stride.where)
-            )
-            if number:
-                result.append(AccessCount(access, utilizations, number, why))
-    return result
-
-
-def _through_data(
-    access: MemoryAccess,
-    statistics: Statistics,
-    executions: PiecewiseQuasiPolynomial,
-    reasons: frozenset[str],
-) -> AccessCount:
-    """Return the count of an access whose class only the caller knows, or which is ``indirect``."""
-    stated = statistics.pattern_of(access.array, access.text)
-    if stated:
-        reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
-    name = stated[0] if stated else "indirect"
-    return AccessCount(access, (UtilizationClass(name=name),), executions, reasons)
-
-
-def _executions_where(
-    domains: Domains, within: frozenset[str], parts: Sequence[Occurrence], where: Condition
-) -> PiecewiseQuasiPolynomial:
-    case = Case(alternatives=where, holds=True)
-    return PiecewiseQuasiPolynomial.sum(
-        [
-            domains.executions(within, (*part.cases, case), part.grid).scale(part.number)
-            for part in parts
-        ]
-    )
 
 
 def reads_data(access: MemoryAccess, domains: Domains) -> bool:
@@ -177,22 +109,70 @@ class Footprints:
     """Footprints of arrays and the utilization classes that they decide, each found once."""
 
     def __init__(
-        self,
-        kernel: Any,
-        domains: Domains,
-        cases: Mapping[tuple[MemoryAccess, frozenset[str]], set[Cases]],
-        opaque: Mapping[tuple[str, str], str],
+        self, domains: Domains, occurrences: Occurrences, opaque: Mapping[tuple[str, str], str]
     ) -> None:
-        self.kernel = kernel
         self.domains = domains
-        self.cases = cases
-        self.opaque = opaque
+        self.occurrences = occurrences
+        self.opaque = opaque  # instructions without a counting rule, by what they may access
         self._cells: dict[tuple[str, str], tuple[Any, Layout, bool]] = {}
         self._classes: dict[Any, tuple[UtilizationClass, ...]] = {}
 
+    def count_accesses(self, reasons: Mapping[Any, frozenset[str]]) -> Iterator[AccessCount]:
+        """Yield the accesses of a kernel by class."""
+        domains, statistics = self.domains, self.domains.statistics
+        for (access, within), parts in self.occurrences.items():
+            executions = PiecewiseQuasiPolynomial.sum([part.executions for part in parts])
+            if not executions:
+                continue
+            why = reasons.get((access, within), frozenset[str]())
+            address = domains.address(access)
+            if access.address_space != "global":
+                yield AccessCount(access, (), executions, why)
+                continue
+            if address is None and reads_data(access, domains):
+                yield self._count_through_data(access, executions, why)
+                continue
+            layout = domains.layout_of(access)
+            try:
+                if address is None:
+                    raise self._refuse_address(access, "is no quasi-polynomial of loops and sizes")
+                strides = self._find_strides(access, within, address)
+                classes = [self.classes(access, layout, along) for along in strides]
+            except (UnsupportedExpressionError, DataDependentControlFlowError) as error:
+                if statistics.pattern_of(access.array, access.text) is not None:
+                    yield self._count_through_data(access, executions, why)
+                elif isinstance(error, _NoStrideError):
+                    coarse = class_without_neighbors(None, str(error))
+                    yield AccessCount(access, (coarse,), executions, why)
+                else:
+                    raise
+                continue
+            if layout.assumed and any(along.flat for along in strides):
+                why |= {layout.assumed}
+            for stride, utilizations in zip(strides, classes, strict=True):
+                number = executions
+                if stride.where != ALWAYS:
+                    case = Case(alternatives=stride.where, holds=True)
+                    number = PiecewiseQuasiPolynomial.sum(
+                        domains.executions(within, (*p.cases, case), p.grid).scale(p.number)
+                        for p in parts
+                    )
+                if number:
+                    yield AccessCount(access, utilizations, number, why)
+
+    def _count_through_data(
+        self, access: MemoryAccess, executions: PiecewiseQuasiPolynomial, reasons: frozenset[str]
+    ) -> AccessCount:
+        """Return the count of an access whose class the caller knows, or which is ``indirect``."""
+        stated = self.domains.statistics.pattern_of(access.array, access.text)
+        if stated:
+            reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
+        name = stated[0] if stated else "indirect"
+        return AccessCount(access, (UtilizationClass(name=name),), executions, reasons)
+
     # --- addresses
 
-    def refusal(self, access: MemoryAccess, what: str) -> UnsupportedExpressionError:
+    def _refuse_address(self, access: MemoryAccess, what: str) -> UnsupportedExpressionError:
         """Return why an access has no class of its own, with the way out."""
         return _NoStrideError(
             f"the address of {access.text} {what}, and counts as an element of each stretch of "
@@ -200,21 +180,20 @@ class Footprints:
             f"{', '.join(ACCESS_CLASSES[:4])} ...)"
         )
 
-    def strides(
+    def _find_strides(
         self, access: MemoryAccess, within: frozenset[str], address: Address
     ) -> list[_Stride]:
         """Return the strides of an access along local axis 0, with the lanes that have them."""
         domains = self.domains
-        zero = QuasiPolynomial()
         lanes = [name for name in sorted(within) if domains.local_axes.get(name) == 0]
         if not lanes:
-            return [_Stride(zero, (zero,) * len(address.index), ALWAYS)]
-        (lane, *_) = lanes
+            return [_Stride(ZERO, (ZERO,) * len(address.index), ALWAYS)]
+        lane = lanes[0]
         address = address.with_values(domains.determined(within))
-        bounds: isl_sets.Bounds = dict.fromkeys(sorted(within), (None, None))
+        bounds: isl_sets.Bounds = dict.fromkeys(within, (None, None))
         counted, _ = domains.trip_statistics(within)
         if any(lane in part.names() for part in address.index if not part.is_linear):
-            bounds = {**bounds, **sets.constant_bounds(domains.domain(counted))}
+            bounds = domains.find_bounds(within)
         steps_of_axes = [step_along(part, lane, bounds) for part in address.index]
         digits = tuple(step for step in steps_of_axes if step is not None)
         if len(digits) == len(steps_of_axes):
@@ -223,8 +202,10 @@ class Footprints:
         steps = steps_along(flat, lane, bounds, domains.domain(counted))
         strides = _select_countable_steps(steps, counted | domains.sizes)
         if not strides:
-            raise self.refusal(access, f"does not change evenly along local axis 0 ('{lane}')")
-        layout = self.domains.layout_of(access)
+            raise self._refuse_address(
+                access, f"does not change evenly along local axis 0 ('{lane}')"
+            )
+        layout = domains.layout_of(access)
         return [_Stride(flat, digits_of(flat, layout), where) for flat, where in strides]
 
     # --- classes
@@ -240,77 +221,68 @@ class Footprints:
         if number == 1:
             return (UtilizationClass(name="stride1"),)
         key = (access.array, access.direction, flat, stride.digits)
-        utilizations = self._classes.get(key)
-        if utilizations is None:
-            utilizations = self._classify_by_footprint(access, layout, stride, number)
-            self._classes[key] = utilizations
-        return utilizations
+        if key not in self._classes:
+            self._classes[key] = self._classify_by_footprint(access, layout, stride, number)
+        return self._classes[key]
 
     def _classify_by_footprint(
         self, access: MemoryAccess, layout: Layout, stride: _Stride, number: int | None
     ) -> tuple[UtilizationClass, ...]:
         """Return classes by the footprint; by the access alone, marked, if it is not countable."""
-        what = f"kernel '{self.kernel.name}': the footprint of array '{access.array}'"
+        name = self.domains.kernel.name
+        what = f"kernel '{name}': the footprint of array '{access.array}'"
         reason = ""
         for in_blocks in (False, True):
             try:
                 with isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
-                    return self._by_footprint(access, layout, stride, in_blocks=in_blocks)
+                    counts = self._count_footprint(access, layout, stride, in_blocks=in_blocks)
+                    if counts is not None:
+                        return utilization_classes(number, *counts)
+                    raise UncountableSetError(
+                        f"kernel '{name}', array '{access.array}': no exact utilization for stride"
+                        f" {stride.flat} in a layout with strides"
+                        f" ({', '.join(map(str, layout.strides))}); give the array a compact layout"
+                    )
             except CountingError as error:
                 refusals = (UnsupportedExpressionError, DataDependentControlFlowError)
-                is_refused = isinstance(error, refusals) and not isinstance(error, _NoStrideError)
-                if is_refused:
+                if isinstance(error, refusals) and not isinstance(error, _NoStrideError):
                     raise
                 reason = reason or str(error)
         return (class_without_neighbors(number, reason),)
 
-    def _by_footprint(
+    def _count_footprint(
         self, access: MemoryAccess, layout: Layout, stride: _Stride, *, in_blocks: bool
-    ) -> tuple[UtilizationClass, ...]:
-        cells, layout, is_flattened = self._find_accessed_cells(access)
-        digits = stride.digits
-        if layout is not self.domains.layout_of(access):
-            digits = digits_of(stride.flat, layout)
-        counts = footprint_and_widened(
-            cells,
-            layout,
-            stride.flat,
-            digits,
-            self.domains.counter,
+    ) -> Pair | None:
+        cells, cell_layout, is_flattened = self._find_accessed_cells(access)
+        digits = stride.digits if cell_layout is layout else digits_of(stride.flat, cell_layout)
+        widener = Widener(
+            layout=cell_layout,
+            stride=stride.flat,
+            digits=digits,
             is_flattened=is_flattened,
             in_blocks=in_blocks,
         )
-        if counts is None:
-            raise UncountableSetError(
-                f"kernel '{self.kernel.name}', array '{access.array}': no exact utilization "
-                f"for stride {stride.flat} in a layout with strides "
-                f"({', '.join(map(str, layout.strides))}); give the array a compact layout"
-            )
-        flat = stride.flat
-        return utilization_classes(
-            abs(int(flat.constant_term)) if flat.is_constant else None, *counts
-        )
+        return widener.count(cells, self.domains.counter)
 
     def _find_accessed_cells(self, access: MemoryAccess) -> tuple[Any, Layout, bool]:
         """Return the cells accessed in a direction, in which layout, and whether by offset."""
         key = (access.array, access.direction)
-        accessed = self._cells.get(key)
-        if accessed is None:
+        if key not in self._cells:
             addressed = self._find_addresses(access, key)
             if any(address.has_products for address, _, _ in addressed):
-                accessed = self._cells_by_strides(access, addressed)
+                self._cells[key] = self._find_cells_by_strides(access, addressed)
             else:
                 cells = unite_accessed_cells(addressed, self.domains, lambda address: address.index)
                 is_flattened = any(address.is_flattened for address, _, _ in addressed)
-                accessed = cells, self.domains.layout_of(access), is_flattened
-            self._cells[key] = accessed
-        return accessed
+                self._cells[key] = cells, self.domains.layout_of(access), is_flattened
+        return self._cells[key]
 
-    def _cells_by_strides(
+    def _find_cells_by_strides(
         self, access: MemoryAccess, addressed: Sequence[AddressIterations]
     ) -> tuple[Any, Layout, bool]:
         """Return cells whose subscripts multiply sizes, as ``a[i*n + j]`` does, by the strides."""
         flats = [address.flat for address, _, _ in addressed]
+        name = self.domains.kernel.name
         for constants_in_rows in (False, True):
             written = by_strides(flats, self.domains.sizes, constants_in_rows=constants_in_rows)
             if written is None:
@@ -324,8 +296,8 @@ class Footprints:
             if is_within_rows(cells, layout, self.domains.counter):
                 return cells, layout, False
         raise UncountableSetError(
-            f"kernel '{self.kernel.name}', array '{access.array}': no exact footprint, since "
-            f"{flats[0]} is not affine; give the array the axes that its subscripts are made of"
+            f"kernel '{name}', array '{access.array}': no exact footprint, since {flats[0]} is not "
+            "affine; give the array the axes that its subscripts are made of"
         )
 
     def _find_addresses(
@@ -333,46 +305,41 @@ class Footprints:
     ) -> list[AddressIterations]:
         """Return where an array is accessed in one direction."""
         if key in self.opaque:
-            raise self._without_footprint(
-                access,
-                f"instruction '{self.opaque[key]}', which has no counting rule, may access it too",
-            )
+            why = f"instruction '{self.opaque[key]}', which has no counting rule, may access it too"
+            raise self._refuse_footprint(access, why)
         addressed: list[AddressIterations] = []
-        for (other, within), all_cases in self.cases.items():
+        data_loops = self.domains.data_loops.keys()
+        for (other, within), parts in self.occurrences.items():
             if (other.array, other.direction) != key:
                 continue
             if other.component_of != access.component_of:
-                raise self._without_footprint(
-                    access, "its vectors are accessed whole and by components"
-                )
+                why = "its vectors are accessed whole and by components"
+                raise self._refuse_footprint(access, why)
             address = self.domains.address(other)
             address = address and address.simplified()
-            if (address is None and reads_data(other, self.domains)) or (
-                address is not None and self._is_ragged(address)
+            if (
+                reads_data(other, self.domains)
+                if address is None
+                else any(part.names() & data_loops for part in address.index)
             ):
                 raise DataDependentControlFlowError(
-                    f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
-                    f"data decides which elements {other.text} is, so that its strided "
-                    "accesses have no class; pass one, "
-                    f"statistics={{{access.array!r}: '4ofn'}}",
+                    f"kernel '{self.domains.kernel.name}', array '{access.array}': no footprint, "
+                    f"since data decides which elements {other.text} is, so that its strided "
+                    f"accesses have no class; pass one, statistics={{{access.array!r}: '4ofn'}}",
                     statistics={access.array: "4ofn"},
                 )
             if address is None:
-                raise self.refusal(other, "is no quasi-polynomial of loops and sizes")
-            addressed += [(address, within, cases) for cases in all_cases]
+                raise self._refuse_address(other, "is no quasi-polynomial of loops and sizes")
+            addressed += [(address, within, cases) for cases in {part.cases for part in parts}]
         if len({address.is_flattened for address, _, _ in addressed}) > 1:
             addressed = [(address.as_flat(), within, cases) for address, within, cases in addressed]
         return addressed
 
-    def _is_ragged(self, address: Address) -> bool:
-        """Return whether an address depends on a loop whose values data decides."""
-        loops = self.domains.data_loops
-        return bool(loops) and any(part.names() & loops.keys() for part in address.index)
-
-    def _without_footprint(self, access: MemoryAccess, why: str) -> UnsupportedExpressionError:
+    def _refuse_footprint(self, access: MemoryAccess, why: str) -> UnsupportedExpressionError:
         return UnsupportedExpressionError(
-            f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since {why}; its "
-            f"strided accesses have no class; state one, statistics={{{access.array!r}: '4ofn'}}"
+            f"kernel '{self.domains.kernel.name}', array '{access.array}': no footprint, since "
+            f"{why}; its strided accesses have no class; state one, "
+            f"statistics={{{access.array!r}: '4ofn'}}"
         )
 
 
@@ -385,19 +352,12 @@ def _select_countable_steps(
     """
     if not steps:
         return []
-    can_split = all(
-        guard.is_affine and guard.names() <= countable
-        for step in steps
-        for conditions in step.where
-        for guard in conditions
-    )
-    if len(steps) == 1:
+    guards = [guard for step in steps for conditions in step.where for guard in conditions]
+    can_split = all(guard.is_affine and guard.names() <= countable for guard in guards)
+    are_apart = can_split and are_neighbors(steps)
+    if len(steps) == 1 or (are_apart and all(step.change for step in steps)):
         return [(steps[0].change, ALWAYS)]
-    if are_neighbors(steps) and can_split:
-        if all(step.change for step in steps):
-            return [(steps[0].change, ALWAYS)]
-        return [(step.change, step.where) for step in steps]
-    if steps[0].share > Fraction(1, 2):
+    if not are_apart and steps[0].share > Fraction(1, 2):
         return [(steps[0].change, ALWAYS)]
     return [(step.change, step.where) for step in steps] if can_split else []
 

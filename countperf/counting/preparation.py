@@ -81,7 +81,6 @@ class KernelTally:
     def __init__(self, prepared: PreparedKernel, rules: InstructionCounter) -> None:
         self._prepared = prepared
         self._rules = rules
-        self._memo: dict[Any, Any] = {}
         self._read: dict[str, Instruction] = {}
 
     def instructions(self, launch: Launch) -> list[Instruction]:
@@ -130,7 +129,6 @@ class KernelTally:
             grid=launch.grid,
             loops=tuple(loop.iname for loop in outline.nest(instruction_id)),
             own_loops=frozenset(name for name, kind in kinds.items() if kind == "loop"),
-            memo=self._memo,
         )
         return Instruction(
             loopy=instruction,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
 from countperf.counting.accesses import Layout
 from countperf.symbolic import coverage, isl_sets, sets
 from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.isl_sets import IntegerSet
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, Monomial, Number, QuasiPolynomial
 from countperf.symbolic.sets import is_product
@@ -18,6 +20,7 @@ _MANY_TERMS = 8
 
 Digits = tuple[QuasiPolynomial, ...]
 Pair = tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial, Counter]
+_Counts = tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial]
 
 
 def digits_of(stride: QuasiPolynomial, layout: Layout) -> Digits | None:
@@ -78,7 +81,7 @@ def _is_of(atom: Atom, sizes: Container[str]) -> bool:
     return all(name in sizes for name in names)
 
 
-def is_within_rows(cells: isl_sets.IntegerSet, layout: Layout, counter: Counter) -> bool:
+def is_within_rows(cells: IntegerSet, layout: Layout, counter: Counter) -> bool:
     """Return whether subscripts stay within the rows of a layout, so that cells are distinct."""
     nested = layout.nest_axes()
     if nested is None:
@@ -95,127 +98,107 @@ def is_within_rows(cells: isl_sets.IntegerSet, layout: Layout, counter: Counter)
     return True
 
 
-def footprint_and_widened(
-    cells: isl_sets.IntegerSet,
-    layout: Layout,
-    stride: QuasiPolynomial,
-    digits: Digits | None,
-    counter: Counter,
-    *,
-    is_flattened: bool,
-    in_blocks: bool = False,
-) -> Pair | None:
-    """Count the cells of a footprint, and those of it with the gaps along the lanes filled in."""
-    parts = [cells] if is_flattened else _of_separate_arrays(cells, layout)
-    counts = [
-        _of_one_array(
-            part,
-            layout,
-            stride,
-            digits,
-            counter,
-            is_flattened=is_flattened,
-            in_blocks=in_blocks,
-        )
-        for part in parts
-    ]
-    accessed = widened = ZERO_COUNT
-    for pair in counts:
-        if pair is None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Widener:
+    """Counts the cells of a footprint, and those of it with the gaps along the lanes filled in."""
+
+    layout: Layout
+    stride: QuasiPolynomial
+    digits: Digits | None
+    is_flattened: bool  # whether cells are offsets
+    in_blocks: bool
+
+    def count(self, cells: IntegerSet, counter: Counter) -> Pair | None:
+        """Count both; None if there is no rule for it."""
+        accessed = widened = ZERO_COUNT
+        for part in [cells] if self.is_flattened else self._split_arrays(cells):
+            pair = self._count_array(part, counter)
+            if pair is None:
+                return None
+            accessed, widened, counter = accessed + pair[0], widened + pair[1], pair[2]
+        return accessed, widened, counter
+
+    def _split_arrays(self, cells: IntegerSet) -> list[IntegerSet]:
+        """Return the cells of each array, where axes are implemented as several arrays."""
+        layout = self.layout
+        if not layout.separate:
+            return [cells]
+        names = isl_sets.names_of(cells, parameters=False)
+        extents = [layout.shape[axis] for axis in layout.separate]
+        numbers = [range(int(extent.constant_term)) for extent in extents if extent is not None]
+        parts: list[IntegerSet] = []
+        for values in product(*numbers):
+            zero = [
+                QuasiPolynomial.name(names[axis]) - value
+                for axis, value in zip(layout.separate, values, strict=True)
+            ]
+            part = sets.restrict(cells, zero=zero)
+            if not part.is_empty():
+                parts.append(part)
+        return parts
+
+    def _count_array(self, cells: IntegerSet, counter: Counter) -> Pair | None:
+        layout = self.layout
+        if self.is_flattened or layout.is_numeric:
+            if not self.stride.is_affine:
+                return None
+            counted = cells
+            if not self.is_flattened:
+                axes = [QuasiPolynomial.name(n) for n in isl_sets.names_of(cells, parameters=False)]
+                flat = sum((axis * s for axis, s in zip(axes, layout.strides, strict=True)), ZERO)
+                cells = sets.image(cells, [flat])
+            widened = counter.as_one_piece(coverage.widen_on_line(cells, self.stride))
+            return counter.count(counted), counter.count(widened), counter
+        nested = layout.nest_axes()
+        if nested is None or self.digits is None:
             return None
-        accessed, widened, counter = accessed + pair[0], widened + pair[1], pair[2]
-    return accessed, widened, counter
-
-
-def _of_separate_arrays(cells: isl_sets.IntegerSet, layout: Layout) -> list[isl_sets.IntegerSet]:
-    """Return the cells of each array, where an array's axes are implemented as several arrays."""
-    if not layout.separate:
-        return [cells]
-    names = isl_sets.names_of(cells, parameters=False)
-    extents = [layout.shape[axis] for axis in layout.separate]
-    numbers = [range(int(extent.constant_term)) for extent in extents if extent is not None]
-    parts: list[isl_sets.IntegerSet] = []
-    for values in product(*numbers):
-        zero = [
-            QuasiPolynomial.name(names[axis]) - value
-            for axis, value in zip(layout.separate, values, strict=True)
-        ]
-        part = sets.restrict(cells, zero=zero)
-        if not part.is_empty():
-            parts.append(part)
-    return parts
-
-
-def _of_one_array(
-    cells: isl_sets.IntegerSet,
-    layout: Layout,
-    stride: QuasiPolynomial,
-    digits: Digits | None,
-    counter: Counter,
-    *,
-    is_flattened: bool,
-    in_blocks: bool,
-) -> Pair | None:
-    if is_flattened or layout.is_numeric:
-        if not stride.is_affine:
+        order, extents = nested
+        if any(e is None or not e.is_affine for e in extents[1:]):
             return None
-        counted = cells
-        if not is_flattened:
-            axes = [QuasiPolynomial.name(n) for n in isl_sets.names_of(cells, parameters=False)]
-            flat = sum((axis * s for axis, s in zip(axes, layout.strides, strict=True)), ZERO)
-            cells = sets.image(cells, [flat])
-        widened = counter.as_one_piece(coverage.widen_on_line(cells, stride))
-        return counter.count(counted), counter.count(widened), counter
-    nested = layout.nest_axes()
-    if nested is None or digits is None:
-        return None
-    order, extents = nested
-    if any(e is None or not e.is_affine for e in extents[1:]):
-        return None
-    counter, padding = _without_overlaps(order, extents, layout, counter)
-    steps = [digits[axis] for axis in order]
-    if in_blocks:
-        blocks = _in_blocks(cells, order, extents, steps, counter)
-        return None if blocks is None else (blocks[0].mark_as_bound(padding), blocks[1], counter)
-    filled = coverage.widen_lexicographically(cells, order, extents, steps)
-    if filled is None:
-        return None
-    widened = counter.count(counter.as_one_piece(filled))
-    if len(widened.terms) > _MANY_TERMS:
-        blocks = _in_blocks(cells, order, extents, steps, counter)
-        if blocks is not None:
-            return blocks[0].mark_as_bound(padding), blocks[1], counter
-    return counter.count(cells).mark_as_bound(padding), widened, counter
+        counter, padding = self._assume_no_overlaps(order, extents, counter)
+        steps = [self.digits[axis] for axis in order]
+        widened: PiecewiseQuasiPolynomial | None = None
+        if not self.in_blocks:
+            filled = coverage.widen_lexicographically(cells, order, extents, steps)
+            if filled is None:
+                return None
+            widened = counter.count(counter.as_one_piece(filled))
+        if widened is None or len(widened.terms) > _MANY_TERMS:
+            blocks = _count_blocks(cells, order, extents, steps, counter)
+            if blocks is not None:
+                return blocks[0].mark_as_bound(padding), blocks[1], counter
+        if widened is None:
+            return None
+        return counter.count(cells).mark_as_bound(padding), widened, counter
+
+    def _assume_no_overlaps(
+        self,
+        order: Sequence[int],
+        extents: Sequence[QuasiPolynomial | None],
+        counter: Counter,
+    ) -> tuple[Counter, frozenset[str]]:
+        """Return a counter that assumes that rows do not overlap, and what it assumes."""
+        gaps: list[QuasiPolynomial] = []
+        for axis, extent in zip(order[1:], extents[1:], strict=True):
+            shape = self.layout.shape[axis]
+            if shape is None or extent is None or shape == extent:
+                continue
+            gap = extent - shape
+            if gap.is_affine and not counter.is_nonnegative(gap):
+                gaps.append(gap)
+        if not gaps:
+            return counter, frozenset()
+        reasons = frozenset(f"rows do not overlap: {gap} >= 0 is assumed" for gap in gaps)
+        return counter.assuming(gaps), reasons
 
 
-def _without_overlaps(
-    order: Sequence[int],
-    extents: Sequence[QuasiPolynomial | None],
-    layout: Layout,
-    counter: Counter,
-) -> tuple[Counter, frozenset[str]]:
-    """Return a counter that assumes that rows of an array do not overlap, and what it assumes."""
-    gaps: list[QuasiPolynomial] = []
-    for axis, extent in zip(order[1:], extents[1:], strict=True):
-        shape = layout.shape[axis]
-        if shape is None or extent is None or shape == extent:
-            continue
-        gap = extent - shape
-        if gap.is_affine and not counter.is_nonnegative(gap):
-            gaps.append(gap)
-    if not gaps:
-        return counter, frozenset()
-    reasons = frozenset(f"rows do not overlap: {gap} >= 0 is assumed" for gap in gaps)
-    return counter.assuming(gaps), reasons
-
-
-def _in_blocks(
-    cells: isl_sets.IntegerSet,
+def _count_blocks(
+    cells: IntegerSet,
     order: Sequence[int],
     extents: Sequence[QuasiPolynomial | None],
     steps: Sequence[QuasiPolynomial],
     counter: Counter,
-) -> tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial] | None:
+) -> _Counts | None:
     """Count cells and widened cells where all faster axes than those stepped along are full.
 
     The cells then are whole blocks of size B. A cell of block b widens to the end of the block
