@@ -39,7 +39,6 @@ from countperf.counting.scopes import AddressStep, are_neighbors, steps_along
 from countperf.counting.statistics import ACCESS_CLASSES
 from countperf.counting.widening import (
     Digits,
-    Pair,
     Widener,
     by_strides,
     digits_of,
@@ -231,38 +230,26 @@ class Footprints:
         """Return classes by the footprint; by the access alone, marked, if it is not countable."""
         name = self.domains.kernel.name
         what = f"kernel '{name}': the footprint of array '{access.array}'"
-        reason = ""
-        for in_blocks in (False, True):
-            try:
-                with isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
-                    counts = self._count_footprint(access, layout, stride, in_blocks=in_blocks)
-                    if counts is not None:
-                        return utilization_classes(number, *counts)
-                    raise UncountableSetError(
-                        f"kernel '{name}', array '{access.array}': no exact utilization for stride"
-                        f" {stride.flat} in a layout with strides"
-                        f" ({', '.join(map(str, layout.strides))}); give the array a compact layout"
-                    )
-            except CountingError as error:
-                refusals = (UnsupportedExpressionError, DataDependentControlFlowError)
-                if isinstance(error, refusals) and not isinstance(error, _NoStrideError):
-                    raise
-                reason = reason or str(error)
-        return (class_without_neighbors(number, reason),)
-
-    def _count_footprint(
-        self, access: MemoryAccess, layout: Layout, stride: _Stride, *, in_blocks: bool
-    ) -> Pair | None:
-        cells, cell_layout, is_flattened = self._find_accessed_cells(access)
-        digits = stride.digits if cell_layout is layout else digits_of(stride.flat, cell_layout)
-        widener = Widener(
-            layout=cell_layout,
-            stride=stride.flat,
-            digits=digits,
-            is_flattened=is_flattened,
-            in_blocks=in_blocks,
-        )
-        return widener.count(cells, self.domains.counter)
+        try:
+            with isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
+                cells, cell_layout, is_flattened = self._find_accessed_cells(access)
+                digits = stride.digits
+                if cell_layout is not layout:
+                    digits = digits_of(stride.flat, cell_layout)
+                widener = Widener(cell_layout, stride.flat, digits, is_flattened=is_flattened)
+                counts = widener.count(cells, self.domains.counter)
+                if counts is not None:
+                    return utilization_classes(number, *counts)
+                raise UncountableSetError(
+                    f"kernel '{name}', array '{access.array}': no exact utilization for stride "
+                    f"{stride.flat} in a layout with strides "
+                    f"({', '.join(map(str, cell_layout.strides))}); give the array a compact layout"
+                )
+        except CountingError as error:
+            refusals = (UnsupportedExpressionError, DataDependentControlFlowError)
+            if isinstance(error, refusals) and not isinstance(error, _NoStrideError):
+                raise
+            return (class_without_neighbors(number, str(error)),)
 
     def _find_accessed_cells(self, access: MemoryAccess) -> tuple[Any, Layout, bool]:
         """Return the cells accessed in a direction, in which layout, and whether by offset."""
@@ -289,7 +276,7 @@ class Footprints:
                 break
             layout, indices = written
             replaced = [
-                (Address(index=index, strides=layout.strides, is_flattened=False), within, cases)
+                (Address(index=index, strides=layout.strides), within, cases)
                 for index, (_, within, cases) in zip(indices, addressed, strict=True)
             ]
             cells = unite_accessed_cells(replaced, self.domains, lambda address: address.index)

@@ -12,8 +12,7 @@ from countperf.symbolic import coverage, isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.isl_sets import IntegerSet
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, Monomial, Number, QuasiPolynomial
-from countperf.symbolic.sets import is_product
+from countperf.symbolic.quasipolynomial import ZERO, Atom, Monomial, Number, QuasiPolynomial
 
 _MANY_TERMS = 8
 """Of a widened footprint, from which a simpler form is looked for."""
@@ -98,7 +97,7 @@ def is_within_rows(cells: IntegerSet, layout: Layout, counter: Counter) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Widener:
     """Counts the cells of a footprint, and those of it with the gaps along the lanes filled in."""
 
@@ -106,7 +105,6 @@ class Widener:
     stride: QuasiPolynomial
     digits: Digits | None
     is_flattened: bool  # whether cells are offsets
-    in_blocks: bool
 
     def count(self, cells: IntegerSet, counter: Counter) -> Pair | None:
         """Count both; None if there is no rule for it."""
@@ -157,18 +155,10 @@ class Widener:
             return None
         counter, padding = self._assume_no_overlaps(order, extents, counter)
         steps = [self.digits[axis] for axis in order]
-        widened: PiecewiseQuasiPolynomial | None = None
-        if not self.in_blocks:
-            filled = coverage.widen_lexicographically(cells, order, extents, steps)
-            if filled is None:
-                return None
-            widened = counter.count(counter.as_one_piece(filled))
-        if widened is None or len(widened.terms) > _MANY_TERMS:
-            blocks = _count_blocks(cells, order, extents, steps, counter)
-            if blocks is not None:
-                return blocks[0].mark_as_bound(padding), blocks[1], counter
-        if widened is None:
+        filled = coverage.widen_lexicographically(cells, order, extents, steps)
+        if filled is None:
             return None
+        widened = counter.count(counter.as_one_piece(filled))
         return counter.count(cells).mark_as_bound(padding), widened, counter
 
     def _assume_no_overlaps(
@@ -190,57 +180,3 @@ class Widener:
             return counter, frozenset()
         reasons = frozenset(f"rows do not overlap: {gap} >= 0 is assumed" for gap in gaps)
         return counter.assuming(gaps), reasons
-
-
-def _count_blocks(
-    cells: IntegerSet,
-    order: Sequence[int],
-    extents: Sequence[QuasiPolynomial | None],
-    steps: Sequence[QuasiPolynomial],
-    counter: Counter,
-) -> _Counts | None:
-    """Count cells and widened cells where all faster axes than those stepped along are full.
-
-    The cells then are whole blocks of size B. A cell of block b widens to the end of the block
-    before b + step, and to as many cells of that block as come before it: together, the blocks of a
-    footprint S widen to those of S widened by step, and to B - 1 cells of each further block of S
-    widened by step + 1. None if the cells are no such blocks.
-    """
-    stepped = [with_step for with_step, step in enumerate(steps) if step]
-    if not stepped or stepped[-1] == len(order) - 1 or not steps[stepped[-1]].is_constant:
-        return None
-    last = stepped[-1]
-    names = isl_sets.names_of(cells, parameters=False)
-    outer = [names[axis] for axis in order[: last + 1]]
-    size = ONE
-    full: list[QuasiPolynomial] = []
-    for axis, extent in zip(order[last + 1 :], extents[last + 1 :], strict=True):
-        if extent is None:
-            return None
-        index = QuasiPolynomial.name(names[axis])
-        full += [index, extent - index - 1]
-        size = size * extent
-    if not is_product(cells, outer, full, counter.context.assumptions):
-        return None
-    blocks = sets.project_onto(cells, outer)
-    kept = [name for name in names if name in outer]
-    axes_before = [kept.index(names[axis]) for axis in order[: last + 1]]
-    sign = -1 if steps[last].constant_term < 0 else 1
-    widened: list[PiecewiseQuasiPolynomial] = []
-    for more in (0, sign):
-        step = [*steps[:last], steps[last] + more]
-        if last:
-            filled = coverage.widen_lexicographically(
-                blocks, axes_before, extents[: last + 1], step
-            )
-        else:
-            filled = coverage.widen_on_line(blocks, step[0])
-        if filled is None:
-            return None
-        widened.append(counter.count(counter.as_one_piece(filled)))
-    (whole, further) = widened
-    partial = further + whole.scale(-1)
-    return (
-        counter.count(blocks).scale(size),
-        whole.scale(size) + partial.scale(size - 1),
-    )

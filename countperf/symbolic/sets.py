@@ -357,20 +357,3 @@ def quotients(
         else:
             return None
     return parts if len(parts) <= _MAXIMUM_QUOTIENTS else None
-
-
-def is_product(
-    integer_set: IntegerSet,
-    names: Sequence[str],
-    nonnegative: Sequence[QuasiPolynomial],
-    assumptions: IntegerSet | None,
-) -> bool:
-    """Return whether some dimensions are independent of the others within the guards."""
-    kind = isl.dim_type.set
-    whole = as_set(integer_set)
-    outer = as_set(project_onto(whole, names))
-    for position, name in enumerate(names_of(whole, parameters=False)):
-        if name not in names:
-            outer = outer.insert_dims(kind, position, 1).set_dim_name(kind, position, name)
-    full = restrict(outer, nonnegative=nonnegative)
-    return bool(under_assumptions(full, assumptions).is_subset(whole))
