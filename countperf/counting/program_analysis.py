@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 import loopy as lp
 import numpy as np
@@ -134,9 +134,9 @@ class _Builder:
         self.grid = launch.grid
         self.hardware = frozenset(self.domains.local_axes) | frozenset(self.domains.group_axes)
         self.nests = {i: outline.nest(i) for outline in launch.regions for i in outline.loops}
-        self.chains: dict[str, list[_Recurrence]] = {}
-        for recurrence in _find_recurrences(self.kernel, self.nests):
-            self.chains.setdefault(recurrence.instructions[-1], []).append(recurrence)
+        self.chains: dict[str, list[ChainAnalysis]] = {}
+        for found in self._find_chains():
+            self.chains.setdefault(found.instructions[-1], []).append(found)
 
     def analyze_region(self, outline: RegionOutline) -> RegionAnalysis:
         ids = computing(self.kernel, outline.loops)
@@ -152,7 +152,7 @@ class _Builder:
             barrier_loops=tuple(name for name in around if name not in launch_loops),
             loops=tuple(self._analyze_loops(outline, ids)),
             instructions=tuple(self._analyze_instruction(outline, i) for i in ids),
-            chains=tuple(self._analyze_chain(c) for i in ids for c in self.chains.get(i, ())),
+            chains=tuple(found for i in ids for found in self.chains.get(i, ())),
             passes=passes,
         )
 
@@ -196,39 +196,46 @@ class _Builder:
             scope=scope,
         )
 
-    def _analyze_chain(self, chain: _Recurrence) -> ChainAnalysis:
-        last = chain.instructions[-1]
+    def _find_chains(self) -> Iterator[ChainAnalysis]:
+        types = _name_private_types(self.kernel)
+        bodies: dict[Loop, list[Any]] = {}  # outer ones first
+        for i, nest in self.nests.items():
+            if isinstance(self.kernel.id_to_insn[i], lp.MultiAssignmentBase):
+                for loop in nest:
+                    bodies.setdefault(loop, []).append(self.kernel.id_to_insn[i])
+        cycles_by_key: dict[tuple[Any, Any], list[tuple[str, list[_Edge]]]] = {}
+        for loop, body in bodies.items():
+            for cycle in _find_cycles(_find_edges(body, loop.iname, types)):
+                members = sorted({edge.target for edge in cycle})
+                variables = tuple(sorted({_name_of(edge.reference) for edge in cycle}))
+                key = (tuple(body[k].id for k in members), variables)
+                cycles_by_key.setdefault(key, []).append((loop.iname, cycle))
+        for (instructions, variables), cycles in cycles_by_key.items():
+            loops, inner = tuple(loop for loop, _ in cycles), cycles[-1][1]
+            operations = sum((edge.operations for edge in inner), Counter[str]())
+            within = self.kernel.id_to_insn[instructions[-1]].within_inames
+            yield ChainAnalysis(
+                instructions=instructions,
+                variables=variables,
+                loops=loops,
+                operations=tuple(sorted(operations.items())),
+                steps=trips_of(self.domains, loops, within.difference(loops)),
+                side_by_side=self._count_side_by_side(instructions[-1], loops, inner),
+            )
+
+    def _count_side_by_side(self, last: str, loops: Sequence[str], cycle: Sequence[_Edge]) -> int:
+        """Count the chains that loop variables in the subscripts of variables tell apart."""
         within = self.kernel.id_to_insn[last].within_inames
-        carried = frozenset(chain.loops)
         nest = [loop.iname for loop in self.nests[last]]
-        outside = nest[: nest.index(chain.loops[0])] if chain.loops[0] in nest else ()
-        apart = chain.subscripts & (within - self.hardware - frozenset(outside))
-        apart |= chain.subscripts & self.copied & within
-        count = trips_of(self.domains, apart, within - apart - carried) if apart else None
+        outside = nest[: nest.index(loops[0])] if loops[0] in nest else []
+        subscripts = within & get_dependencies(tuple(edge.reference for edge in cycle))
+        apart = subscripts - self.hardware.union(outside) | (subscripts & self.copied)
+        count = trips_of(self.domains, apart, within - apart.union(loops)) if apart else None
         number = None if count is None else count.as_polynomial()
-        return ChainAnalysis(
-            instructions=chain.instructions,
-            variables=chain.variables,
-            loops=chain.loops,
-            operations=chain.operations,
-            steps=trips_of(self.domains, carried, within - carried),
-            side_by_side=int(number.constant_term) if number and number.is_constant else 1,
-        )
+        return int(number.constant_term) if number and number.is_constant else 1
 
 
 # --- Carried chains
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Recurrence:
-    """A cycle of instructions that a loop carries; as `ChainAnalysis`."""
-
-    instructions: tuple[str, ...]
-    variables: tuple[str, ...]
-    loops: tuple[str, ...]
-    operations: Operations
-    # loop variables in the subscripts of the variables: each of their values has a chain
-    subscripts: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,36 +245,6 @@ class _Edge:
     is_carried: bool
     reference: Any
     operations: Counter[str]
-
-
-_Cycle: TypeAlias = list[_Edge]
-
-
-def _find_recurrences(kernel: Any, nests: Mapping[str, tuple[Loop, ...]]) -> Iterator[_Recurrence]:
-    """Yield the carried chains of instructions, given in order with the loops around them."""
-    inames: frozenset[str] = kernel.all_inames()
-    types = _name_private_types(kernel)
-    bodies: dict[Loop, list[Any]] = {}  # outer ones first
-    for instruction, nest in ((kernel.id_to_insn[i], nest) for i, nest in nests.items()):
-        if isinstance(instruction, lp.MultiAssignmentBase):
-            for loop in nest:
-                bodies.setdefault(loop, []).append(instruction)
-    cycles_by_key: dict[tuple[Any, Any], list[tuple[str, _Cycle]]] = {}
-    for loop, body in bodies.items():
-        for cycle in _find_cycles(_find_edges(body, loop.iname, types)):
-            members = sorted({edge.target for edge in cycle})
-            variables = tuple(sorted({_name_of(edge.reference) for edge in cycle}))
-            key = (tuple(body[k].id for k in members), variables)
-            cycles_by_key.setdefault(key, []).append((loop.iname, cycle))
-    for (instructions, variables), cycles in cycles_by_key.items():
-        _, inner = cycles[-1]
-        yield _Recurrence(
-            instructions=instructions,
-            variables=variables,
-            loops=tuple(loop for loop, _ in cycles),
-            operations=tuple(sorted(sum((e.operations for e in inner), Counter()).items())),
-            subscripts=inames & get_dependencies(tuple(edge.reference for edge in inner)),
-        )
 
 
 def _name_private_types(kernel: Any) -> dict[str, str]:
@@ -312,7 +289,9 @@ def _find_edges(body: Sequence[Any], loop: str, types: Mapping[str, str]) -> lis
                 continue
             written = [_name_of(t) for t in instruction.assignees if _name_of(t) in types]
             kind = types[next(iter([*written, *types]))]
-            operations = _count_operations(instruction.expression, reference, kind)
+            ways = _yield_ways(instruction.expression, reference)
+            longest = max(ways, key=len, default=[])  # from the reference to the value
+            operations = Counter(k if "." in k else f"{k}.{kind}" for k in longest)
             result.append(_Edge(source, number, not before, reference, operations))
     return result
 
@@ -340,44 +319,34 @@ def _find_references(expression: Any, names: Mapping[str, str]) -> set[Any]:
 # --- operations on the way
 
 
-def _count_operations(expression: Any, reference: Any, type_name: str) -> Counter[str]:
-    """Return the operations on the longest way from a reference to the value of an expression."""
-    ways = list(_yield_ways(expression, reference, type_name))
-    best = max(ways, key=len, default=[])
-    return Counter(f"{kind}.{type_name}" if "." not in kind else kind for kind in best)
-
-
-def _yield_ways(expr: Any, reference: Any, type_name: str) -> Iterator[list[str]]:
+def _yield_ways(expr: Any, reference: Any) -> Iterator[list[str]]:
     """Yield the operations on each way, innermost first."""
     if expr == reference:
         yield []
         return
     if isinstance(expr, p.Sum):
-        yield from _yield_ways_through_sum(expr, reference, type_name)
+        yield from _yield_ways_through_sum(expr, reference)
         return
     for child, kinds in _children(expr):
-        for way in _yield_ways(child, reference, type_name):
+        for way in _yield_ways(child, reference):
             yield [*way, *kinds]
 
 
-def _yield_ways_through_sum(expr: Any, reference: Any, type_name: str) -> Iterator[list[str]]:
+def _yield_ways_through_sum(expr: Any, reference: Any) -> Iterator[list[str]]:
     """Add from left to right; an addition of a product contracts with it."""
     terms = flattened_operands(expr, p.Sum)
     if len(terms) == 1:
-        yield from _yield_ways(terms[0], reference, type_name)
+        yield from _yield_ways(terms[0], reference)
         return
     for position, term in enumerate(terms):
-        for way in _yield_ways(term, reference, type_name):
-            steps = [terms[1]] if position == 0 else [terms[0] if position == 1 else None]
-            steps += list(terms[max(position, 1) + 1 :])
-            result = list(way)
-            for number, other in enumerate(steps):
-                own_product = number == 0 and result[-1:] == ["mul"] and _is_product(term)
-                if own_product:
-                    result[-1] = "fma"
-                else:
-                    result.append("fma" if _is_product(other) else "add")
-            yield result
+        # what is added to the term, or to the sum that it is in
+        others = [terms[1 - position] if position < 2 else None, *terms[max(position, 1) + 1 :]]
+        for way in _yield_ways(term, reference):
+            if way[-1:] == ["mul"] and _is_product(term):
+                first = [*way[:-1], "fma"]
+            else:
+                first = [*way, "fma" if _is_product(others[0]) else "add"]
+            yield first + ["fma" if _is_product(other) else "add" for other in others[1:]]
 
 
 def _is_product(expr: Any) -> bool:
@@ -445,12 +414,12 @@ def _function_kind(function: Any) -> str:
 # --- cycles
 
 
-def _find_cycles(edges: Sequence[_Edge]) -> list[_Cycle]:
+def _find_cycles(edges: Sequence[_Edge]) -> list[list[_Edge]]:
     """Return the longest cycles that are carried once, no two through one instruction."""
     forward = sorted(
         [edge for edge in edges if not edge.is_carried], key=lambda e: (e.target, e.source)
     )
-    cycles: list[_Cycle] = []
+    cycles: list[list[_Edge]] = []
     for first in edges:
         if not first.is_carried:
             continue
@@ -461,12 +430,12 @@ def _find_cycles(edges: Sequence[_Edge]) -> list[_Cycle]:
                 longest[edge.target] = way
         if first.source in longest:
             cycles.append(longest[first.source])
-    result: list[_Cycle] = []
+    apart: list[list[_Edge]] = []
     for cycle in sorted(cycles, key=_weight, reverse=True):
         members = {edge.target for edge in cycle}
-        if not any(members & {edge.target for edge in other} for other in result):
-            result.append(cycle)
-    return result
+        if all(members.isdisjoint(edge.target for edge in other) for other in apart):
+            apart.append(cycle)
+    return apart
 
 
 def _weight(edges: Sequence[_Edge]) -> int:
@@ -479,18 +448,14 @@ def _weight(edges: Sequence[_Edge]) -> int:
 
 def is_power_of_two(expr: Any) -> bool:
     """Return whether an expression is a constant by which integers are divided by shifting them."""
-    if not isinstance(expr, int | np.integer):
-        return False
-    number = int(expr)
-    return number > 0 and number & (number - 1) == 0
+    return isinstance(expr, int | np.integer) and expr > 0 and int(expr).bit_count() == 1
 
 
 def divisions_that_shift(instruction: Any) -> frozenset[str]:
     """Return which of ``div`` and ``mod`` an instruction has only by constant powers of two."""
     if not isinstance(instruction, lp.MultiAssignmentBase):
         return frozenset()
-    shifting: set[str] = set()
-    others: set[str] = set()
+    shifting, others = set[str](), set[str]()
     waiting = [instruction.expression]
     while waiting:
         expr = waiting.pop()
