@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -42,7 +42,7 @@ REFUSALS = (CountingError, NotAffineError, LoopyError)
 Interval = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class IndexRange:
     """Smallest and largest value of a combination of subscripts."""
 
@@ -203,13 +203,17 @@ class AddressedElements:
         """Find the ranges of weighted sums of an array's subscripts; None if data decides them."""
         if self.kernel is None or array in self._collected[1]:
             return None
-        subscripts = Subscripts(self.kernel, values)
+        subscripts = Subscripts(self.kernel, values, None)
         parts: list[list[IndexRange]] = []
         for access in self._collected[0].get(array, []):
+            wanted = [[1]] * len(weights) if access.is_flat else weights
             try:
-                parts.append(subscripts.find_ranges(access, weights, fixed or {}, offset))
+                ends, region = subscripts.follow(access, access.index, wanted, fixed)
             except REFUSALS:
                 return None
+            parts.append(
+                [IndexRange(a + offset, b + offset, region.is_exact, access.text) for a, b in ends]
+            )
         return tuple(_join_ranges(some) for some in zip(*filter(None, parts), strict=True))
 
     def describe_outside(
@@ -242,25 +246,21 @@ class AddressedElements:
 def _join_ranges(parts: Sequence[IndexRange]) -> IndexRange:
     highest = max(parts, key=lambda part: part.high)
     lowest = min(parts, key=lambda part: part.low)
-    return IndexRange(
-        low=lowest.low,
-        high=highest.high,
-        is_exact=lowest.is_exact and highest.is_exact,
-        access=lowest.access if lowest.low < 0 else highest.access,
-    )
+    access = lowest.access if lowest.low < 0 else highest.access
+    return IndexRange(lowest.low, highest.high, lowest.is_exact and highest.is_exact, access)
 
 
 def _describe_access(subscripts: Subscripts, access: ArrayAccess, shape: Sequence[int]) -> str:
     """Say that an access may leave its array, and what helps; nothing if it may not."""
     mend = f"or time it with {option('unchecked', 'True')}, if you know that it stays inside"
-    without_data = replace(subscripts, ranges={}, checks_types=False)
+    without_data = replace(subscripts, ranges=None, checks_types=False)
     for axis, (index, extent) in enumerate(zip(access.index, shape, strict=True)):
         inside = f"axis {axis} of its array goes from 0 to {extent - 1}"
         with suppress(*REFUSALS):
-            if is_inside(without_data.follow(access, index)[0], extent):
+            if is_inside(without_data.follow(access, [index])[0], extent):
                 continue
         try:
-            ends, region = subscripts.follow(access, index)
+            ends, region = subscripts.follow(access, [index])
         except REFUSALS as error:
             reason = f"{error} is not followed" if isinstance(error, NotAffineError) else error
             return (
@@ -269,21 +269,22 @@ def _describe_access(subscripts: Subscripts, access: ArrayAccess, shape: Sequenc
                 " kernel does not write, by sums, products, quotients and remainders by sizes,"
                 f" minima and maxima, {mend}"
             )
-        if ends is None or is_inside(ends, extent):
+        if is_inside(ends, extent):
             continue
         sources = " and ".join(map(repr, sorted(region.deciding)))
         other = f"pass other elements of {sources}" if sources else "pass other sizes"
+        ((low, high),) = ends
         return (
-            f"{access.text} may leave its array: its subscripts go from {ends[0]} to {ends[1]}, as"
-            f" far as the smallest and largest elements of {sources or 'no array'} tell, and"
-            f" {inside}; nothing was launched: {other}, {mend}"
+            f"{access.text} may leave its array: its subscripts go from {low} to {high}, as far as"
+            f" the smallest and largest elements of {sources or 'no array'} tell, and {inside};"
+            f" nothing was launched: {other}, {mend}"
         )
     return ""
 
 
-def is_inside(ends: Interval | None, extent: int) -> bool:
+def is_inside(ends: Sequence[Interval], extent: int) -> bool:
     """Return whether a subscript stays in its axis; it does if it is never computed."""
-    return ends is None or (ends[0] >= 0 and ends[1] < extent)
+    return all(low >= 0 and high < extent for low, high in ends)
 
 
 # --- Ends of subscripts
@@ -295,7 +296,7 @@ class Subscripts:
 
     kernel: Any
     sizes: Mapping[str, int]
-    ranges: Mapping[str, Interval] = field(default_factory=dict[str, Interval])
+    ranges: Mapping[str, Interval] | None  # if None, no private variables are followed either
     checks_types: bool = False  # whether numbers that may leave their types are refused
 
     @cached_property
@@ -305,40 +306,29 @@ class Subscripts:
         names = (*kernel.arg_dict, *kernel.temporary_variables)
         return 0 if any(type_of(kernel, name).kind == "u" for name in names) else int(_INT.min)
 
-    def follow(self, access: ArrayAccess, index: Any) -> tuple[Interval | None, Region]:
-        """Return the ends of a subscript, None where it is never executed, and what decides it."""
-        with isl_sets.limit_operations(_OPERATIONS, f"the subscript of {access.text}"):
-            region = Region(self, access.within, access.instruction, access.conditions)
-            return region.find_ends(index), region
-
-    def find_ranges(
+    def follow(
         self,
         access: ArrayAccess,
-        weights: Sequence[Sequence[int]],
-        fixed: Mapping[int, int],
-        offset: int,
-    ) -> list[IndexRange]:
-        """Return the ranges of weighted sums of subscripts; none if it is never executed."""
+        index: Sequence[Any],
+        weights: Sequence[Sequence[int]] = ((1,),),
+        fixed: Mapping[int, int] | None = None,
+    ) -> tuple[Sequence[Interval], Region]:
+        """Return the ends of weighted sums of subscripts, and what decides them.
+
+        There are no ends where the access is never executed.
+        """
         with isl_sets.limit_operations(_OPERATIONS, f"the subscript of {access.text}"):
             region = Region(self, access.within, access.instruction, access.conditions)
-            index = list(map(region, access.index))
+            parts = region.read(index)
             if access.is_flat and fixed:
                 raise CountingError(f"{access.text} does not tell its axes apart")
-            if access.is_flat:
-                weights = [[1]] * len(weights)
-            zero = [index[axis] - position for axis, position in fixed.items()]
+            zero = [parts[axis] - position for axis, position in (fixed or {}).items()]
             points = sets.restrict(region.points, zero=zero) if zero else region.points
             sums = [
-                sum((part * factor for part, factor in zip(index, some, strict=True)), ZERO)
+                sum((part * factor for part, factor in zip(parts, some, strict=True)), ZERO)
                 for some in weights
             ]
-            ends = extremes(points, sums) or ()
-        return [
-            IndexRange(
-                low=low + offset, high=high + offset, is_exact=region.is_exact, access=access.text
-            )
-            for low, high in ends
-        ]
+            return extremes(points, sums) or (), region
 
 
 class Region(ToQuasiPolynomial):
@@ -378,14 +368,13 @@ class Region(ToQuasiPolynomial):
                 continue
             self.points = holding if holds else sets.subtract(self.points, holding)
 
-    def find_ends(self, index: Any) -> Interval | None:
-        """Return the ends of a subscript."""
+    def read(self, expressions: Sequence[Any]) -> list[QuasiPolynomial]:
+        """Return expressions as quasi-polynomials, and note which arrays decide them."""
         self.deciding.clear()
-        value = self(index)
-        if value.names() & self._within:
+        values = list(map(self, expressions))
+        if any(value.names() & self._within for value in values):
             self.deciding |= self.loop_arrays
-        ends = extremes(self.points, [value])
-        return None if ends is None else ends[0]
+        return values
 
     def rec(self, expr: Any, /, *_: Any, **__: Any) -> QuasiPolynomial:
         """Refuse what may leave the type in which C computes it."""
@@ -412,7 +401,7 @@ class Region(ToQuasiPolynomial):
         if expr not in self.elements:
             if name in self._data.kernel.writer_map():
                 raise CountingError(f"the kernel writes {name!r}")
-            if name not in self._data.ranges:
+            if self._data.ranges is None or name not in self._data.ranges:
                 raise CountingError(f"{name!r} is no integer argument")
             self.elements[expr] = self._symbol(*self._data.ranges[name])
         return self.elements[expr]
@@ -471,8 +460,9 @@ class Region(ToQuasiPolynomial):
 
     def _read_written(self, name: str) -> QuasiPolynomial:
         """Return the value of a private variable, if it is written once before it is read."""
-        self.is_exact = False
         kernel = self._data.kernel
+        if self._data.ranges is None:
+            raise CountingError(f"{name!r} is not followed")
         variable = kernel.temporary_variables.get(name)
         writers = [kernel.id_to_insn[writer] for writer in kernel.writer_map().get(name, ())]
         if variable is None or variable.shape != () or len(writers) != 1:
@@ -511,7 +501,7 @@ class Region(ToQuasiPolynomial):
     def _check_held(
         self, value: QuasiPolynomial, dtype: np.dtype[Any], what: object
     ) -> QuasiPolynomial:
-        if dtype.kind != "i":
+        if dtype.kind not in ("i" if self._data.checks_types else "iu"):
             raise CountingError(f"{what} is no signed integer")
         return self._check_type(value, what, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
 

@@ -76,7 +76,7 @@ def index_limits(
             continue
         for index, extent in zip(access.index, shape, strict=True):
             try:
-                _, region = data.follow(access, index)
+                _, region = data.follow(access, [index])
             except REFUSALS as error:
                 if names_behind(kernel, [index]) & missing:
                     raise CountingError(
@@ -114,10 +114,10 @@ def _adapt(
     sources: set[str],
 ) -> bool:
     """Change ranges of elements if a subscript may lie outside; return whether it may."""
-    ends, _ = data.follow(access, index)
-    if ends is None or is_inside(ends, extent):
+    ends, _ = data.follow(access, [index])
+    if is_inside(ends, extent):
         return False
-    low, high = ends
+    ((low, high),) = ends
     for name in sorted(sources):
         first, last = ranges[name]
         if low < 0:
@@ -137,7 +137,7 @@ def _find_rows(subscripts: Subscripts) -> dict[str, str]:
     """Return the loops that go from an element of an array to the next one, by the array."""
     rows: dict[str, str] = {}
     kernel = subscripts.kernel
-    data = Subscripts(kernel, subscripts.sizes, dict.fromkeys(subscripts.ranges, _SOME_ROW))
+    data = Subscripts(kernel, subscripts.sizes, dict.fromkeys(subscripts.ranges or (), _SOME_ROW))
     inames = kernel.all_inames()
     for iname in sorted(inames, reverse=True):
         with suppress(*REFUSALS):
