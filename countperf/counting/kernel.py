@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from countperf.counting.access_classes import AccessCount, Footprints, Occurrence, access_counts
+from countperf.counting.access_classes import AccessCount, Footprints, Occurrence
 from countperf.counting.instructions import Conditions, find_touched_arrays
 from countperf.counting.keys import NOWHERE, MemoryAccess, Operation
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, TallyView
@@ -40,7 +40,6 @@ class _Totals:
     accesses: dict[tuple[MemoryAccess, frozenset[str]], list[Occurrence]] = field(
         default_factory=dict
     )
-    cases: dict[tuple[MemoryAccess, frozenset[str]], set[Conditions]] = field(default_factory=dict)
     local_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
     global_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
     work_groups: PiecewiseQuasiPolynomial = ZERO_COUNT
@@ -70,20 +69,19 @@ def count_loopy_kernel(
 
 
 def _counted(prepared: PreparedKernel, tally: KernelTally) -> Counts:
-    kernel, domains, given = prepared.kernel, prepared.domains, prepared.statistics
+    kernel, domains = prepared.kernel, prepared.domains
     totals = _Totals()
     for launch in prepared.launches():
         _count_program(launch, tally, totals)
         _count_launches(launch, prepared, totals)
-    footprints = Footprints(kernel, domains, totals.cases, totals.opaque)
-    accesses = access_counts(domains, given, totals.accesses, totals.reasons, footprints)
+    footprints = Footprints(domains, totals.accesses, totals.opaque)
     return Counts(
         kernel=kernel.name,
         parameters=prepared.parameters,
         operations={
             key: PiecewiseQuasiPolynomial.sum(parts) for key, parts in totals.operations.items()
         },
-        accesses=tuple(accesses),
+        accesses=tuple(footprints.count_accesses(totals.reasons)),
         local_barriers=totals.local_barriers,
         global_barriers=totals.global_barriers,
         work_groups=totals.work_groups,
@@ -135,6 +133,5 @@ def _count_program(launch: Launch, tally: KernelTally, totals: _Totals) -> None:
                 where = (key, within)
                 occurrence = Occurrence(executions.scale(number), cases, launch.grid, number)
                 totals.accesses.setdefault(where, []).append(occurrence)
-                totals.cases.setdefault(where, set()).add(cases)
             else:
                 totals.operations.setdefault(key, []).append(executions.scale(number))

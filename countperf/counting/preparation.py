@@ -81,7 +81,6 @@ class KernelTally:
     def __init__(self, prepared: PreparedKernel, rules: InstructionCounter) -> None:
         self._prepared = prepared
         self._rules = rules
-        self._memo: dict[Any, Any] = {}
         self._read: dict[str, Instruction] = {}
 
     def instructions(self, launch: Launch) -> list[Instruction]:
@@ -89,7 +88,7 @@ class KernelTally:
         return [
             self.instruction(launch, outline, instruction_id)
             for outline in launch.regions
-            for instruction_id in computing(self._prepared.kernel, outline.instruction_ids)
+            for instruction_id in computing(self._prepared.kernel, outline.loops)
         ]
 
     def instruction(
@@ -128,9 +127,8 @@ class KernelTally:
             within=within,
             cases=predicates,
             grid=launch.grid,
-            loops=(*outline.around, *outline.loops[instruction_id]),
+            loops=tuple(loop.iname for loop in outline.nest(instruction_id)),
             own_loops=frozenset(name for name, kind in kinds.items() if kind == "loop"),
-            memo=self._memo,
         )
         return Instruction(
             loopy=instruction,
@@ -148,9 +146,9 @@ class KernelTally:
         """Return the kind of each loop variable around an instruction that is no hardware axis."""
         copied = self._prepared.copied
         kinds: dict[str, AxisKind] = {}
-        for name in outline.around:
+        for name in (loop.iname for loop in outline.around):
             kinds[name] = "launch loop" if name in program.launch_loops else "barrier loop"
-        for name in outline.loops[instruction_id]:
+        for name in (loop.iname for loop in outline.loops[instruction_id]):
             kinds[name] = "unrolled" if name in copied else "loop"
         for name in copied:
             kinds.setdefault(name, "unrolled")

@@ -12,9 +12,8 @@ from loopy import AddressSpace
 from numpy.typing import NDArray
 from pymbolic import evaluate
 
-from countperf.counting.data_subscripts import (
+from countperf.counting.index_arrays import (
     IndexLimits,
-    describe_outside,
     index_limits,
     ranges_of,
     shapes_of_temporaries,
@@ -170,9 +169,6 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
     shapes = {**shapes_of_temporaries(source, sizes), **bindings.shapes}
-    accesses = kernel.addressed.unproved(shapes, sizes)
-    if not accesses:
-        return
     contents = {
         array.name: np.asarray(inputs.get(array.name, np.zeros(1, array.dtype)))
         for array in kernel.arrays
@@ -181,7 +177,7 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
     key = (*sizes.items(), *ranges.items())
     if key in kernel.checked_indices:
         return
-    outside = describe_outside(source, sizes, shapes, ranges, accesses)
+    outside = kernel.addressed.describe_outside(sizes, shapes, ranges)
     if outside:
         raise KernelBuildError(f"kernel {kernel.name!r}: {outside}")
     kernel.checked_indices.add(key)

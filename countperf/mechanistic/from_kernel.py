@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from countperf.counting.expansion import Expansion, SubGroup
+from countperf.counting.expansion import Expansion, expand_program
 from countperf.counting.keys import MemoryAccess, Operation
 from countperf.counting.programs import (
     AccessCost,
@@ -210,10 +210,13 @@ class ProgramAtSizes:
         return (graphs, False) if is_whole else (graphs[:1], True)
 
     def _expand_classes(self, number: int) -> Expansion:
-        sub_group = SubGroup(
-            self.program, self.values, sub_group_size=self.sub_group_size, number=number
+        return expand_program(
+            self.program,
+            self.values,
+            sub_group_size=self.sub_group_size,
+            number=number,
+            max_instructions=self.max_instructions,
         )
-        return sub_group.expand_instructions(self.max_instructions)
 
     def _graph(self, expansion: Expansion, names: Mapping[Node, str]) -> InstructionGraph:
         nodes = [BARRIER if node is None else names[node] for node in expansion.nodes]

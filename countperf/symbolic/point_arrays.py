@@ -54,20 +54,11 @@ def points_of_set(
     return joined, sum(number for _, number in parts)
 
 
-def points_of_polyhedron(
-    polyhedron: Polyhedron, parameters: Mapping[str, int], limit: int
-) -> tuple[Points, int]:
-    """List all points of a polyhedron; as for `points_of_set`."""
-    columns, number = _enumerate_points(polyhedron, parameters, limit)
-    return dict(zip(polyhedron.dimensions, columns, strict=True)), number
-
-
 def split_off_full(
-    polyhedron: Polyhedron, parameters: Mapping[str, int], outer: Collection[str]
+    whole: IntegerSet, outer: Collection[str]
 ) -> tuple[IntegerSet, IntegerSet, IntegerSet] | None:
-    """Split off the part of a polyhedron that is a product, such as the full work groups."""
-    names = polyhedron.dimensions
-    whole = at_values(to_isl(polyhedron), parameters)
+    """Split off the part of a set that is a product, such as the full work groups."""
+    names = names_of(whole, parameters=False)
     inner = [name for name in names if name not in outer]
     try:
         with limit_operations(_SPLITTING_OPERATIONS, "splitting a set"):

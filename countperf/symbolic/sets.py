@@ -356,19 +356,6 @@ def quotients(
     return parts if len(parts) <= _MAXIMUM_QUOTIENTS else None
 
 
-def is_product(
-    integer_set: IntegerSet,
-    names: Sequence[str],
-    nonnegative: Sequence[QuasiPolynomial],
-    assumptions: IntegerSet | None,
-) -> bool:
-    """Return whether some dimensions are independent of the others within the guards."""
-    whole = as_set(integer_set)
-    outer = add_dimensions(project_onto(whole, names), names_of(whole, parameters=False))
-    full = restrict(outer, nonnegative=nonnegative)
-    return bool(under_assumptions(full, assumptions).is_subset(whole))
-
-
 # --- Sets that cover others, extremes on a set, and cells widened to the next step of a stride
 
 

@@ -18,7 +18,7 @@ from countperf.counting.device_programs import (
     Event,
     Guard,
     Left,
-    LoopRegion,
+    Loop,
     Point,
     Position,
     Values,
@@ -53,7 +53,7 @@ class Hoisting:
         self._positions = positions
 
     @memoize_method
-    def find_clobbered_arrays(self, program: LoopRegion) -> frozenset[str]:
+    def find_clobbered_arrays(self, program: Loop) -> frozenset[str]:
         """Return the arrays that others may have written after a barrier (rule 2)."""
         private = {
             name
@@ -97,7 +97,7 @@ class Hoisting:
             ),
         )
 
-    def _find_changes_in(self, region: LoopRegion, program: LoopRegion) -> set[str]:
+    def _find_changes_in(self, region: Loop, program: Loop) -> set[str]:
         changed = region.written | {region.pin}
         return changed | self.find_clobbered_arrays(program) if region.has_barrier else changed
 
@@ -107,7 +107,7 @@ class Hoisting:
         within: frozenset[str],
         cases: tuple[Case, ...],
         inner: frozenset[str],
-        region: LoopRegion,
+        region: Loop,
     ) -> bool:
         """Return whether all iterations of a loop execute something or none does (rule 4)."""
         counted, _ = self._domains.trip_statistics(within)
@@ -163,7 +163,7 @@ class Hoisting:
         first = FirstIteration(loops=frozenset(loops), outermost=loops[-1], is_speculated=False)
         return (first,)
 
-    def _is_always_accessed(self, array: str, region: LoopRegion) -> bool:
+    def _is_always_accessed(self, array: str, region: Loop) -> bool:
         for instruction in region.accessing[array]:
             regions = self._positions[instruction.id].regions
             inner = frozenset(r.iname for r in regions[regions.index(region) + 1 :])
@@ -320,7 +320,7 @@ class ValueCounter(TupleCounter):
     def _move_out(self, names: frozenset[str], *, speculated: bool) -> Moved:
         return self._hoisting.find_loops_left(self._point, names, speculated=speculated)
 
-    def _straight_region(self, regions: Sequence[LoopRegion]) -> LoopRegion:
+    def _straight_region(self, regions: Sequence[Loop]) -> Loop:
         """Return the innermost loop that is one, not unrolled: straight-line code is its body."""
         return next(r for r in reversed(regions) if not r.is_unrolled)
 
