@@ -15,10 +15,9 @@ from countperf.counting.keys import Case, Grid
 from countperf.counting.scopes import Scope
 from countperf.errors import CountingError
 from countperf.symbolic.cardinality import Counter
-from countperf.symbolic.isl_sets import IntegerSet
+from countperf.symbolic.isl_sets import IntegerSet, to_isl
 from countperf.symbolic.point_arrays import (
     Points,
-    points_of_polyhedron,
     points_of_set,
     split_off_full,
     values_at,
@@ -226,8 +225,8 @@ def _factor_of_set(integer_set: IntegerSet, names: frozenset[str]) -> Factor:
 def _factor_of_polyhedron(polyhedron: Polyhedron, parameters: Mapping[str, int]) -> Factor:
     return Factor(
         frozenset(polyhedron.dimensions),
-        partial(points_of_polyhedron, polyhedron, parameters),
-        lambda: points_of_polyhedron(polyhedron, parameters, MAXIMUM_POINTS)[1],
+        partial(points_of_set, to_isl(polyhedron), parameters),
+        lambda: points_of_set(to_isl(polyhedron), parameters, MAXIMUM_POINTS)[1],
         polyhedron,
     )
 
@@ -250,7 +249,7 @@ def _factors(scope: Scope, parameters: Mapping[str, int]) -> list[Factor]:
         return [*result, Factor(scope.within, listed, lambda: count(scope.within))]
     for polyhedron in polyhedra:
         names = frozenset(polyhedron.dimensions)
-        listed = partial(points_of_polyhedron, polyhedron, parameters)
+        listed = partial(points_of_set, to_isl(polyhedron), parameters)
         result.append(Factor(names, listed, partial(count, names), polyhedron))
     return result
 

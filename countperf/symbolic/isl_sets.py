@@ -264,18 +264,16 @@ def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     try:
         parsed = isl.PwQPolynomial(text)
-        if parsed.dim(isl.dim_type.in_):
-            raise CountingError(
-                f"{shown!r} has dimensions besides its parameters; write '[n] -> {{ ... }}'"
-            )
-        return from_isl_count(parsed)
-    except (isl.Error, ValueError, ArithmeticError) as error:  # not finite, or of 4300 digits
-        if isinstance(error, CountingError):
-            raise
+        if not parsed.dim(_DT.in_):
+            return from_isl_count(parsed)
+    except (isl.Error, CountingError) as error:  # not finite, or of 4300 digits, among others
         raise CountingError(
             f"{shown!r} is no piecewise quasi-polynomial in isl's notation such as "
             f"'[n] -> {{ n^2 : n > 0 }}': {error}"
         ) from error
+    raise CountingError(
+        f"{shown!r} has dimensions besides its parameters; write '[n] -> {{ ... }}'"
+    )
 
 
 def from_isl_count(function: Any) -> PiecewiseQuasiPolynomial:
