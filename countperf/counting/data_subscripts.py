@@ -125,7 +125,7 @@ class _Region(ToQuasiPolynomial):
         points = self.points
         for condition, holds in followed:
             holding = sets.where_holds(points, condition)
-            points = holding if holds else sets.subtract(points, holding)
+            points = holding if holds else points - holding
         self.deciding = arrays
         ends = sets.extremes(points, [value])
         return None if ends is None else ends[0]

@@ -232,7 +232,7 @@ class AddressedElements:
             except (NotAffineError, CountingError):
                 is_exact = False
                 continue
-            domain = holding if holds else sets.subtract(domain, holding)
+            domain = holding if holds else domain - holding
         return domain, is_exact
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import islpy as isl
 import loopy.symbolic
-from loopy.symbolic import pw_aff_to_expr, set_to_cond_expr
+from loopy.symbolic import pw_aff_to_expr
 from pymbolic.primitives import Variable
 
 from countperf.errors import CountingError
@@ -150,8 +150,3 @@ def group_counts_of(kernel: Any, instructions: Collection[str], callables: Any) 
 def as_expression(function: Any) -> Any:
     """Return a piecewise affine function of isl as an expression of Loopy's."""
     return pw_aff_to_expr(_as_loopy_has_it(function))
-
-
-def as_condition(integer_set: IntegerSet) -> Any:
-    """Return a set of isl as a condition of Loopy's."""
-    return set_to_cond_expr(_as_loopy_has_it(as_set(integer_set)))

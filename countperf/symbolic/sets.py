@@ -139,11 +139,6 @@ def restrict(
     return result
 
 
-def subtract(integer_set: IntegerSet, other: IntegerSet) -> IntegerSet:
-    """Return the points of the first set that are not in the second."""
-    return integer_set - other
-
-
 def union(sets: Sequence[IntegerSet]) -> IntegerSet:
     """Return the union of sets of one space; their parameters are aligned."""
     return reduce(isl.Set.union, map(as_set, sets)).coalesce()
@@ -155,7 +150,7 @@ def where_holds(
     """Restrict a set to where all expressions of one of some alternatives are at least zero."""
     parts = [restrict(integer_set, nonnegative=each) for each in alternatives]
     whole = union([integer_set])
-    return union(parts) if parts else subtract(whole, whole)
+    return union(parts) if parts else whole - whole
 
 
 def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:

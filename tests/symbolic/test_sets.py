@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.cardinality import Counter
-from countperf.symbolic.context import Context
+from countperf.symbolic.cardinality import Context, Counter
 from countperf.symbolic.isl_sets import assumptions_text
 from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
 from countperf.symbolic.tiles import Polyhedron
