@@ -20,7 +20,7 @@ import numpy as np
 
 from countperf.api.searching import load_space
 from countperf.models.library import load_weights
-from countperf.tuning.points import PredictionTask, predict_points
+from countperf.tuning.ranker import PredictionTask, predict_points
 from countperf.tuning.posterior import Chooser
 
 SHARE = 0.05

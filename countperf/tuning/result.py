@@ -46,8 +46,13 @@ from countperf.text import (
     short_name,
     weights_text,
 )
-from countperf.tuning.points import PredictionTask, Refused
-from countperf.tuning.ranker import RefusalCount, list_refusals, write_refusals
+from countperf.tuning.ranker import (
+    PredictionTask,
+    RefusalCount,
+    Refused,
+    list_refusals,
+    write_refusals,
+)
 from countperf.tuning.space import Choice, SearchSpace, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]

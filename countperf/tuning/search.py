@@ -22,9 +22,17 @@ from countperf.errors import MeasurementError, TuningError
 from countperf.measuring.runner import CaseRunner
 from countperf.steps import defer_interrupts, end_if_interrupted, format_duration, report
 from countperf.text import choice_text, format_percent, format_quantity
-from countperf.tuning.points import Predicted, PredictionTask, Refused, Stage
 from countperf.tuning.posterior import Array, LogTimes, Posterior
-from countperf.tuning.ranker import KEPT, Ranker, Ranking, count_refusals
+from countperf.tuning.ranker import (
+    KEPT,
+    Predicted,
+    PredictionTask,
+    Ranker,
+    Ranking,
+    Refused,
+    Stage,
+    count_refusals,
+)
 from countperf.tuning.result import (
     Budget,
     End,

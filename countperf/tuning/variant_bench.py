@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from countperf.errors import MeasurementError
 from countperf.measuring import KernelCase
 from countperf.measuring.runner import CaseRunner
-from countperf.tuning.points import PredictionTask
 from countperf.tuning.posterior import LogTimes
+from countperf.tuning.ranker import PredictionTask
 from countperf.tuning.result import Plan
 from countperf.tuning.space import Choice
 

@@ -14,8 +14,17 @@ import pytest
 
 from countperf.api.searching import load_space
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
-from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_point
-from countperf.tuning.ranker import Ranker, Ranking, count_refusals, rank_points
+from countperf.tuning.ranker import (
+    Point,
+    Predicted,
+    PredictionTask,
+    Ranker,
+    Ranking,
+    Refused,
+    count_refusals,
+    predict_point,
+    rank_points,
+)
 from countperf.tuning.result import Budget, Plan, Trial, as_key
 from countperf.tuning.search import Candidates, tune_space
 from countperf.tuning.space import Choice, SearchSpace
