@@ -37,11 +37,7 @@ _HOW = (
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, Sequence[Any]]:
-    """Return the values of each argument of a function, by name, in the order of its signature.
-
-    Values are those of a ``Literal`` annotation, both truth values of ``bool``, or a default that
-    is a list, a tuple or a range. Arguments with any other default are left to the function.
-    """
+    """Return the values of each argument of a function, as `SearchSpace.from_function` has them."""
     name = getattr(function, "__name__", repr(function))
     try:
         hints = get_type_hints(function)
@@ -53,31 +49,24 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Sequence[Any]]:
         ) from error
     parameters: dict[str, Sequence[Any]] = {}
     for argument in signature.parameters.values():
+        hint, default = hints.get(argument.name), argument.default
         if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
             continue
-        values = _values(hints.get(argument.name), argument.default)
-        if values is not None:
-            parameters[argument.name] = values
-        elif argument.default is argument.empty:
+        if get_origin(hint) is Literal:
+            parameters[argument.name] = get_args(hint)
+        elif isinstance(default, list | tuple | range):
+            parameters[argument.name] = default
+        elif hint is bool:
+            parameters[argument.name] = (False, True)
+        elif default is argument.empty:
             raise SearchSpaceError(f"argument {argument.name} of '{name}' has no values: {_HOW}")
     if not parameters:
         raise SearchSpaceError(f"'{name}' has no argument with values: {_HOW}")
     return parameters
 
 
-def _values(hint: object, default: object) -> Sequence[Any] | None:
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    if isinstance(default, list | tuple | range):
-        return default
-    return (False, True) if hint is bool else None
-
-
-def _without_numpy(values: Sequence[Any]) -> Sequence[Any]:
-    """Return values with numbers of NumPy as Python's, which survive JSON."""
-    if isinstance(values, range) or not any(hasattr(value, "item") for value in values):
-        return values
-    return [value.item() if hasattr(value, "item") else value for value in values]
+def _as_python(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
@@ -195,22 +184,26 @@ class SearchSpace(ShortRepr):
     specification: str = field(default="", init=False, repr=False)  # that `find_space` found it by
 
     def __post_init__(self) -> None:
-        plain = {name: _without_numpy(values) for name, values in self.parameters.items()}
+        plain = {  # with numbers of NumPy as Python's, which survive JSON
+            name: values if isinstance(values, range) else [_as_python(v) for v in values]
+            for name, values in self.parameters.items()
+        }
         object.__setattr__(self, "parameters", plain)
         object.__setattr__(self, "sizes", given_sizes(self.sizes, {}))
         if not self.parameters:
             raise SearchSpaceError(f"space '{self.name}' has no parameters; pass at least one")
         for name, values in self.parameters.items():
+            wrong = ""
             if not name.isidentifier():
-                raise SearchSpaceError(f"space '{self.name}': {name!r} is no name of a parameter")
-            if not len(values):
-                raise SearchSpaceError(f"space '{self.name}': parameter {name} has no values")
-            if any(type(value) not in (bool, int, float, str) for value in values):
-                raise SearchSpaceError(
-                    f"space '{self.name}': a value of {name} is no number, text or truth value"
-                )
-            if not isinstance(values, range) and len({*map(repr, values)}) < len(values):
-                raise SearchSpaceError(f"space '{self.name}': {name} lists a value twice")
+                wrong = f"{name!r} is no name of a parameter"
+            elif not len(values):
+                wrong = f"parameter {name} has no values"
+            elif any(type(value) not in (bool, int, float, str) for value in values):
+                wrong = f"a value of {name} is no number, text or truth value"
+            elif not isinstance(values, range) and len({*map(repr, values)}) < len(values):
+                wrong = f"{name} lists a value twice"
+            if wrong:
+                raise SearchSpaceError(f"space '{self.name}': {wrong}")
         for constraint in self.constraints:
             if isinstance(constraint, str):
                 compile_constraint(constraint, tuple(self.parameters))
@@ -233,21 +226,9 @@ class SearchSpace(ShortRepr):
     ) -> SearchSpace:
         """Make a space from the function that builds a variant; its signature says the values.
 
-        Parameters
-        ----------
-        build : callable
-            From a choice, as keyword arguments, to the ``loopy.TranslationUnit``. Values of an
-            argument are those of its annotation (``Literal[8, 16]``, ``bool``) or of its default (a
-            list, tuple or ``range``); see `countperf.tuning.space`.
-        constraints, sizes, **more
-            Attributes of the space.
-        name : str, optional
-            By default that of the function.
-
-        Raises
-        ------
-        SearchSpaceError
-            An argument has neither values nor a default.
+        Values of an argument are those of its annotation (``Literal[8, 16]``, ``bool``) or of its
+        default (a list, tuple or ``range``); an argument with neither is a `SearchSpaceError`, and
+        any other default is left to the function. More keywords are attributes of the space.
 
         Examples
         --------
@@ -272,12 +253,13 @@ class SearchSpace(ShortRepr):
 
     def at(self, index: int) -> dict[str, Value]:
         """Return the choice with a number below `cardinality`; the last parameter runs fastest."""
-        choice: dict[str, Value] = {}
-        for name in reversed(tuple(self.parameters)):
-            values = self.parameters[name]
-            index, position = divmod(index, len(values))
-            choice[name] = values[position]
-        return {name: choice[name] for name in self.parameters}
+        lengths = [len(values) for values in self.parameters.values()]
+        positions: list[int] = []
+        for length in reversed(lengths):
+            index, position = divmod(index, length)
+            positions.insert(0, position)
+        pairs = zip(self.parameters.items(), positions, strict=True)
+        return {name: values[position] for (name, values), position in pairs}
 
     def satisfies(self, choice: Choice) -> bool:
         """Tell whether a choice satisfies all constraints."""
@@ -312,14 +294,6 @@ class SearchSpace(ShortRepr):
 
         Choices are counted up to some number; that those beyond are as many is likely, since they
         are scattered.
-
-        Examples
-        --------
-        >>> space = SearchSpace(
-        ...     name="s", parameters={"x": range(9)}, constraints=("x > 2",), build=dict
-        ... )
-        >>> space.number_of_choices()
-        6
         """
         count, stride = self.cardinality, self._stride
         looked = min(count, _COUNTED)

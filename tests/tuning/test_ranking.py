@@ -14,6 +14,7 @@ import pytest
 
 from countperf.api.searching import load_space
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
+from countperf.tuning.candidates import Candidates
 from countperf.tuning.ranker import (
     Point,
     Predicted,
@@ -26,7 +27,7 @@ from countperf.tuning.ranker import (
     rank_points,
 )
 from countperf.tuning.result import Budget, Plan, Trial, as_key
-from countperf.tuning.search import Candidates, tune_space
+from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, SearchSpace
 from tests.devices.fakes import LIMITS as FAKE_LIMITS
 from tests.devices.fakes import FakeRunner
