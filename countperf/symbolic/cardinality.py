@@ -470,8 +470,11 @@ class FactoredDomain:
     @staticmethod
     def of(integer_set: IntegerSet, context: Context | None = None) -> FactoredDomain | None:
         """Take a set apart; None if it is no basic set or has existentials."""
-        polyhedron = isl_sets.as_polyhedron(integer_set)
-        return None if polyhedron is None else FactoredDomain(polyhedron, context)
+        pieces = isl_sets.as_set(integer_set).get_basic_sets()
+        if len(pieces) != 1 or pieces[0].dim(_DT.div):
+            return None
+        names = [names_of(integer_set, parameters=which) for which in (True, False)]
+        return FactoredDomain(from_isl(pieces[0], *names), context)
 
     def component_of(self, name: str) -> frozenset[str]:
         """Return the dimensions that share constraints with one, directly or not."""
@@ -495,7 +498,9 @@ class FactoredDomain:
         dimensions, factor = self._factors[number]
         if len(kept) == len(dimensions):
             return factor
-        return isl_sets.project_polyhedron(factor, kept)
+        basic = sets.project_onto(to_isl(factor), kept)
+        names = names_of(basic, parameters=False)
+        return None if basic.dim(_DT.div) else from_isl(basic, factor.parameters, names)
 
     @cached_property
     def _restricting(self) -> frozenset[int]:

@@ -120,30 +120,6 @@ def lift_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
     return result
 
 
-def as_polyhedron(integer_set: IntegerSet) -> Polyhedron | None:
-    """Return a set that is one basic set without existentials as a polyhedron, else None."""
-    pieces = as_set(integer_set).get_basic_sets()
-    if len(pieces) != 1 or pieces[0].dim(_DT.div):
-        return None
-    return from_isl(
-        pieces[0],
-        names_of(integer_set, parameters=True),
-        names_of(integer_set, parameters=False),
-    )
-
-
-def project_polyhedron(polyhedron: Polyhedron, names: frozenset[str]) -> Polyhedron | None:
-    """Project a polyhedron onto some dimensions, exactly; None if that is no polyhedron."""
-    basic = to_isl(polyhedron)
-    for position in reversed(range(len(polyhedron.dimensions))):
-        if polyhedron.dimensions[position] not in names:
-            basic = basic.project_out(_DT.set, position, 1)
-    kept = tuple(name for name in polyhedron.dimensions if name in names)
-    if basic.dim(_DT.div):
-        return None
-    return from_isl(basic, polyhedron.parameters, kept)
-
-
 def as_set(integer_set: IntegerSet) -> IntegerSet:
     """Return a basic set as a set of isl."""
     if isinstance(integer_set, isl.BasicSet):

@@ -113,10 +113,8 @@ def replace_parameter(owned: Any, name: str, value: Any, allowed: Collection[str
 def bounds_of(kernel: Any, iname: str) -> tuple[Any, Any, Any]:
     """Return the smallest and largest value of a loop variable, and their number, of isl."""
     bounds = kernel.get_iname_bounds(iname)
-    return tuple(
-        _as_isl(bound)
-        for bound in (bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff, bounds.size)
-    )
+    ends = bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff
+    return _as_isl(ends[0]), _as_isl(ends[1]), _as_isl(bounds.size)
 
 
 def never_negative(kernel: Any, points: Any, expression: Any, unsigned: Collection[str]) -> bool:

@@ -161,14 +161,14 @@ def predict_point(task: PredictionTask, choice: Choice) -> Point:
             statistics=getattr(error, "statistics", None),
         )
 
+    stage: Stage = "build"
     try:
         unit = build_variant(space, choice)
+        stage = "schedule"
         ready, resources = scheduled(unit)
-    except (SearchSpaceError, CountingError) as error:
-        return refuse("build" if isinstance(error, SearchSpaceError) else "schedule", error)
-    if task.limits is not None and (too_much := find_exceeded_limit(task.limits, resources)):
-        return refuse("limits", too_much)
-    try:
+        if task.limits is not None and (too_much := find_exceeded_limit(task.limits, resources)):
+            return refuse("limits", too_much)
+        stage = "count"
         vector = count_kernel(
             ready,
             statistics=space.statistics_at(choice, task.statistics),
@@ -177,14 +177,14 @@ def predict_point(task: PredictionTask, choice: Choice) -> Point:
             cache=False,
         )
         vector = with_transactions(vector, unit, weights.definition.named_transactions)
-    except CountperfError as error:
-        return refuse("count", error)
-    try:
+        stage = "predict"
         prediction = weights.predict_counts(vector, task.sizes, incomplete_ok=task.incomplete_ok)
-    except PredictionError as error:
-        return refuse("predict", error)
-    except (CountingError, ParameterError) as error:  # at sizes, of what has no formula
-        return refuse("count" if isinstance(error, CountingError) else "sizes", error)
+    except CountperfError as error:
+        if isinstance(error, CountingError):  # of a builder; or at sizes, of what has no formula
+            stage = "schedule" if stage == "build" else "count" if stage == "predict" else stage
+        elif stage == "predict" and not isinstance(error, PredictionError):
+            stage = "sizes"
+        return refuse(stage, error)
     time_s = float(prediction.time_s)
     if not 0 < time_s < math.inf:
         return refuse("predict", f"the model predicts {time_s:.3g} s, which is no time")
@@ -218,9 +218,8 @@ def find_exceeded_limit(limits: DeviceLimits, resources: Any) -> str:
     items = resources.group_items
     if items is not None and items > limits.max_group_size:
         return f"groups of {items} work items; the device takes up to {limits.max_group_size}"
-    for axis, (extent, most) in enumerate(
-        zip(resources.group_shape, limits.max_group_shape, strict=False)
-    ):
+    shapes = zip(resources.group_shape, limits.max_group_shape, strict=False)
+    for axis, (extent, most) in enumerate(shapes):
         if extent is not None and extent > most:
             return f"{extent} work items along axis {axis} of a group; the device takes {most}"
     local = resources.local_memory_bytes
@@ -314,8 +313,7 @@ class Ranking(Result):
         reasons = [(r, stage) for stage, refusal in self.refusals.items() for r in refusal.reasons]
         reasons.sort(key=lambda refusal: -refusal[0].count)
         said = [f"{r.count} ({stage}): {r.example.reason}" for r, stage in reasons[:_NAMED]]
-        if len(reasons) > _NAMED:
-            said.append("others for other reasons")
+        said += ["others for other reasons"] if len(reasons) > _NAMED else []
         why = f"{self.refused} refused: {'; '.join(said)}"
         raise TuningError(
             f"no variant of '{self.space}' has a prediction: "
@@ -523,13 +521,12 @@ class Ranker:
 
     def _promising(self, count: int) -> list[int]:
         """Choose points: three of four promise short times, the others are the next ones."""
-        there = range(len(self.ahead))
+        there = range(min(count, len(self.ahead)))
         if not self.predicted:
-            return list(there[:count])
-        order = order_by_promise(
-            self.task.space.parameters, self.latest, [choice for _, choice in self.ahead]
-        )
-        return list(dict.fromkeys([*order[: count - count // 4], *there[:count]]))[:count]
+            return list(there)
+        choices = [choice for _, choice in self.ahead]
+        order = order_by_promise(self.task.space.parameters, self.latest, choices)
+        return list(dict.fromkeys([*order[: count - count // 4], *there]))[:count]
 
     def _collect(self, seconds: float | None) -> None:
         if not self.pending:
@@ -543,16 +540,15 @@ class Ranker:
     def _add(self, number: int, point: Point) -> None:
         """Take a point and its number in the order of `SearchSpace.choices`."""
         self.answered += 1
-        time_s = None
         if isinstance(point, Refused):
             self.refusals.add(number, point)
+            self.latest.append((point.choice, None))
         else:
-            time_s = point.time_s
             self.predicted += 1
-            heapq.heappush(self.best, (-time_s, -number, point))
+            heapq.heappush(self.best, (-point.time_s, -number, point))
             if len(self.best) > self.keep:
                 heapq.heappop(self.best)
-        self.latest.append((point.choice, time_s))
+            self.latest.append((point.choice, point.time_s))
         if self.on_point is not None:
             self.on_point(point)
 
@@ -580,12 +576,9 @@ def lay_out_point(point: Point) -> dict[str, Any]:
     """Return a point as a row: its choice with the predicted time, or why it was refused."""
     if isinstance(point, Refused):
         return picked(point, "choice", "stage", "reason")
-    return {
-        "choice": dict(point.choice),
-        "predicted_s": point.time_s,
-        **picked(point, "interval_s", "interval_level"),
-        **({"missing": list(point.missing)} if point.missing else {}),
-    }
+    missing = {"missing": list(point.missing)} if point.missing else {}
+    ends = picked(point, "interval_s", "interval_level")
+    return {"choice": dict(point.choice), "predicted_s": point.time_s, **ends, **missing}
 
 
 def list_refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
@@ -594,8 +587,7 @@ def list_refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
         stage: {
             "count": refusal.count,
             "reasons": [
-                {"count": reason.count, "example": lay_out_point(reason.example)}
-                for reason in refusal.reasons
+                {"count": r.count, "example": lay_out_point(r.example)} for r in refusal.reasons
             ],
         }
         for stage, refusal in refusals.items()
