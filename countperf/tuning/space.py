@@ -65,10 +65,6 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Sequence[Any]]:
     return parameters
 
 
-def _as_python(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
-
-
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
 
 
@@ -133,8 +129,8 @@ class SearchSpace(ShortRepr):
 
     Attributes
     ----------
-    name : str
-        Of the family of kernels.
+    name, element_type : str
+        Of the family of kernels; type of their numbers.
     parameters : Mapping from str to sequence
         Values of each parameter: a list, or a ``range``.
     build : callable
@@ -142,18 +138,14 @@ class SearchSpace(ShortRepr):
         sizes. Whatever it raises is the reason why there is no such variant.
     constraints : tuple of str or callable
         What a choice has to satisfy; see `countperf.tuning.space` for texts.
-    sizes : Mapping from str to int
-        Size parameters of the kernel, for which variants are compared unless others are given.
-    check_sizes : callable or None
-        From a choice to small sizes at which its numbers are checked; by default `sizes`.
+    sizes, check_sizes
+        Sizes for which variants are compared unless others are given; a function from a choice to
+        small ones at which its numbers are checked, by default `sizes`.
     make_arguments, reference, tolerance, unchecked
         As for `KernelCase`: by default inputs are made from the kernel's arguments, and without a
         reference numbers of variants are not checked, which results then say.
-    element_type : str
-        Type of the kernel's numbers.
     statistics : Mapping from str to number or str, or callable
-        What counting has to know of the data, as for `count_kernel`; where that depends on the
-        choice, such as the probability of a condition that holds a tile width, a function of it.
+        What counting has to know of the data, as for `count_kernel`; or a function of the choice.
 
     Examples
     --------
@@ -184,11 +176,6 @@ class SearchSpace(ShortRepr):
     specification: str = field(default="", init=False, repr=False)  # that `find_space` found it by
 
     def __post_init__(self) -> None:
-        plain = {  # with numbers of NumPy as Python's, which survive JSON
-            name: values if isinstance(values, range) else [_as_python(v) for v in values]
-            for name, values in self.parameters.items()
-        }
-        object.__setattr__(self, "parameters", plain)
         object.__setattr__(self, "sizes", given_sizes(self.sizes, {}))
         if not self.parameters:
             raise SearchSpaceError(f"space '{self.name}' has no parameters; pass at least one")
@@ -199,7 +186,7 @@ class SearchSpace(ShortRepr):
             elif not len(values):
                 wrong = f"parameter {name} has no values"
             elif any(type(value) not in (bool, int, float, str) for value in values):
-                wrong = f"a value of {name} is no number, text or truth value"
+                wrong = f"a value of {name} is no number, text or truth value of Python"
             elif not isinstance(values, range) and len({*map(repr, values)}) < len(values):
                 wrong = f"{name} lists a value twice"
             if wrong:
@@ -269,22 +256,16 @@ class SearchSpace(ShortRepr):
         )
 
     def __contains__(self, choice: object) -> bool:
-        return (
-            isinstance(choice, Mapping)
-            and set(choice) == set(self.parameters)
-            and all(
-                any(choice[name] == value and type(choice[name]) is type(value) for value in values)
-                for name, values in self.parameters.items()
-            )
-            and self.satisfies(choice)
-        )
+        if not isinstance(choice, Mapping) or set(choice) != set(self.parameters):
+            return False
+        pairs = ((choice[name], values) for name, values in self.parameters.items())
+        return all(
+            any(given == value and type(given) is type(value) for value in values)
+            for given, values in pairs
+        ) and self.satisfies(choice)
 
     def choices(self) -> Iterator[dict[str, Value]]:
-        """Go through the choices that satisfy the constraints, scattered over the space.
-
-        Any beginning of the sequence is spread evenly, so that a search whose time is up has seen
-        something of every region. Nothing is kept in memory.
-        """
+        """Go through the choices that satisfy the constraints, any beginning spread evenly."""
         count, stride = self.cardinality, self._stride
         places = (number * stride % count for number in range(count))
         return filter(self.satisfies, map(self.at, places))
@@ -297,10 +278,8 @@ class SearchSpace(ShortRepr):
         """
         count, stride = self.cardinality, self._stride
         looked = min(count, _COUNTED)
-        satisfying = sum(
-            self.satisfies(self.at(number * stride % count)) for number in range(looked)
-        )
-        return round(satisfying * count / looked)
+        places = (self.at(number * stride % count) for number in range(looked))
+        return round(sum(map(self.satisfies, places)) * count / looked)
 
     @property
     def _stride(self) -> int:
@@ -316,10 +295,7 @@ class SearchSpace(ShortRepr):
         return ",".join(f"{name}={choice[name]}" for name in self.parameters)
 
     def sizes_with(self, others: Mapping[str, int]) -> dict[str, int]:
-        """Return the sizes with others in the place of some; refuse those that no variant has.
-
-        A space without sizes takes any: each variant is refused that has none of the name.
-        """
+        """Return the sizes with others in the place of some; a space without sizes takes any."""
         for name, value in others.items():
             if self.sizes and name not in self.sizes:
                 raise UnknownSizeError(
