@@ -18,8 +18,7 @@ from countperf.measuring.apart import ApartRunner
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords, given_sizes
 from countperf.steps import report
-from countperf.tuning.points import PredictionTask
-from countperf.tuning.ranker import rank_points
+from countperf.tuning.ranker import PredictionTask, rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import SearchSpace, find_space

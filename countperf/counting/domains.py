@@ -326,7 +326,7 @@ class Domains:
             if isinstance(case, FirstIteration):
                 continue
             holding = sets.where_holds(result, case.alternatives)
-            result = holding if case.holds else sets.subtract(sets.union([result]), holding)
+            result = holding if case.holds else sets.union([result]) - holding
         return result
 
     def executions(

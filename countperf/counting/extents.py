@@ -366,7 +366,7 @@ class Region(ToQuasiPolynomial):
             except REFUSALS:
                 self.is_exact = False
                 continue
-            self.points = holding if holds else sets.subtract(self.points, holding)
+            self.points = holding if holds else self.points - holding
 
     def read(self, expressions: Sequence[Any]) -> list[QuasiPolynomial]:
         """Return expressions as quasi-polynomials, and note which arrays decide them."""

@@ -26,7 +26,7 @@ from countperf.counting.preparation import PreparedKernel
 from countperf.errors import DataDependentControlFlowError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError
-from countperf.symbolic.kinds import (
+from countperf.symbolic.point_arrays import (
     MAX_KINDS,
     Kind,
     Point,

@@ -35,7 +35,7 @@ from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.mechanistic.sass import SassAnalysis, analyze_function, graph_of, latencies_of
-from countperf.symbolic.kinds import Kind
+from countperf.symbolic.point_arrays import Kind
 from countperf.text import ShortRepr
 
 # --- Instructions that a kernel executes on an NVIDIA GPU at given sizes; no GPU is needed

@@ -139,11 +139,6 @@ def restrict(
     return result
 
 
-def subtract(integer_set: IntegerSet, other: IntegerSet) -> IntegerSet:
-    """Return the points of the first set that are not in the second."""
-    return integer_set - other
-
-
 def union(sets: Sequence[IntegerSet]) -> IntegerSet:
     """Return the union of sets of one space; their parameters are aligned."""
     return reduce(isl.Set.union, map(as_set, sets)).coalesce()
@@ -155,7 +150,7 @@ def where_holds(
     """Restrict a set to where all expressions of one of some alternatives are at least zero."""
     parts = [restrict(integer_set, nonnegative=each) for each in alternatives]
     whole = union([integer_set])
-    return union(parts) if parts else subtract(whole, whole)
+    return union(parts) if parts else whole - whole
 
 
 def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:
@@ -461,9 +456,10 @@ def widen_lexicographically(
     for digit in range(count):
         points = points.set_dim_name(_DT.set, digit, f"_x{digit}")
     # pairs (cell, target): the target is the cell one step further, digits carried
-    pairs = points.add_dims(_DT.set, count)
+    pairs = points.add_dims(_DT.set, 2 * count)
     for digit in range(count):
         pairs = pairs.set_dim_name(_DT.set, count + digit, f"_t{digit}")
+        pairs = pairs.set_dim_name(_DT.set, 2 * count + digit, f"_z{digit}")
     name = QuasiPolynomial.name
     carries: list[tuple[IntegerSet, QuasiPolynomial]] = [(pairs, ZERO)]
     for digit in reversed(range(count)):
@@ -479,16 +475,28 @@ def widen_lexicographically(
             following.append((restrict(region, zero=[gap], nonnegative=below), ZERO))
             following.append((restrict(region, zero=[gap + extent], nonnegative=above), ONE))
         carries = [(region, carry) for region, carry in following if not region.is_empty()]
-    # cells and targets as a map; what lies between each pair
-    pairs = union([region for region, _ in carries])
-    targets = isl.Map.from_range(pairs).move_dims(_DT.in_, 0, _DT.out, 0, count)
-    space = targets.range().get_space()
-    between = isl.Map.lex_le(space) & targets.apply_range(isl.Map.lex_gt(space))
-    filled = between.range()
-    for digit, extent in enumerate(extents):
-        filled = filled.set_dim_name(_DT.set, digit, f"_z{digit}")
-        if digit:
-            assert extent is not None
-            z = name(f"_z{digit}")
-            filled = restrict(filled, nonnegative=[z, extent - z - 1])
-    return filled.coalesce()
+    inside = union([region for region, _ in carries])
+    for digit, extent in enumerate(extents[1:], start=1):
+        assert extent is not None
+        z = name(f"_z{digit}")
+        inside = restrict(inside, nonnegative=[z, extent - z - 1])
+    x, t, z = ([name(f"_{letter}{d}") for d in range(count)] for letter in "xtz")
+    inside = _order_digits(_order_digits(inside, x, z, or_equal=True), z, t, or_equal=False)
+    return inside.project_out(_DT.set, 0, 2 * count).coalesce()
+
+
+def _order_digits(
+    integer_set: IntegerSet,
+    left: Sequence[QuasiPolynomial],
+    right: Sequence[QuasiPolynomial],
+    *,
+    or_equal: bool,
+) -> IntegerSet:
+    """Restrict a set to where one tuple comes before another, or equals it."""
+    gaps = [b - a for a, b in zip(left, right, strict=True)]
+    parts = [
+        restrict(integer_set, zero=gaps[:k], nonnegative=[gap - 1]) for k, gap in enumerate(gaps)
+    ]
+    if or_equal:
+        parts.append(restrict(integer_set, zero=gaps))
+    return union(parts)
