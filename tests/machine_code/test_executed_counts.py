@@ -284,7 +284,7 @@ def test_many_kernels_take_one_run_of_the_analyzer(
 ) -> None:
     from countperf.machine_code import throughput
 
-    *kernels, of_data = (replace(each, analyzed={}) for each in compiled(device).values())
+    *kernels, of_data = compiled(device).values()
     alone = [each.counts(sizes) for each, sizes in zip(kernels, CASES.values(), strict=True)]
     runs: list[int] = []
     run = throughput._run  # pyright: ignore[reportPrivateUsage]
@@ -296,6 +296,7 @@ def test_many_kernels_take_one_run_of_the_analyzer(
     monkeypatch.setattr(throughput, "_run", counting)
     l1 = DEFAULT_CACHES.code
     requests = [(each, sizes, {}, l1) for each, sizes in zip(kernels, CASES.values(), strict=True)]
+    monkeypatch.setattr(throughput, "_ANALYZED", {})
     *together, refused = counts_of_many([*requests, (of_data, SPMV.check_parameters, {}, l1)])
     assert together == alone
     assert isinstance(refused, CountingError)
