@@ -58,7 +58,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, LINE_BYTES, CacheSize
-from countperf.machine_code.blocks import Code
+from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.operands import operands_of, widest
 
 ROOT = "code"
@@ -208,7 +208,7 @@ def _name_access(direction: str, memory: str, unit: str) -> str:
 
 
 def missed(
-    program: Code,
+    program: MachineProgram,
     executed: Mapping[int, int],
     accessed: Mapping[int, int],
     cache: CacheSize = DEFAULT_CACHES.code,

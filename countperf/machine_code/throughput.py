@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from countperf.errors import DeviceError
-from countperf.machine_code.blocks import Code
+from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.tools import ANALYZER_ADVICE, find_analyzer, run_program
 
 PROCESSOR = "znver4"
@@ -74,7 +74,7 @@ class Block(NamedTuple):
     kind: str  # ``loop`` if they repeat themselves, ``joined`` if loops inside are joined
 
 
-def cycles_of(program: Code, executed: Mapping[int, int]) -> Counter[str]:
+def cycles_of(program: MachineProgram, executed: Mapping[int, int]) -> Counter[str]:
     """Return what executing lines takes on the processor of reference."""
     blocks = blocks_of(program, executed)
     analyze(blocks)
@@ -92,7 +92,7 @@ def cycles_of(program: Code, executed: Mapping[int, int]) -> Counter[str]:
     return cycles
 
 
-def blocks_of(program: Code, executed: Mapping[int, int]) -> list[Block]:
+def blocks_of(program: MachineProgram, executed: Mapping[int, int]) -> list[Block]:
     """Return the blocks that matter, one by one and with short loops joined to what is around."""
     least = SMALLEST_SHARE * sum(executed.values())
     blocks = [
@@ -119,7 +119,7 @@ def analyze(blocks: Iterable[Block]) -> None:
         _ANALYZED.update(zip(some, figures, strict=True))
 
 
-def _text(program: Code, lines: Iterable[int]) -> BlockText:
+def _text(program: MachineProgram, lines: Iterable[int]) -> BlockText:
     texts: list[str] = []
     for number in lines:
         name, operands = program.lines[number].mnemonic, program.lines[number].operands
@@ -209,7 +209,9 @@ class Stretch:
         return lines
 
 
-def iterations(code: Code, executed: Mapping[int, int], longest: int) -> Iterator[Stretch]:
+def iterations(
+    code: MachineProgram, executed: Mapping[int, int], longest: int
+) -> Iterator[Stretch]:
     """Yield loops whose iterations have at most so many instructions, and what is outside of them.
 
     Loops inside belong to an iteration of the loop around them where they are short enough.
@@ -217,8 +219,7 @@ def iterations(code: Code, executed: Mapping[int, int], longest: int) -> Iterato
     straight = [Stretch(executed[lines[0]], lines) for lines, _ in code.straight(executed)]
     ends: dict[int, list[int]] = {}
     for position, stretch in enumerate(straight):
-        last = code.lines[stretch.lines[-1]]
-        target = code.target(last) if last.mnemonic[0] == "j" else None
+        target = code.targets.get(stretch.lines[-1])
         if target is not None and target <= stretch.lines[-1]:
             ends.setdefault(target, []).append(position)
     waiting = _nest_parts(straight, range(len(straight)), ends)[::-1]
