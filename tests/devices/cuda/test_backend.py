@@ -16,7 +16,7 @@ from countperf.devices import discovery as devices
 from countperf.devices.cuda import backend as cuda_backend
 from countperf.devices.cuda.backend import CudaBackend
 from countperf.devices.cuda.session import CudaSession, check_grid, load_driver
-from countperf.devices.device import Device, DriverSearch, Findings
+from countperf.devices.device import Device, Findings
 from countperf.devices.discovery import Discovery, find_device, try_device
 from countperf.devices.host_code import GeneratedCode, GeneratedLaunch
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
@@ -391,8 +391,7 @@ ABSENT = Findings(label_prefix="cuda", problem="CuPy is not installed", advice="
 
 
 def _discovery(**changes: Any) -> Discovery:
-    absences = (replace(ABSENT, **changes),)
-    return Discovery(drivers=DriverSearch(files=()), platforms=(), devices=(), absences=absences)
+    return Discovery((Findings(problem="no OpenCL", advice="get it"), replace(ABSENT, **changes)))
 
 
 def test_asking_for_a_gpu_that_cannot_be_there_says_why() -> None:
