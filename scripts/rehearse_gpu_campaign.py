@@ -25,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from campaign_simulation import Host, Simulation, stages_text
-from countperf.devices.cuda.target import generate_cuda
+from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.discovery import doctor
 from countperf.devices.nvcc import compile_sources
 from countperf.errors import CountperfError, DeviceError, KernelBuildError

@@ -24,7 +24,7 @@ from countperf.sizes import checks_keywords
 from countperf.text import Printed, Result, ShortRepr, check_lines
 
 if TYPE_CHECKING:
-    from countperf.devices.cuda.backend import CudaBackend
+    from countperf.devices.cuda import CudaBackend
     from countperf.devices.identity import DeviceIdentity
     from countperf.devices.opencl import OpenClBackend
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @cache
 def backends() -> Mapping[str, OpenClBackend | CudaBackend]:
     """Return the backends by name; none of them is imported before it is used."""
-    from countperf.devices.cuda.backend import CudaBackend
+    from countperf.devices.cuda import CudaBackend
     from countperf.devices.opencl import OpenClBackend
 
     return {"opencl": OpenClBackend(), "cuda": CudaBackend()}
