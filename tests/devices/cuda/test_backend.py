@@ -14,6 +14,7 @@ import pytest
 
 from countperf.devices import cuda as cuda_backend
 from countperf.devices import discovery as devices
+from countperf.devices.binding import bind_arguments
 from countperf.devices.cuda import CudaBackend, CudaSession, check_grid, load_driver
 from countperf.devices.device import Device, Findings
 from countperf.devices.discovery import Discovery, find_device, try_device
@@ -216,10 +217,9 @@ def test_sizes_that_the_kernel_does_not_assume_launch_nothing(
     runner: KernelRunner, cupy: FakeCupy
 ) -> None:
     kernel = runner.session.build_kernel(double())
-    arguments = {"a": runner.session.allocate(80), "out": runner.session.allocate(80), "n": 20}
 
     with pytest.raises(KernelBuildError, match=r"\(n\) mod 16 = 0"):
-        kernel.launch(arguments)
+        bind_arguments(runner.session, kernel, {"n": 20})
 
     assert cupy.launches == []
 
