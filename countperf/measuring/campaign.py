@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from countperf.measuring import (
     MeasurementSet,
     Protocol,
     Resumption,
+    summarize,
 )
 from countperf.measuring.apart import LONGEST_S, open_runner
 from countperf.measuring.environment import gather_environment, timestamp
@@ -109,7 +111,9 @@ def measure(
     go on. Kernels of all families take turns, so that a machine that others slow down for a while
     slows down some of each. A store that is open stays open.
     """
-    _check_names(cases)
+    twice = [name for name, number in Counter(case.name for case in cases).items() if number > 1]
+    if twice:
+        raise MeasurementError(f"two cases are named {twice[0]!r}", case=twice[0])
     with ExitStack() as stack:
         runner = stack.enter_context(open_runner(runner, device, clock, longest_s=longest_s))
         file = store
@@ -158,22 +162,23 @@ class _Campaign:
         self._done = done
         self._vectors: dict[object, tuple[dict[str, Any] | None, str]] = {}
         self._broken: dict[str, MeasurementError] = {}
-        self._resolution_s = runner.limits.timer_resolution_s
         self._begun: set[str] = set()
         self._measured: list[Measurement] = []
 
     def run(self, cases: Sequence[KernelCase], begin_no_more: IsOver) -> None:
         """Measure cases until none is left."""
-        clock = self._runner.clock
-        schedule = RoundSchedule(cases, self._protocol)
+        clock, resolution_s = self._runner.clock, self._runner.limits.timer_resolution_s
+        schedule = RoundSchedule(
+            Repeats(case=case, protocol=self._protocol, resolution_s=resolution_s) for case in cases
+        )
         while True:
             if begin_no_more(self._begun, self._measured):
-                schedule.begin_no_more()
-            if pause_s := schedule.pause_s(clock.now()):
-                clock.sleep(pause_s)
-            state = schedule.next(clock.now())
+                schedule.fresh.clear()
+            state, pause_s = schedule.take(clock.now())
             if state is None:
                 break
+            if pause_s:
+                clock.sleep(pause_s)
             report("measuring", self._done, self._total)
             self._begun.add(state.case.kernel)
             try:
@@ -185,7 +190,7 @@ class _Campaign:
                 raise
             if failure is not None:
                 self._record_failure(state.case, failure)
-            elif state.is_finished(self._protocol, self._resolution_s):
+            elif state.is_finished():
                 self._record(state)
             else:
                 schedule.again(state, clock.now())
@@ -201,19 +206,17 @@ class _Campaign:
             self._broken[case.kernel] = error
             return error
         try:
-            turn = self._runner.time_round(case, self._protocol)
+            state.rounds.append(self._runner.time_round(case, self._protocol))
         except MeasurementError as error:
             return error
-        state.rounds.append(turn)
-        if min(time_s for time_s, _ in state.counted(self._protocol.drops)) <= 0:
+        if min(time_s for time_s, _ in state.counted) <= 0:
             message = f"{case.name}: the event timer gives a time of zero"
             return MeasurementError(message, case=case.name)
         return None
 
     def _record(self, state: Repeats) -> None:
-        summary = state.summary(self._protocol, self._resolution_s)
-        stable = state.is_stable(self._protocol, self._resolution_s)
-        overhead_s, doubt = check_clocks(state.counted(self._protocol.drops))
+        summary = summarize(state.samples_s, self._protocol.drops, resolution_s=state.resolution_s)
+        overhead_s, doubt = check_clocks(state.counted)
         properties, trouble = self._properties(state.case)
         cut = "cut short by the protocol" if any(turn.cut_short for turn in state.rounds) else ""
         levels = ""
@@ -224,11 +227,11 @@ class _Campaign:
             busy = f"other programs kept cores busy in {number} of {len(state.rounds)} rounds"
         measurement = Measurement.from_samples(
             state.case,
-            state.samples_s(),
+            state.samples_s,
             dropped=self._protocol.drops,
-            stable=stable,
+            stable=state.is_stable(),
             recorded_at=timestamp(),
-            resolution_s=self._resolution_s,
+            resolution_s=state.resolution_s,
             clocks_agree=not doubt,
             remarks=tuple(remark for remark in (doubt, levels, cut, busy, trouble) if remark),
             host_overhead_s=overhead_s,
@@ -258,14 +261,6 @@ class _Campaign:
             else:
                 self._vectors[key] = (document, "")
         return self._vectors[key]
-
-
-def _check_names(cases: Sequence[KernelCase]) -> None:
-    seen: set[str] = set()
-    for case in cases:
-        if case.name in seen:
-            raise MeasurementError(f"two cases are named {case.name!r}", case=case.name)
-        seen.add(case.name)
 
 
 def _check_content(store: Store, cases: Sequence[KernelCase], *, counting: bool) -> None:
