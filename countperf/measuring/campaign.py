@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import platform
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
-from countperf.devices.device import Device, EventClock, check_clocks
+from countperf.devices.device import Device, DeviceLimits, EventClock, check_clocks
+from countperf.devices.machine import available_cores, read_clocks, read_processor
 from countperf.errors import CountingError, DeviceLostError, MeasurementError
 from countperf.measuring import (
     FailedCase,
@@ -22,8 +26,7 @@ from countperf.measuring import (
     summarize,
 )
 from countperf.measuring.apart import LONGEST_S, open_runner
-from countperf.measuring.environment import gather_environment, timestamp
-from countperf.measuring.lines import case_fields, format_line
+from countperf.measuring.lines import Environment, case_fields, format_line
 from countperf.measuring.runner import BROAD, CaseRunner, Repeats, RoundSchedule, in_mixed_order
 from countperf.sizes import checks_keywords
 from countperf.steps import report
@@ -31,6 +34,46 @@ from countperf.store import AppendedLines, lock_file, write_atomically
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
+
+
+_PACKAGES = (
+    *("countperf", "loopy", "islpy", "pymbolic", "pyopencl", "numpy", "intel-opencl-rt"),
+    *("cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
+)
+_STORED_LIMITS = (
+    *("max_group_size", "local_memory_bytes", "global_memory_bytes", "max_allocation_bytes"),
+)
+
+
+def gather_environment(limits: DeviceLimits, versions: Mapping[str, str]) -> Environment:
+    """Describe the machine as it is now; versions are those that the device's driver gives."""
+    clocks = read_clocks()
+    if limits.max_clock_mhz > 0:
+        clocks["device_max"] = float(limits.max_clock_mhz)
+    return Environment(
+        recorded_at=timestamp(),
+        operating_system=platform.platform(),
+        processor=read_processor(),
+        cores=available_cores(),
+        clocks_mhz=clocks,
+        versions={**_list_versions(), **versions},
+        device_limits={name: getattr(limits, name) for name in _STORED_LIMITS},
+    )
+
+
+def timestamp() -> str:
+    """Return the time of day, UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _list_versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
 
 
 class Store(AppendedLines):
