@@ -31,7 +31,6 @@ LIGHT = {
     "countperf.cli.options": "the help is made without Loopy and NumPy",
     "countperf.counting.frontend.loopy_patches": "kernels are counted without Loopy's executors",
     "countperf.models.features": "weights are loaded without Loopy and isl",
-    "countperf.devices.cuda": "devices are listed without Loopy",
     "countperf.devices.nvcc": "devices are listed without Loopy",
     "countperf.devices.discovery": "measurements are read without pyopencl and CuPy",
     "countperf.measuring.cases": "measurements are read without Loopy",
