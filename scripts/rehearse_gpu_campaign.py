@@ -21,7 +21,7 @@ import time
 import warnings
 from collections.abc import Callable
 
-from countperf.devices.cuda.target import generate_cuda
+from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.discovery import doctor
 from countperf.devices.nvcc import compile_sources
 from countperf.errors import CountperfError

@@ -31,7 +31,6 @@ LIGHT = {
     "countperf.cli.options": "the help is made without Loopy and NumPy",
     "countperf.counting.frontend.loopy_patches": "kernels are counted without Loopy's executors",
     "countperf.models.features": "weights are loaded without Loopy and isl",
-    "countperf.devices.cuda.backend": "devices are listed without Loopy",
     "countperf.devices.nvcc": "devices are listed without Loopy",
     "countperf.devices.discovery": "measurements are read without pyopencl and CuPy",
     "countperf.measuring.cases": "measurements are read without Loopy",
@@ -49,7 +48,7 @@ LIGHT = {
 BY_NAME = {
     "countperf.cli": "the module of a command is imported when the command runs",
     "countperf": "public names are imported when they are first used",
-    "countperf.devices.cuda.session": "CuPy and its parts, where they are installed",
+    "countperf.devices.cuda": "CuPy and its parts, where they are installed",
     "countperf.user_code": "modules that users name",
 }
 """Modules that import others by name, which import-linter cannot see."""

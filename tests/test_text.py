@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countperf.counting.vector import PropertyVector
-from countperf.devices.discovery import doctor_text
 from countperf.models.explanation import rate_of
 from countperf.models.fitting.fit_model import fit
 from countperf.models.function import FitQuality
@@ -175,22 +172,6 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
     assert "1 of 2 times" in held
     assert first.endswith("within noise")
     assert second.endswith("incomplete, outside its interval")
-
-
-def test_doctor_says_what_works_and_how_to_mend_the_rest() -> None:
-    works: Any = SimpleNamespace(label="pocl:0", name="chip", works=True)
-    fails: Any = SimpleNamespace(
-        label="intel:0", name="chip", works=False, reason="wrong numbers", advice="update it"
-    )
-
-    assert doctor_text([works, fails], default="pocl:0") == (
-        "ok  pocl:0  chip: works (default)\n"
-        "!!  intel:0  chip: does not work: wrong numbers\n"
-        "      mend: update it"
-    )
-    said = "no OpenCL device was found\n      mend: install one"
-    assert doctor_text([], advice="install one") == said
-    assert "no OpenCL device works" in doctor_text([fails])
 
 
 def test_two_predictions_are_compared_part_by_part_largest_difference_first() -> None:

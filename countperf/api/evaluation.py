@@ -31,8 +31,7 @@ from countperf.errors import (
 )
 from countperf.measuring import PURPOSES, MeasurementSet
 from countperf.measuring.campaign import rewrite_file
-from countperf.measuring.recorded import read_times
-from countperf.measuring.tables import identity_elsewhere
+from countperf.measuring.tables import identity_elsewhere, read_times
 from countperf.models.fitting.fit_model import fit as fit_model
 from countperf.models.fitting.fit_model import says_overlap
 from countperf.models.fitting.judging import evaluate as evaluate_cases

@@ -94,7 +94,7 @@ def _candidates(name: str) -> Iterator[Path]:
 
 def compile_for(t_unit: Any, capability: str = "9.0") -> dict[str, KernelResources]:
     """Compile a Loopy kernel for a compute capability and read what it takes."""
-    from countperf.devices.cuda.target import generate_cuda
+    from countperf.devices.cuda_target import generate_cuda
 
     code = generate_cuda(t_unit)
     resources = compile_sources({"kernel": code.source}, capability)["kernel"]

@@ -29,7 +29,7 @@ from countperf.devices.identity import DeviceIdentity
 from countperf.devices.machine import read_clocks
 from countperf.documents import Document, Part
 from countperf.errors import MeasurementError
-from countperf.measuring.environment import gather_environment
+from countperf.measuring.campaign import gather_environment
 from countperf.measuring.lines import Environment
 from countperf.measuring.size_choice import measure_launch_overhead
 from countperf.steps import stepped

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from countperf.counting.work_groups import GroupKinds, WorkGroups
-from countperf.devices.cuda.target import generate_cuda
+from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.description import describe_kernel
 from countperf.devices.host_code import Launches
 from countperf.devices.nvcc import compile_for, compile_sass, find_nvcc

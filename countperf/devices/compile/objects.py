@@ -172,7 +172,7 @@ Objects = list[tuple[str, bytes]]
 @lru_cache(maxsize=16)
 def find_library(name: str) -> Path | None:
     """Return a library that Intel's runtime links kernels against, from beside its driver."""
-    for driver in find_drivers().files:
+    for driver in find_drivers()[0]:
         path = Path(driver.library)
         if path.name == INTEL_LIBRARY and (path.parent / name).is_file():
             return path.parent / name
