@@ -209,7 +209,7 @@ class Explanation(Result, ShortRepr):
             }
             for part in self.parts
         ]
-        uncharged = uncharged_lines(made.ignored, every=True) if made.ignored else []
+        uncharged = uncharged_lines(made.ignored, every=True)
         return Printed(
             head=[*prediction_head(made), f"time_s = {self.expression}"],
             rows=rows,

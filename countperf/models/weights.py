@@ -322,9 +322,9 @@ class WeightSet(Document, Result):
         if without or self.definition.reads_code:
             reads = f"names {', '.join(without)}" if without else "reads compiled code"
             raise PredictionError(
-                f"the {self.model} model {reads}, which is found at single sizes, and a cost"
-                " function has formulas only: predict(...) at the sizes of interest, or compile"
-                " weights of another model, such as the structural or the linear one"
+                f"the {self.model} model {reads}, which is found at single sizes and has no"
+                " formula, and a cost function has formulas only: predict(...) at the sizes of"
+                " interest, or compile weights of another model, such as the structural one"
             )
         return CostFunction(
             kernel=vector.kernel,
