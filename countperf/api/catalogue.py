@@ -327,12 +327,11 @@ def read_code(
     (`countperf.api.evaluation.recount` makes it that of the device). Cases that have their
     instructions already are left as they are, unless what older versions noted says nothing of
     cycles that overlap. The file is written now and then, so that a run that is cut off goes on
-    where it was.
+    where it was. `progress` is told of cases whose code cannot be followed.
     """
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)
-        say = progress or (lambda _: None)
-        return with_machine_code(measured, device=device, say=say, write=write)
+        return with_machine_code(measured, device=device, say=progress, write=write)
 
 
 def lacks_code(measurement: Measurement) -> bool:
@@ -340,72 +339,70 @@ def lacks_code(measurement: Measurement) -> bool:
     return measurement.code is None or OVERLAPPED not in measurement.code
 
 
+def with_field(
+    measured: MeasurementSet, name: str, values: Mapping[str, Mapping[str, Any]]
+) -> MeasurementSet:
+    """Return measurements with another value of a field of the cases that have one."""
+    renewed = (
+        m.model_copy(update={name: values[m.case]}) if m.case in values else m for m in measured
+    )
+    return replace(measured, measurements=tuple(renewed))
+
+
 def with_machine_code(
     measured: MeasurementSet,
     *,
     device: str | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], None] | None = None,
     write: Callable[[MeasurementSet], None] = lambda _: None,
 ) -> MeasurementSet:
-    """Return measurements with what the code of their kernels executes, where it can be read.
-
-    They are written now and then, and at the end.
-    """
+    """Return measurements with what the code of their kernels executes; see `read_code`."""
     chosen = find_device(device or measured.device.slug)
     if not measured.device.matches(chosen.identity):
         raise DeviceMismatchError(
             f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled for"
             " each processor; read it there"
         )
-    waiting: dict[str, list[Measurement]] = {}
-    for measurement in measured:
-        if lacks_code(measurement):
-            waiting.setdefault(measurement.kernel, []).append(measurement)
-    cases = [
+    waiting: dict[str, list[_CodeCase]] = {}
+    for case in filter(lacks_code, measured):
         # with the first-level cache that the counts of a case say code is read for
-        (name, tuple((m.case, m.parameters, caches_of(m.properties or {}).code) for m in some))
-        for name, some in waiting.items()
-    ]
-    batches = [cases[first : first + _BATCH] for first in range(0, len(cases), _BATCH)]
+        cache = caches_of(case.properties or {}).code
+        waiting.setdefault(case.kernel, []).append((case.case, case.parameters, cache))
+    kernels = [*waiting.items()]
+    batches = [kernels[first : first + _BATCH] for first in range(0, len(kernels), _BATCH)]
     code: dict[str, dict[str, int]] = {}
-
-    def renewed() -> MeasurementSet:
-        noted = tuple(
-            m.model_copy(update={"code": code[m.case]}) if m.case in code else m for m in measured
-        )
-        return replace(measured, measurements=noted)
-
+    written = time.monotonic()
     with Pool() as pool:
-        done, written = 0, time.monotonic()
         read = pool.map(partial(_code_of, chosen.label), batches)
-        pairs = zip(batches, read, strict=True)
-        for batch, outcomes in stepped(pairs, "reading code", total=len(batches)):
+        for outcomes in stepped(read, "reading code", total=len(batches)):
             for case, outcome in outcomes:
-                if isinstance(outcome, str):
-                    say(f"{case}: {outcome}")
-                else:
+                if not isinstance(outcome, str):
                     code[case] = outcome
-            done += len(batch)
-            say(f"{done} of {len(cases)} kernels")
+                elif say is not None:
+                    say(f"{case}: {outcome}")
             if time.monotonic() > written + _BETWEEN_FILES_S:
-                write(renewed())
+                write(with_field(measured, "code", code))
                 written = time.monotonic()
-    noted = renewed()
+    noted = with_field(measured, "code", code)
     write(noted)
     return noted
 
 
+_CodeCase = tuple[str, Mapping[str, int], CacheSize]
+"""Name of a case, its parameters, and the cache that its code is read for."""
+
+
 def _code_of(
-    label: str, cases: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, int], CacheSize]]]]
+    label: str, kernels: Sequence[tuple[str, Sequence[_CodeCase]]]
 ) -> list[tuple[str, dict[str, int] | str]]:
     """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
     code: list[tuple[str, dict[str, int] | str]] = []
-    there: list[tuple[CatalogEntry, Sequence[tuple[str, Mapping[str, int], CacheSize]]]] = []
-    for name, some in cases:
+    there: list[tuple[CatalogEntry, Sequence[_CodeCase]]] = []
+    for name, cases in kernels:
         try:
-            there.append((entry(name), some))
+            there.append((entry(name), cases))
         except KernelSpecificationError as error:  # of an older catalogue
-            code += [(case, str(error)) for case, *_ in some]
+            code += [(case, str(error)) for case, *_ in cases]
     units = [(known.build(), some[0][1]) for known, some in there]
     names: list[str] = []
     requests: list[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]] = []

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countperf.api.weights_choice import choose_weights
+from countperf.api.prediction import choose_weights
 from countperf.devices.device import EventClock
 from countperf.devices.discovery import find_device
 from countperf.devices.machine import available_cores

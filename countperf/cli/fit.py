@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING
 
 from countperf.api.calibration import calibrate
 from countperf.api.catalogue import measure_catalogue
-from countperf.api.evaluation import evaluate, evaluate_ranking, measurements_of_table
+from countperf.api.evaluation import (
+    compare,
+    evaluate,
+    evaluate_ranking,
+    list_measured_devices,
+    measurements_of_table,
+)
 from countperf.api.evaluation import fit as fit_measurements
-from countperf.api.mechanistic_models import compare, list_measured_devices
 from countperf.cli.common import given, show, show_all
 from countperf.cli.mechanistic import profile_options
 from countperf.errors import FitError, OutputError, ParameterError

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.api.applications import predict_application
-from countperf.api.device_choice import predict_on
 from countperf.api.kernels import Kernel
 from countperf.api.mechanistic_models import (
     find_described_device,
     occupancy,
     predict_all,
+    predict_on,
     profiler_of,
     step_formulas,
     sweep,

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from countperf import __version__
 from countperf.api.evaluation import evaluate, evaluate_ranking
 from countperf.api.fits import known_device
-from countperf.api.prediction import explain
-from countperf.api.weights_choice import choose_weights
+from countperf.api.prediction import choose_weights, explain
 from countperf.cli.common import as_dict, given, show
 from countperf.errors import ParameterError
 from countperf.figures import (

@@ -11,7 +11,7 @@ import pytest
 
 from countperf.api import fits as available_fits
 from countperf.api.fits import available_weights
-from countperf.api.weights_choice import default_weights
+from countperf.api.prediction import default_weights
 from countperf.errors import DeviceMismatchError
 from countperf.models import library
 from countperf.models.fitting.fit_model import fit

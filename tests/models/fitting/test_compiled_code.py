@@ -14,7 +14,7 @@ import pytest
 import countperf
 from countperf.api import evaluation as fitting
 from countperf.api import fits
-from countperf.api.weights_choice import choose_weights
+from countperf.api.prediction import choose_weights
 from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.vector import PropertyVector
