@@ -85,7 +85,6 @@ def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(
         ("--model linear", "mine/first"),
         ("--model linear", "mine/first-2"),
         (f"--model {other_model}", "mine/first"),  # another model of the same fit
-        ("--model linear --replace", "mine/first"),
     ):
         assert run(f"fit {store} --name first --json {options}").json["name"] == name
     assert sorted(path.name for path in own.iterdir()) == ["first", "first-2"]
