@@ -42,7 +42,7 @@ from measurement_kernels.variants.sets import variant_entries, variant_sets
 
 if TYPE_CHECKING:
     from countperf.devices.device import Device
-    from countperf.measuring import Measurement, Purpose
+    from countperf.measuring import Purpose
     from measurement_kernels.entry import CatalogEntry, Collection
 
 
@@ -331,12 +331,36 @@ def read_code(
     """
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)
-        return with_machine_code(measured, device=device, say=progress, write=write)
-
-
-def lacks_code(measurement: Measurement) -> bool:
-    """Return whether the instructions of a case, or its cycles that overlap, are not known."""
-    return measurement.code is None or OVERLAPPED not in measurement.code
+        chosen = find_device(device or measured.device.slug)
+        if not measured.device.matches(chosen.identity):
+            raise DeviceMismatchError(
+                f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled"
+                " for each processor; read it there"
+            )
+        waiting: dict[str, list[_CodeCase]] = {}
+        for case in measured:
+            if case.code is None or OVERLAPPED not in case.code:
+                # with the first-level cache that the counts of a case say code is read for
+                cache = caches_of(case.properties or {}).code
+                waiting.setdefault(case.kernel, []).append((case.case, case.parameters, cache))
+        kernels = [*waiting.items()]
+        batches = [kernels[first : first + _BATCH] for first in range(0, len(kernels), _BATCH)]
+        code: dict[str, dict[str, int]] = {}
+        written = time.monotonic()
+        with Pool() as pool:
+            read = pool.map(partial(_code_of, chosen.label), batches)
+            for outcomes in stepped(read, "reading code", total=len(batches)):
+                for case, outcome in outcomes:
+                    if not isinstance(outcome, str):
+                        code[case] = outcome
+                    elif progress is not None:
+                        progress(f"{case}: {outcome}")
+                if time.monotonic() > written + _BETWEEN_FILES_S:
+                    write(with_field(measured, "code", code))
+                    written = time.monotonic()
+        noted = with_field(measured, "code", code)
+        write(noted)
+    return noted
 
 
 def with_field(
@@ -347,45 +371,6 @@ def with_field(
         m.model_copy(update={name: values[m.case]}) if m.case in values else m for m in measured
     )
     return replace(measured, measurements=tuple(renewed))
-
-
-def with_machine_code(
-    measured: MeasurementSet,
-    *,
-    device: str | None = None,
-    say: Callable[[str], None] | None = None,
-    write: Callable[[MeasurementSet], None] = lambda _: None,
-) -> MeasurementSet:
-    """Return measurements with what the code of their kernels executes; see `read_code`."""
-    chosen = find_device(device or measured.device.slug)
-    if not measured.device.matches(chosen.identity):
-        raise DeviceMismatchError(
-            f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled for"
-            " each processor; read it there"
-        )
-    waiting: dict[str, list[_CodeCase]] = {}
-    for case in filter(lacks_code, measured):
-        # with the first-level cache that the counts of a case say code is read for
-        cache = caches_of(case.properties or {}).code
-        waiting.setdefault(case.kernel, []).append((case.case, case.parameters, cache))
-    kernels = [*waiting.items()]
-    batches = [kernels[first : first + _BATCH] for first in range(0, len(kernels), _BATCH)]
-    code: dict[str, dict[str, int]] = {}
-    written = time.monotonic()
-    with Pool() as pool:
-        read = pool.map(partial(_code_of, chosen.label), batches)
-        for outcomes in stepped(read, "reading code", total=len(batches)):
-            for case, outcome in outcomes:
-                if not isinstance(outcome, str):
-                    code[case] = outcome
-                elif say is not None:
-                    say(f"{case}: {outcome}")
-            if time.monotonic() > written + _BETWEEN_FILES_S:
-                write(with_field(measured, "code", code))
-                written = time.monotonic()
-    noted = with_field(measured, "code", code)
-    write(noted)
-    return noted
 
 
 _CodeCase = tuple[str, Mapping[str, int], CacheSize]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from countperf.devices.device import Device
 from countperf.devices.discovery import discover, matching_devices
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
@@ -28,9 +29,6 @@ from countperf.models.library import (
 from countperf.models.shipped import COMPILED
 from countperf.store import read_file_text
 from countperf.text import Column, Printed, Result, columns_of, format_percent, picked, table_of
-
-if TYPE_CHECKING:
-    from countperf.devices.device import Device
 
 
 class AvailableWeights(tuple[AvailableFit, ...], Result):
@@ -77,14 +75,15 @@ def why_not_compiled(
 
     A device that is asked for has to be that of the fit. Code that is known need not be read here.
     """
-    if COMPILED not in fit.models:
+    identity = fit.identity if COMPILED in fit.models else None
+    if identity is None:
         return f"{fit.name} has no weights of the model {COMPILED}"
-    identity = fit.identity
     if device is not None and not identity.matches(device):
         return f"the device asked for, {device.slug}, is not that of the weights"
     if has_code:
         return ""
-    if not (here := matching_devices(identity)):
+    here = matching_devices(identity)
+    if not here:
         return f"the device of the weights, {identity.slug}, is not here to compile for"
     return why_no_code(here[0])
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from countperf import __version__
 from countperf.cli.commands import COMMANDS, configure
-from countperf.cli.common import PROGRESS, only_documents, shown
+from countperf.cli.common import PROGRESS, only_documents, prepare_streams, say
 from countperf.errors import FLAGS, CountperfError, nearest
 from countperf.steps import listening, note_interrupts
 
@@ -87,20 +87,20 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
-    with shown():
-        try:
-            return _run(parser().parse_args(arguments))
-        except BrokenPipeError:
+    prepare_streams()
+    try:
+        return _run(parser().parse_args(arguments))
+    except BrokenPipeError:
+        _discard_output()
+        return 1
+    finally:
+        FLAGS.clear()
+        try:  # what is left, also of help and usage, whose program ends by itself
+            sys.stdout.flush()
+        except OSError as error:
             _discard_output()
-            return 1
-        finally:
-            FLAGS.clear()
-            try:  # what is left, also of help and usage, whose program ends by itself
-                sys.stdout.flush()
-            except OSError as error:
-                _discard_output()
-                if not isinstance(error, BrokenPipeError):
-                    print(f"countperf: {_describe_refusal(error)}", file=sys.stderr)
+            if not isinstance(error, BrokenPipeError):
+                say(f"countperf: {_describe_refusal(error)}")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -123,22 +123,22 @@ def _run(options: argparse.Namespace) -> int:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or interrupts:
                 said = str(error) if isinstance(error, KeyboardInterrupt) else ""
-                print(f"countperf: {said or _describe_kept(options)}", file=sys.stderr)
+                say(f"countperf: {said or _describe_kept(options)}")
                 return INTERRUPTED
             if options.debug or isinstance(error, BrokenPipeError):
                 raise
             if isinstance(error, CountperfError):
-                print(f"countperf: {error}{_statistics(error, options)}", file=sys.stderr)
+                say(f"countperf: {error}{_statistics(error, options)}")
             elif isinstance(error, OSError | RecursionError | MemoryError):
                 _discard_output()
-                print(f"countperf: {_describe_refusal(error)}", file=sys.stderr)
+                say(f"countperf: {_describe_refusal(error)}")
             else:
                 raise
             return 1
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    print(f"countperf: {message}", file=sys.stderr)
+    say(f"countperf: {message}")
 
 
 def _describe_kept(options: argparse.Namespace) -> str:

@@ -1,6 +1,6 @@
 """Output, progress and advice that several commands have in common.
 
-Names of kernels, devices and values come from files. What of them would control a terminal, or is
+Names of kernels, devices and values come from files: what of them would control a terminal, or is
 not in the encoding of its locale, is written as an escape.
 """
 
@@ -14,7 +14,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any
 
 from countperf.errors import ParameterError
 from countperf.sizes import combine_sizes
@@ -27,42 +28,20 @@ if TYPE_CHECKING:
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def safe(text: str, encoding: str | None = "utf-8") -> str:
-    r"""Write a text so that it can be shown: as escapes what controls terminals or has no code."""
-    text = _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
-    encoding = encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
-
-
-class _Shown:
-    """A stream that shows what is safe; other attributes are those of the stream below."""
-
-    def __init__(self, below: TextIO) -> None:
-        self.below = below
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.below, name)
-
-    def write(self, text: str) -> int:
-        self.below.write(safe(text, self.below.encoding))
-        return len(text)
-
-    def writelines(self, lines: list[str]) -> None:
-        for line in lines:
-            self.write(line)
+def make_safe(text: str) -> str:
+    """Write as escapes what of a text would control a terminal."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def say(text: str) -> None:
     """Print a line on standard error."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    print(make_safe(text), file=sys.stderr, flush=True)
 
 
-@contextlib.contextmanager
-def shown() -> Generator[None]:
-    """Let everything that is printed within the block be safe to show.
+def prepare_streams() -> None:
+    """Have standard streams escape what their encoding lacks, and closed ones show nothing.
 
-    A standard stream that is closed is one that shows nothing, so that no file gets its number.
+    A closed one is opened, so that no file gets its number.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -70,12 +49,9 @@ def shown() -> Generator[None]:
             if null != number:
                 os.dup2(null, number)
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
-    before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_Shown(getattr(stream, "below", stream)) for stream in before)
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = before
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 _documents: list[str] | None = None
@@ -114,7 +90,7 @@ def show(options: argparse.Namespace, shown: Printed, *, widest: int | None = No
     if options.json:
         print_json(shown.object())
     else:
-        print(shown.text(widest=widest))
+        print(make_safe(shown.text(widest=widest)))
 
 
 def show_all(options: argparse.Namespace, shown: Sequence[Printed], name: str = "sizes") -> None:
@@ -124,7 +100,7 @@ def show_all(options: argparse.Namespace, shown: Sequence[Printed], name: str = 
     elif options.json:
         print_json({name: [result.object() for result in shown]})
     else:
-        print("\n\n".join(result.text() for result in shown))
+        print(make_safe("\n\n".join(result.text() for result in shown)))
 
 
 def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from dataclasses import replace
 from datetime import date
 
@@ -18,7 +17,7 @@ from countperf.api.evaluation import (
     list_measured_devices,
     measurements_of_table,
 )
-from countperf.cli.common import given, show, show_all
+from countperf.cli.common import given, say, show, show_all
 from countperf.cli.mechanistic import profile_options
 from countperf.errors import FitError, ParameterError
 from countperf.figures import check_outputs, draw
@@ -91,7 +90,7 @@ def _fit_models(options: argparse.Namespace, measurements: MeasurementSet) -> li
         except FitError as error:
             if model == models[-1] and not fitted:
                 raise
-            print(f"countperf: no {model} model: {error}", file=sys.stderr)
+            say(f"countperf: no {model} model: {error}")
     return fitted
 
 
@@ -127,10 +126,9 @@ _COSTS = {
 
 def run_measure(options: argparse.Namespace) -> None:
     """Run the campaign and summarize it."""
-    print(
+    say(
         f"countperf: profile {options.profile}: {_COSTS[options.profile]}, on an idle machine; what"
-        " is finished is kept if you interrupt it (weights in three minutes: countperf calibrate)",
-        file=sys.stderr,
+        " is finished is kept if you interrupt it (weights in three minutes: countperf calibrate)"
     )
     measured = measure_catalogue(
         **given(options, "store", "device", "profile"),

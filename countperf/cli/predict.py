@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from countperf.api.fits import known_device
 from countperf.api.kernels import Kernel
 from countperf.api.prediction import explained, predict
-from countperf.cli.common import as_dict, given, one_point, points, print_json, show, show_all
+from countperf.cli.common import as_dict, given, one_point, points, print_json, say, show, show_all
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
 from countperf.models.breakdown import MOST_ROWS
@@ -69,10 +68,10 @@ def run_predict(options: argparse.Namespace) -> None:
     asked, compares = _list_asked(options)
     made = [predict(kernel, sizes, **named) for kernel, sizes, named in asked]
     for choice in dict.fromkeys(result.model_choice for result in made if result.model_choice):
-        print(f"countperf: {choice}", file=sys.stderr)
+        say(f"countperf: {choice}")
     if compares and not options.json:
         most = 1000 if options.explain else MOST_ROWS
-        print(made[0].against(made[1]).lay_out(most).text())
+        show(options, made[0].against(made[1]).lay_out(most))
         return
     shown = [result.lay_out() for result in made]
     if options.explain:

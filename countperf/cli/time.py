@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
@@ -40,7 +39,7 @@ def run_time(options: argparse.Namespace) -> None:
         **given(options, "incomplete_ok", "longest_s", "unchecked"),
     )
     if timing.model_choice:
-        print(f"countperf: {timing.model_choice}", file=sys.stderr)
+        say(f"countperf: {timing.model_choice}")
     if options.output is not None:  # first, whatever becomes of the output
         timing.write_file(options.output)
     if options.figure is not None:

@@ -288,7 +288,7 @@ def test_the_figure_has_points_line_band_and_plain_ticks() -> None:
         assert np.asarray(line.get_xdata()).tolist() == list(times)
         assert np.asarray(line.get_ydata()) == pytest.approx([1.2, 3.0, 21.0])
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("size n", "time of one launch, µs")
-    assert axes.get_title().startswith("axpy on fake-abacus")
+    assert figure.get_suptitle().startswith("axpy on fake-abacus")
     figure.canvas.draw()
     ticks = [label.get_text() for label in (*axes.get_xticklabels(), *axes.get_yticklabels())]
     assert {"100", "1000", "10000"} <= set(ticks)
