@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from countperf.devices.device import Device
 from countperf.devices.discovery import discover, matching_devices
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
-from countperf.documents import parse_json
 from countperf.errors import DocumentError
 from countperf.machine_code.tools import (
     ANALYZER_ADVICE,
@@ -27,7 +26,7 @@ from countperf.models.library import (
     short_name,
 )
 from countperf.models.shipped import COMPILED
-from countperf.store import read_file_text
+from countperf.models.weights import WeightSet
 from countperf.text import Column, Printed, Result, columns_of, format_percent, picked, table_of
 
 
@@ -102,35 +101,28 @@ def available_weights() -> AvailableWeights:
 
 
 def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | None:
-    """Describe a fit by few fields of the document that predicts; None if it is gone."""
-    device, date = "" if fit.is_own else fit.folder.name, ""
-    error, is_here, problem = None, False, ""
-    if (path := fit.default) is None:
+    """Describe a fit by the document that predicts; None if it is gone."""
+    row = partial(AvailableFit, name=fit.name, models=tuple(fit.models))
+    path = fit.default
+    if path is None:
         return None
     try:
         if not why_not_compiled(fit):
             path = fit.path_of(COMPILED)
-        content: Any = parse_json(read_file_text(path), path=path)
-        identity = DeviceIdentity.from_object(content["device"], path=path)
-        device = identity.slug
-        date = (content.get("source") or {}).get("recorded_at", "")
-        error = (content.get("quality") or {}).get("held_out_error")
-        is_here = any(identity.matches(other) for other in present)
-    except DocumentError as bad:
+        weights = WeightSet.read_file(path)
+    except DocumentError as error:
         if not path.exists():  # removed in the meantime
             return None
-        problem = str(bad)
-    except (KeyError, TypeError, AttributeError) as bad:
-        problem = f"{path} is no weights document: {type(bad).__name__}: {bad}"
-    return AvailableFit(
-        name=fit.name,
-        device=device,
-        models=tuple(fit.models),
-        model=short_name(model_in(path)),
-        date=date,
-        held_out_error=error,
-        is_here=is_here,
-        problem=problem,
+        unknown = {"date": "", "held_out_error": None, "is_here": False}
+        device = "" if fit.is_own else fit.folder.name
+        model = short_name(model_in(path))
+        return row(device=device, model=model, problem=str(error), **unknown)
+    return row(
+        device=weights.device.slug,
+        model=short_name(weights.model),
+        date="" if weights.source is None else weights.source.recorded_at,
+        held_out_error=None if weights.quality is None else weights.quality.held_out_error,
+        is_here=any(weights.device.matches(other) for other in present),
     )
 
 

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from measurement_kernels.entry import CatalogEntry
 
 
-_UNNAMED = "loopy_kernel"
-"""Name that Loopy gives to a kernel without one."""
+_UNNAMED = "loopy_kernel"  # what Loopy calls a kernel without a name
 
 
 def load_kernel(specification: str) -> Any:
@@ -69,7 +68,7 @@ def load_kernel(specification: str) -> Any:
 def _load_with_object(specification: str) -> tuple[Any, Any]:
     """Find the kernel that a text names, and the object that it came in."""
     if specification.endswith(".json"):
-        return _vector_document(Path(specification)), None
+        return _read_vector(Path(specification)), None
     if is_in_catalogue(specification):
         return entry(specification).build(), None
     if ":" not in specification:
@@ -78,10 +77,9 @@ def _load_with_object(specification: str) -> tuple[Any, Any]:
         )
     around: list[object] = [None]
 
-    def unit_or_itself(loaded: object) -> object:
+    def find_unit(loaded: object) -> object:
         """Return the translation unit of what a package that generates kernels handed out."""
-        unit = known_unit(loaded)
-        if unit is None:
+        if (unit := known_unit(loaded)) is None:
             return loaded
         around.append(loaded)
         return unit
@@ -91,7 +89,7 @@ def _load_with_object(specification: str) -> tuple[Any, Any]:
         lp.TranslationUnit,
         kind_name="loopy.TranslationUnit",
         error=KernelSpecificationError,
-        convert=unit_or_itself,
+        convert=find_unit,
     )
     name = specification.rpartition(":")[2]
     if loaded.entrypoints == {_UNNAMED} and name.isidentifier():
@@ -101,17 +99,10 @@ def _load_with_object(specification: str) -> tuple[Any, Any]:
 
 def table_kernels(names: Iterable[str], file: str | None) -> dict[str, Any]:
     """Find the kernels that a table of times names."""
-    if file is None:
-        return {name: load_kernel(name) for name in names}
-
     kinds: Any = lp.TranslationUnit | FunctionType
+    wanted = {"kind_name": "loopy.TranslationUnit", "error": KernelSpecificationError}
     return {
-        name: find_in_user_code(
-            f"{file}:{name}",
-            kinds,
-            kind_name="loopy.TranslationUnit",
-            error=KernelSpecificationError,
-        )
+        name: find_in_user_code(f"{file}:{name}", kinds, **wanted) if file else load_kernel(name)
         for name in names
     }
 
@@ -128,7 +119,7 @@ def entry(name: str) -> CatalogEntry:
     return catalog.entry(name)
 
 
-def _vector_document(path: Path) -> PropertyVector:
+def _read_vector(path: Path) -> PropertyVector:
     if not path.exists():
         raise KernelSpecificationError(f"there is no file {path}")
     content = parse_json(read_file_text(path), path=path)
@@ -161,10 +152,7 @@ class Kernel(ShortRepr):
         statistics: Mapping[str, Statistic] | None = None,
         instruction_counts: InstructionCounts | None = None,
     ) -> Kernel:
-        """Find the kernel that a text names, or take the one that is given.
-
-        Errors are those of `load_kernel`; a `CountingError` if an object is no kernel.
-        """
+        """Find the kernel that a text names, or take the one that is given."""
         if isinstance(kernel, Kernel):
             return kernel
         is_text = isinstance(kernel, str)
@@ -202,10 +190,7 @@ class Kernel(ShortRepr):
 
     @property
     def statistics(self) -> Mapping[str, Statistic] | None:
-        """The statistics given, and those that the catalogue knows at the first of the sizes.
-
-        Those that depend on sizes are left out where one of these is lacking.
-        """
+        """The statistics given, and the catalogue's, at the first of the sizes if all are known."""
         given, known = self.given_statistics, self.entry
         if known is None or not known.statistics:
             return given
@@ -250,7 +235,17 @@ class Kernel(ShortRepr):
         """Count the kernel as weights need it; leave a vector as it is, for them to check."""
         if self.is_counted:
             return self.count(None if isinstance(self.unit, PropertyVector) else weights.view)
-        return self.count_each(lambda at: at._count_here(weights))
+
+        def count(at: Kernel) -> PropertyVector:
+            vector = at.count(weights.view, caches=weights.counted_caches)
+            if weights.definition.reads_code:
+                checked = vector.check_parameters(at.sizes, {})
+                sizes = {name: int(np.max(value)) for name, value in checked.items()}
+                vector = at.add_code(vector, sizes, weights.device.slug)
+            named = weights.definition.named_transactions
+            return with_transactions(vector, at.unit, named, at.statistics)
+
+        return self.count_each(count)
 
     def count_each(self, count: Callable[[Kernel], PropertyVector]) -> PropertyVector:
         """Count the kernel at its sizes; anew at others, where statistics depend on these."""
@@ -258,15 +253,6 @@ class Kernel(ShortRepr):
         if not self.depends_on_sizes:
             return vector
         return vector.recount(lambda sizes: count(self.at(sizes)))
-
-    def _count_here(self, weights: WeightSet) -> PropertyVector:
-        vector = self.count(weights.view, caches=weights.counted_caches)
-        if weights.definition.reads_code:
-            checked = vector.check_parameters(self.sizes, {})
-            sizes = {name: int(np.max(value)) for name, value in checked.items()}
-            vector = self.add_code(vector, sizes, weights.device.slug)
-        named = weights.definition.named_transactions
-        return with_transactions(vector, self.unit, named, self.statistics)
 
     def add_code(
         self,
