@@ -54,7 +54,7 @@ def sizes(text: str) -> tuple[str, int | tuple[int, ...]]:
 def natural(text: str) -> int:
     """Parse an integer that is at least 1, for argparse."""
     if not re.fullmatch(r"0*[1-9]\d*", text.strip()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no integer of at least 1")
+        raise argparse.ArgumentTypeError(f"{text} is no integer of at least 1")
     return int(text)
 
 
@@ -63,7 +63,7 @@ def positive(text: str) -> float:
     with suppress(ValueError):
         if 0 < float(text) < math.inf:
             return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    raise argparse.ArgumentTypeError(f"{text} is no number above 0")
 
 
 def statistic(text: str) -> tuple[str, float | str]:
