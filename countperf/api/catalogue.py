@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from countperf import errors
 from countperf.api.kernels import Kernel
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of
@@ -17,14 +18,6 @@ from countperf.devices.compile.compiled_kernel import CompiledKernel, counts_of_
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import counted_caches_of
 from countperf.devices.workers import Pool
-from countperf.errors import (
-    CountingError,
-    DeviceMismatchError,
-    KernelBuildError,
-    KernelSpecificationError,
-    ParameterError,
-    nearest,
-)
 from countperf.measuring import PURPOSES, MeasurementSet, Protocol
 from countperf.measuring.campaign import measure, open_store, rewrite_file
 from countperf.measuring.runner import BROAD, QUICK, KernelRunner
@@ -145,7 +138,7 @@ def profile_entries(
         and (not families or e.family in families)
     )
     if not listed_entries:
-        raise KernelSpecificationError(
+        raise errors.KernelSpecificationError(
             f"no {' or '.join(purposes)} kernel of {', '.join(families) or 'any family'} "
             f"({' or '.join(collections)}) has "
             f"element type {' or '.join(element_types)}"
@@ -224,7 +217,7 @@ def _profile(given: str | Profile) -> Profile:
         return given
     if given not in PROFILES:
         message = f"there is no profile {given!r}; pass one of {', '.join(map(repr, PROFILES))}"
-        raise ParameterError(message, parameter="profile")
+        raise errors.ParameterError(message, parameter="profile")
     return PROFILES[given]
 
 
@@ -293,9 +286,9 @@ def _check_families(families: Sequence[str]) -> None:
     )
     for family in families:
         if family not in known:
-            raise KernelSpecificationError(
+            raise errors.KernelSpecificationError(
                 f"no family of kernels is called {family!r}; there are {', '.join(known)}"
-                f"{nearest(family, known)}"
+                f"{errors.nearest(family, known)}"
             )
 
 
@@ -333,7 +326,7 @@ def read_code(
         measured = MeasurementSet.read_file(measurements)
         chosen = find_device(device or measured.device.slug)
         if not measured.device.matches(chosen.identity):
-            raise DeviceMismatchError(
+            raise errors.DeviceMismatchError(
                 f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled"
                 " for each processor; read it there"
             )
@@ -386,7 +379,7 @@ def _code_of(
     for name, cases in kernels:
         try:
             there.append((entry(name), cases))
-        except KernelSpecificationError as error:  # of an older catalogue
+        except errors.KernelSpecificationError as error:  # of an older catalogue
             code += [(case, str(error)) for case, *_ in cases]
     units = [(known.build(), some[0][1]) for known, some in there]
     names: list[str] = []
@@ -394,11 +387,11 @@ def _code_of(
     read = read_compiled(units, find_device(label))
     for (known, some), compiled in zip(there, read, strict=True):
         for case, parameters, cache in some:
-            if isinstance(compiled, KernelBuildError):
+            if isinstance(compiled, errors.KernelBuildError):
                 code.append((case, str(compiled)))
                 continue
             names.append(case)
             requests.append((compiled, parameters, known.statistics_at(parameters), cache))
     for case, counts in zip(names, counts_of_many(requests), strict=True):
-        code.append((case, str(counts) if isinstance(counts, CountingError) else counts))
+        code.append((case, str(counts) if isinstance(counts, errors.CountingError) else counts))
     return code

@@ -33,13 +33,7 @@ from countperf.measuring import (
 from countperf.measuring.campaign import rewrite_file
 from countperf.measuring.recorded import read_times
 from countperf.measuring.tables import identity_elsewhere
-from countperf.mechanistic.comparison import (
-    CalibrationLevel,
-    Comparison,
-    Profiler,
-    compare_models,
-    linear_result,
-)
+from countperf.mechanistic import comparison
 from countperf.mechanistic.compiled_profile import capability_of
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.predict_all import model_makers
@@ -324,12 +318,12 @@ def compare(
     *,
     device: DeviceParameters | None = None,
     models: Sequence[str] = (),
-    levels: Sequence[CalibrationLevel] = ("published", "scaled"),
+    levels: Sequence[comparison.CalibrationLevel] = ("published", "scaled"),
     purposes: Sequence[Purpose] = ("test",),
     kernel: Any = None,
     timing: Timing | Path | str | None = None,
     profile_options: Mapping[str, Any] | None = None,
-) -> Comparison:
+) -> comparison.Comparison:
     """Predict measured kernels by all models: as published, and scaled by a factor."""
     if (kernel is None) != (timing is None):
         both = f"{errors.option('kernel', 'KERNEL')}, {errors.option('timing', 'FILE')}"
@@ -393,7 +387,7 @@ def compare(
         given = {"max_instructions": COMPARED_INSTRUCTIONS, **profile_options}
         own = profiler_of(kernel, device, {}, given)
         purposes = ("application",)
-    comparison = compare_models(
+    compared = comparison.compare_models(
         model_makers,
         device,
         cases,
@@ -404,9 +398,9 @@ def compare(
         own=own is not None,
     )
     if measured is None or kernel is not None or (models and "linear" not in models):
-        return comparison
-    models_with_linear = (linear_result(measured, purposes), *comparison.models)
-    return comparison.model_copy(update={"models": models_with_linear})
+        return compared
+    with_linear = (comparison.linear_result(measured, purposes), *compared.models)
+    return compared.model_copy(update={"models": with_linear})
 
 
 _OWN = "own kernel: "
@@ -414,7 +408,7 @@ _OWN = "own kernel: "
 
 def _profiles(
     device: DeviceParameters, own: KernelProfiler | None, options: Mapping[str, Any]
-) -> Profiler:
+) -> comparison.Profiler:
     """Return profiles of measured kernels, of the catalogue, each counted once, or of one's own."""
     code = {name: options[name] for name in ("analysis", "sass") if name in options}
     if code.get("analysis", "counts") != "counts" or "sass" in code:

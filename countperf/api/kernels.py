@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import loopy as lp
 import numpy as np
 
+from countperf import errors
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.producers import bound_arguments, known_unit, translation_unit
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
@@ -18,12 +19,6 @@ from countperf.counting.transactions import with_transactions
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.documents import parse_json
-from countperf.errors import (
-    CountingError,
-    DocumentError,
-    KernelBuildError,
-    KernelSpecificationError,
-)
 from countperf.sizes import first_point
 from countperf.store import read_file_text
 from countperf.text import ShortRepr
@@ -72,7 +67,7 @@ def _load_with_object(specification: str) -> tuple[Any, Any]:
     if is_in_catalogue(specification):
         return entry(specification).build(), None
     if ":" not in specification:
-        raise KernelSpecificationError(
+        raise errors.KernelSpecificationError(
             f"{specification} is a file: name the kernel in it too, as in {specification}:axpy"
         )
     around: list[object] = [None]
@@ -88,7 +83,7 @@ def _load_with_object(specification: str) -> tuple[Any, Any]:
         specification,
         lp.TranslationUnit,
         kind_name="loopy.TranslationUnit",
-        error=KernelSpecificationError,
+        error=errors.KernelSpecificationError,
         convert=find_unit,
     )
     name = specification.rpartition(":")[2]
@@ -100,7 +95,10 @@ def _load_with_object(specification: str) -> tuple[Any, Any]:
 def table_kernels(names: Iterable[str], file: str | None) -> dict[str, Any]:
     """Find the kernels that a table of times names."""
     kinds: Any = lp.TranslationUnit | FunctionType
-    wanted = {"kind_name": "loopy.TranslationUnit", "error": KernelSpecificationError}
+    wanted: dict[str, Any] = {
+        "kind_name": "loopy.TranslationUnit",
+        "error": errors.KernelSpecificationError,
+    }
     return {
         name: find_in_user_code(f"{file}:{name}", kinds, **wanted) if file else load_kernel(name)
         for name in names
@@ -121,12 +119,12 @@ def entry(name: str) -> CatalogEntry:
 
 def _read_vector(path: Path) -> PropertyVector:
     if not path.exists():
-        raise KernelSpecificationError(f"there is no file {path}")
+        raise errors.KernelSpecificationError(f"there is no file {path}")
     content = parse_json(read_file_text(path), path=path)
     try:
         return PropertyVector.from_document(content)
-    except DocumentError as error:
-        raise DocumentError(f"{path}: {error}", path=str(path), field=error.field) from error
+    except errors.DocumentError as error:
+        raise errors.DocumentError(f"{path}: {error}", path=str(path), field=error.field) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -180,7 +178,7 @@ class Kernel(ShortRepr):
     def unit_with(self, what: str) -> Any:
         """Return the translation unit; refuse counts, which have nothing of the kind."""
         if self.is_counted:
-            raise CountingError(f"a property vector has no {what}; pass the kernel itself")
+            raise errors.CountingError(f"a property vector has no {what}; pass the kernel itself")
         return self.unit
 
     @property
@@ -218,14 +216,14 @@ class Kernel(ShortRepr):
                 caches=caches,
             )
         if self.given_statistics or self.instruction_counts:
-            raise CountingError(
+            raise errors.CountingError(
                 "statistics and counts of instructions are for kernels; a property vector takes"
                 " none"
             )
         if not isinstance(self.unit, PropertyVector):
             return PropertyVector.from_mapping(self.unit, view=view or "source")
         if view not in (None, self.unit.view):
-            raise CountingError(
+            raise errors.CountingError(
                 f"the vector of '{self.unit.kernel}' is of the {self.unit.view} view; to have the"
                 f" {view} view, count the kernel itself"
             )
@@ -267,7 +265,7 @@ class Kernel(ShortRepr):
 
         unit, statistics = self.unit_with("code to compile"), self.statistics
         (compiled,) = read_compiled([(unit, sizes)], find_device(device))
-        if isinstance(compiled, KernelBuildError):
+        if isinstance(compiled, errors.KernelBuildError):
             raise compiled
         cache = (vector.caches or DEFAULT_CACHES).code
         return vector.with_counts_at(

@@ -17,19 +17,12 @@ from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.errors import CountperfError, DeviceError, ParameterError, nearest, option
+from countperf.mechanistic import predict_all as answering
 from countperf.mechanistic import step_formulas as steps
 from countperf.mechanistic import sweep as sweeping
 from countperf.mechanistic.compiled_profile import profile_kernel, with_machine_code
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy, unused_local_bytes
-from countperf.mechanistic.predict_all import (
-    ALL,
-    ModelAnswers,
-    ModelChoice,
-    answers_of,
-    lacking_input,
-    model_names,
-)
 from countperf.models.library import find_fit, load_weights, model_in, short_name
 from countperf.models.predictions import DeviceAnswer, DeviceAnswers
 from countperf.models.validity import Level
@@ -44,11 +37,11 @@ def predict_all(
     parameters: Mapping[str, Any] | None = None,
     /,
     *,
-    models: ModelChoice = ALL,
+    models: answering.ModelChoice = answering.ALL,
     statistics: Mapping[str, Any] | None = None,
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
-) -> ModelAnswers:
+) -> answering.ModelAnswers:
     """Predict the time of a Loopy kernel by mechanistic models, in one call.
 
     Parameters
@@ -81,7 +74,7 @@ def predict_all(
     """
     values = given_sizes(parameters, more)
     profiler = profiler_of(kernel, device, values, profile_options, statistics)
-    return answers_of(profiler, values, models)
+    return answering.answers_of(profiler, values, models)
 
 
 @checks_keywords
@@ -135,7 +128,7 @@ def sweep(
     *,
     over: sweeping.Axis = "occupancy",
     values: Sequence[int] | None = None,
-    models: ModelChoice = ALL,
+    models: answering.ModelChoice = answering.ALL,
     statistics: Mapping[str, Any] | None = None,
     profile_options: Mapping[str, Any] | None = None,
     timed_on: str | Device | None = None,
@@ -167,7 +160,10 @@ def sweep(
         As for `predict_all`, `countperf.time_kernel` and `countperf.mechanistic.sweep.sweep`.
     """
     sizes = given_sizes(parameters, more)
-    options = {"max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS, **(profile_options or {})}
+    options: dict[str, Any] = {
+        "max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS,
+        **(profile_options or {}),
+    }
     profiler = profiler_of(kernel, device, sizes, options, statistics)
     if timed_on is not None and over == "occupancy":
         profiled = profiler.at(sizes)
@@ -354,7 +350,7 @@ def predict_on(
         if len(failures) == 1:
             raise next(iter(failures.values()))
         raise errors.PredictionError(f"no device answers: {'; '.join(failures) or 'none is named'}")
-    mechanistic = {ALL, *model_names()}
+    mechanistic = {answering.ALL, *answering.model_names()}
     unknown = [model for model in models or () if model not in mechanistic]
     has_fits = any(of.weights or of.lacks == "weights" for of in answers)
     if unknown and not has_fits:
@@ -407,11 +403,11 @@ def _answers(
         found = predict_all(profiler, described, point, models=by_model)
     except CountperfError as error:
         has_name = isinstance(error, ParameterError | errors.DeviceParameterError)
-        yield row(lacks=lacking_input(error) if has_name else "kernel", error=error)
+        yield row(lacks=answering.lacking_input(error) if has_name else "kernel", error=error)
         return
     for model, answer in found.items():
         if isinstance(answer, CountperfError):
-            yield row(model=model, lacks=lacking_input(answer), error=answer)
+            yield row(model=model, lacks=answering.lacking_input(answer), error=answer)
         else:
             yield row(model=model, prediction=answer)
 
@@ -422,7 +418,7 @@ def _models_of(
     """Return which models of a fit and which mechanistic ones answer for a device."""
     if models is None:
         return ([None], []) if has_fit else ([], [*DEFAULT_MODELS])
-    known = {ALL, *model_names()}
+    known = {answering.ALL, *answering.model_names()}
     by_fit: list[str | None] = [model for model in models if model not in known and has_fit]
     by_model = [model for model in models if model in known and described is not None]
     if not by_fit and not by_model:

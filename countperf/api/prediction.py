@@ -9,18 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from countperf import errors
 from countperf.api.fits import why_not_compiled
 from countperf.api.kernels import Kernel
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
-from countperf.errors import (
-    CountperfError,
-    DeviceMismatchError,
-    KernelBuildError,
-    ParameterError,
-    option,
-)
 from countperf.models.charging import charge_inputs
 from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
@@ -95,8 +89,8 @@ class ChosenWeights(ShortRepr):
             return use(self, False)
         try:
             return use(replace(self, choose_by_counts=None), True)
-        except CountperfError as error:
-            if isinstance(error, KernelBuildError) and error.stage == "build":
+        except errors.CountperfError as error:
+            if isinstance(error, errors.KernelBuildError) and error.stage == "build":
                 raise
             reason = _FAILED.format(error)
         return use(self.choose_by_counts(reason), False)
@@ -137,7 +131,7 @@ def choose_weights(
         elif isinstance(weights, WeightSet):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
             usual = weights
         else:
-            raise ParameterError(
+            raise errors.ParameterError(
                 f"weights are a name, a path or what load_weights returns, not {weights!r};"
                 " countperf.available_weights() lists the names",
                 parameter="weights",
@@ -153,7 +147,7 @@ def choose_weights(
         return choose(reading)
     try:
         check(reading)
-    except CountperfError as error:
+    except errors.CountperfError as error:
         return choose(_FAILED.format(error))
     return ChosenWeights(
         weights=reading,
@@ -190,9 +184,9 @@ def default_weights(
         weights.check_device(identity)
         return weights
     there = ", ".join(named_fits()) or "none"
-    raise DeviceMismatchError(
+    raise errors.DeviceMismatchError(
         f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose"
-        f" one with {option('weights', 'NAME')}, or make one with 'countperf measure' and"
+        f" one with {errors.option('weights', 'NAME')}, or make one with 'countperf measure' and"
         " 'countperf fit'"
     )
 
@@ -278,7 +272,9 @@ def explain(
 def explained(prediction: Prediction) -> Explanation:
     """Say where a predicted time goes term by term."""
     if isinstance(prediction.time_s, np.ndarray):
-        raise ParameterError("a prediction is explained at one size at a time, not at an array")
+        raise errors.ParameterError(
+            "a prediction is explained at one size at a time, not at an array"
+        )
     weights: WeightSet = prediction.origin.weights
     counts = prediction.origin.kernel.evaluate(prediction.parameters)
     values = charge_inputs(weights, model_inputs(weights.definition, counts)).values

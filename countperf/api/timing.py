@@ -17,7 +17,7 @@ import numpy as np
 from loopy.symbolic import get_dependencies
 from pymbolic import evaluate
 
-from countperf import errors
+from countperf import errors, measuring, text
 from countperf.api.kernels import Kernel
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.frontend.loopy_patches import record_launches
@@ -27,32 +27,11 @@ from countperf.devices.description import describe_kernel
 from countperf.devices.device import Device
 from countperf.devices.opencl import describe
 from countperf.errors import CountperfError, ParameterError
-from countperf.measuring import (
-    InstructionCounts,
-    KernelCase,
-    MeasurementSet,
-    Protocol,
-    Statistic,
-    TimedSize,
-    Timing,
-    counts_digest,
-)
 from countperf.measuring.apart import LONGEST_S, open_runner
 from countperf.measuring.campaign import measure
 from countperf.measuring.runner import TIMING
 from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
 from countperf.steps import stepped
-from countperf.text import (
-    Column,
-    Printed,
-    Result,
-    columns_of,
-    format_quantity,
-    format_seconds,
-    make_interval_columns,
-    point_text,
-    some_of,
-)
 
 if TYPE_CHECKING:
     from countperf.measuring.cases import MakeArguments, Reference
@@ -63,8 +42,8 @@ if TYPE_CHECKING:
 
 
 def predict_cases(
-    cases: Sequence[KernelCase],
-    counts: InstructionCounts | None,
+    cases: Sequence[measuring.KernelCase],
+    counts: measuring.InstructionCounts | None,
     chosen: ChosenWeights,
     *,
     incomplete_ok: bool,
@@ -98,7 +77,7 @@ def find_predicted_fields(prediction: Prediction) -> dict[str, Any]:
     if time_s <= 0:
         reason = f"the {prediction.model} model predicts {time_s:.3g} s, which is no time"
         return {"predicted_s": None, "interval_s": None, "reason": reason}
-    missing = some_of(prediction.missing)
+    missing = text.some_of(prediction.missing)
     reason = "" if prediction.complete else f"incomplete: without the cost of {missing}"
     interval_s = None
     if prediction.interval_s is not None:
@@ -107,13 +86,15 @@ def find_predicted_fields(prediction: Prediction) -> dict[str, Any]:
     return {"predicted_s": time_s, "interval_s": interval_s, "reason": reason}
 
 
-def _digests(case: KernelCase, counts: InstructionCounts | None) -> dict[str, str]:
+def _digests(
+    case: measuring.KernelCase, counts: measuring.InstructionCounts | None
+) -> dict[str, str]:
     """Return digests of a kernel's counts by the views that can be counted."""
     kernel = Kernel.of(case.build(), case.parameters, case.statistics, counts)
     digests: dict[str, str] = {}
     for view in get_args(View):
         with suppress(errors.CountingError):
-            digests[view] = counts_digest(kernel.count(view))
+            digests[view] = measuring.counts_digest(kernel.count(view))
     return digests
 
 
@@ -128,18 +109,18 @@ def time_kernel(
     reference: Reference | None = None,
     tolerance: float | None = None,
     unchecked: bool = False,
-    statistics: Mapping[str, Statistic] | None = None,
-    instruction_counts: InstructionCounts | None = None,
+    statistics: Mapping[str, measuring.Statistic] | None = None,
+    instruction_counts: measuring.InstructionCounts | None = None,
     weights: WeightSet | Path | str | None = None,
     model: str | None = None,
     force: bool = False,
     incomplete_ok: bool = False,
     level: Level = 0.95,
-    protocol: Protocol | None = None,
+    protocol: measuring.Protocol | None = None,
     runner: CaseRunner | None = None,
     longest_s: float = LONGEST_S,
     **more: Any,
-) -> Timing:
+) -> measuring.Timing:
     """Time a kernel at some sizes, and compare the times with predicted ones.
 
     Each size runs in several rounds, some time apart, as in a campaign (`countperf.measure`): after
@@ -209,7 +190,7 @@ def time_kernel(
         made_up = _describe_made_up_arrays(cases[0])
         measured = _measured(cases, protocol, opened)
     of_case = {measurement.case: measurement for measurement in measured}
-    return Timing(
+    return measuring.Timing(
         kernel=cases[0].kernel,
         device=measured.header.device,
         protocol=protocol,
@@ -220,7 +201,7 @@ def time_kernel(
         interval_level=level,
         made_up=made_up,
         sizes=tuple(
-            TimedSize(measurement=of_case[case.name], counts=counts, **fields)
+            measuring.TimedSize(measurement=of_case[case.name], counts=counts, **fields)
             for case, fields, counts in zip(cases, predicted, digests, strict=True)
             if case.name in of_case
         ),
@@ -234,8 +215,8 @@ def time_resident_groups(
     unused_local_bytes: Mapping[int, int],
     *,
     device: str | Device | None = None,
-    statistics: Mapping[str, Statistic] | None = None,
-) -> MeasurementSet:
+    statistics: Mapping[str, measuring.Statistic] | None = None,
+) -> measuring.MeasurementSet:
     """Time a kernel with several numbers of resident groups, by unused local memory.
 
     Names of cases end in the number, as in ``groups=3``; errors as of `time_kernel`.
@@ -256,8 +237,8 @@ def time_resident_groups(
 
 
 def _measured(
-    cases: Sequence[KernelCase], protocol: Protocol, runner: CaseRunner
-) -> MeasurementSet:
+    cases: Sequence[measuring.KernelCase], protocol: measuring.Protocol, runner: CaseRunner
+) -> measuring.MeasurementSet:
     """Measure cases; if none can be, raise the first failure."""
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
         store = Path(folder) / "timing.jsonl"
@@ -276,7 +257,7 @@ def _cases(
     tolerance: float | None,
     *,
     unchecked: bool = False,
-) -> list[KernelCase]:
+) -> list[measuring.KernelCase]:
     """Return a case for each point of a kernel; numbers are checked at the smallest one."""
     unit, known = kernel.unit_with("code to run"), kernel.entry
     if len(unit.entrypoints) != 1:
@@ -310,7 +291,7 @@ def _cases(
     points = combine_sizes(sizes)
     smallest = min(points, key=lambda point: math.prod(max(n, 1) for n in point.values()))
     return [
-        KernelCase(
+        measuring.KernelCase(
             name="/".join(filter(None, (name, ",".join(f"{n}={v}" for n, v in point.items())))),
             kernel=name,
             build=unit,
@@ -328,7 +309,7 @@ def _cases(
     ]
 
 
-def _describe_made_up_arrays(case: KernelCase) -> str:
+def _describe_made_up_arrays(case: measuring.KernelCase) -> str:
     """Say which index arrays are made up at the first size; a failure is the measurement's."""
     unit = case.build()
     types = (getattr(arg.dtype, "numpy_dtype", None) for arg in unit.default_entrypoint.args)
@@ -344,7 +325,7 @@ def _describe_made_up_arrays(case: KernelCase) -> str:
 def recording(
     *,
     weights: WeightSet | Path | str | None = None,
-    statistics: Mapping[str, Mapping[str, Statistic]] | None = None,
+    statistics: Mapping[str, Mapping[str, measuring.Statistic]] | None = None,
     incomplete_ok: bool = False,
 ) -> LaunchLog:
     """Record every kernel that Loopy launches while a ``with`` block runs.
@@ -364,10 +345,10 @@ def recording(
     return LaunchLog(weights, statistics or {}, incomplete_ok)
 
 
-class LaunchLog(Result):
+class LaunchLog(text.Result):
     """Launches of kernels; `to_frame` has a row for each kernel, sizes and device."""
 
-    __repr__ = Result.__str__
+    __repr__ = text.Result.__str__
 
     def __init__(self, weights: Any, statistics: Mapping[str, Any], incomplete_ok: bool) -> None:
         self._weights, self._statistics = weights, statistics
@@ -434,16 +415,16 @@ class LaunchLog(Result):
         by = {"device": made.device, "weights": made.weights, "model": made.model}
         return {"parameters": at, **by, **find_predicted_fields(made)}
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give what was launched: a sentence, a row for each kernel and sizes, and what to know."""
         rows: list[Any] = self.rows
         number = sum(row["launches"] for row in rows)
         known = [row for row in rows if "total_s" in row]
-        total = format_quantity(sum(row["total_s"] for row in known), "s")
+        total = text.format_quantity(sum(row["total_s"] for row in known), "s")
         of = f"{total} predicted for {sum(row['launches'] for row in known)} of them"
-        return Printed(
+        return text.Printed(
             head=[f"{number} launches; {of}" if rows else "no kernel was launched"],
-            rows=[{**row, "parameters": point_text(row["parameters"])} for row in rows],
+            rows=[{**row, "parameters": text.point_text(row["parameters"])} for row in rows],
             columns=_LAUNCH_COLUMNS,
             notes=[*self.problems],
         )
@@ -519,8 +500,11 @@ def _wrap_launch(launch: Any) -> Any:
 
 
 _LAUNCH_COLUMNS = {
-    **{"kernel": Column("kernel"), "parameters": Column("sizes")},
-    **columns_of("device launches"),
-    **{"predicted_s": Column("one launch", format_seconds), **make_interval_columns("to")},
-    **{"total_s": Column("all", format_seconds), "reason": Column()},
+    **{"kernel": text.Column("kernel"), "parameters": text.Column("sizes")},
+    **text.columns_of("device launches"),
+    **{
+        "predicted_s": text.Column("one launch", text.format_seconds),
+        **text.make_interval_columns("to"),
+    },
+    **{"total_s": text.Column("all", text.format_seconds), "reason": text.Column()},
 }

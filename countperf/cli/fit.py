@@ -22,14 +22,8 @@ from countperf.cli.mechanistic import profile_options
 from countperf.errors import FitError, ParameterError
 from countperf.figures import check_outputs, draw
 from countperf.measuring import MeasurementSet, Timing
+from countperf.models import library
 from countperf.models.fitting.fit_model import FitResult
-from countperf.models.library import (
-    check_own_name,
-    find_fit,
-    short_name,
-    store_own_fit,
-    user_fits_folder,
-)
 from countperf.store import check_writable, read_content
 from countperf.text import Printed, format_percent
 
@@ -39,11 +33,11 @@ _CAMPAIGN = (".jsonl", ".jsonl.gz")
 def run_fit(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
     if options.name is not None:
-        check_own_name(options.name)  # before the work
+        library.check_own_name(options.name)  # before the work
         if options.output is not None:
             message = "a fit is written to a file, or under a name: --output or --name, not both"
             raise ParameterError(message, parameter="name")
-    check_writable(options.output or user_fits_folder() / "weights.json")  # before the work
+    check_writable(options.output or library.user_fits_folder() / "weights.json")  # before the work
     measurements = _read_measurements(options)
     results = _fit_models(options, measurements)
     result = results[0]
@@ -53,16 +47,16 @@ def run_fit(options: argparse.Namespace) -> None:
     else:
         usual = f"{result.weights.device.slug}-{date.today().isoformat()}"
         fitted = (each.weights for each in results)
-        name, output = store_own_fit(*fitted, name=options.name or usual)
+        name, output = library.store_own_fit(*fitted, name=options.name or usual)
     notes: list[str] = []
     for other in results[1:]:
-        model, quality = short_name(other.weights.model), other.weights.quality
+        model, quality = library.short_name(other.weights.model), other.weights.quality
         error = None if quality is None else quality.held_out_error
         said = "" if error is None else f", families left out {format_percent(error)}"
         notes.append(f"also fitted: {model}{said}; to use it: --model {model}")
     notes.append(f"written to {output}; to use it: --weights {shlex.quote(str(name))}")
     slug = result.weights.device.slug
-    there = find_fit(slug)
+    there = library.find_fit(slug)
     if there is None or there.is_own:
         notes.append(f"nothing ships for {slug}: the newest of your own fits for it is the default")
     else:
@@ -71,7 +65,7 @@ def run_fit(options: argparse.Namespace) -> None:
             file = shlex.quote(options.measurements)
             compared = f"to compare: countperf evaluate {file} --weights {slug}; "
         notes.append(f"{compared}{slug}, which ships, stays the default")
-    models = [short_name(each.weights.model) for each in results]
+    models = [library.short_name(each.weights.model) for each in results]
     facts = {"written": output, "name": name, "models": models}
     shown = result.lay_out()
     show(options, replace(shown, notes=[*shown.notes, *notes], facts={**shown.facts, **facts}))

@@ -7,17 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from countperf.api import mechanistic_models as api
 from countperf.api.applications import predict_application
 from countperf.api.kernels import Kernel
-from countperf.api.mechanistic_models import (
-    find_described_device,
-    occupancy,
-    predict_all,
-    predict_on,
-    profiler_of,
-    step_formulas,
-    sweep,
-)
 from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.cli.options import OPTIONS
 from countperf.devices.parameters import DeviceParameters
@@ -63,7 +55,7 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
 
 def _describe_device(options: argparse.Namespace) -> DeviceParameters:
     given = getattr(options, "weights", None)
-    return find_described_device(options.document, device=options.device, weights=given)
+    return api.find_described_device(options.document, device=options.device, weights=given)
 
 
 def predict_by_models(options: argparse.Namespace) -> bool:
@@ -94,9 +86,9 @@ def predict_by_models(options: argparse.Namespace) -> bool:
     given = profile_options(options)
     asked = Kernel.of(options.kernel, sizes[0], given.get("statistics"))
     # one profile is for all sizes
-    shared = None if asked.depends_on_sizes else profiler_of(asked, device, sizes[0], given)
+    shared = None if asked.depends_on_sizes else api.profiler_of(asked, device, sizes[0], given)
     predicted = [
-        predict_all(shared or asked.at(at), device, at, models=models, profile_options=given)
+        api.predict_all(shared or asked.at(at), device, at, models=models, profile_options=given)
         for at in sizes
     ]
     show_all(options, [answers.lay_out() for answers in predicted])
@@ -112,7 +104,7 @@ def _explain_steps(options: argparse.Namespace) -> None:
     asked = (_describe_device(options), one_point(options.parameters, "a formula"))
     kernels = filter(None, (options.kernel, options.against_kernel))
     given = profile_options(options)
-    first, *others = (step_formulas(k, *asked, profile_options=given) for k in kernels)
+    first, *others = (api.step_formulas(k, *asked, profile_options=given) for k in kernels)
     show(options, first.lay_out(*others))
 
 
@@ -122,7 +114,7 @@ def _predict_on_devices(options: argparse.Namespace) -> None:
     more = ("figure", "metrics", "weights", "device", "force", "instruction_counts")
     _refuse(options, (*_OF_WEIGHTS, *more), said)
     given = profile_options(options)
-    answers = predict_on(
+    answers = api.predict_on(
         options.kernel,
         [*dict.fromkeys(_names(options.document))],
         as_dict(options.parameters),
@@ -158,7 +150,7 @@ def _refuse_device(options: argparse.Namespace, *names: str) -> None:
 def run_occupancy(options: argparse.Namespace) -> None:
     """Print how many groups are resident, and what limits them."""
     _refuse_device(options, "device")
-    resident = occupancy(
+    resident = api.occupancy(
         options.kernel,
         _describe_device(options),
         one_point(options.parameters, "occupancy"),
@@ -170,7 +162,7 @@ def run_occupancy(options: argparse.Namespace) -> None:
 def run_sweep(options: argparse.Namespace) -> None:
     """Print a table of times, and draw the curves."""
     check_outputs(options.figure)
-    swept = sweep(
+    swept = api.sweep(
         options.kernel,
         _describe_device(options),
         one_point(options.parameters, "a sweep"),
