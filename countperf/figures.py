@@ -373,10 +373,6 @@ def draw(result: object, path: Path | str | None = None) -> Figure:
     path : Path or str, optional
         A file to write; its ending names the format, such as ``.png`` or ``.svg``.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     ParameterError, OutputError, MissingExtraError

@@ -57,20 +57,12 @@ class Profile(ShortRepr):
     share: float = 1.0
 
 
-LEAST_KERNELS = 12
-"""Families with so many kernels are measured in full, whatever the share."""
+LEAST_KERNELS = 12  # families with so many are measured in full, whatever the share
 
 _QUICK = Profile(protocol=QUICK, shapes_per_kernel=2, max_run_s=0.06, overhead_factor=30.0)
 _TRIAL = QUICK.changed(
-    name="trial",
-    rounds=1,
-    runs=4,
-    drops=1,
-    noise_limit=0.5,
-    extra_rounds=0,
-    separation_s=0.0,
-    max_seconds=0.05,
-    warm_up_s=0.0,
+    **{"name": "trial", "rounds": 1, "runs": 4, "drops": 1, "noise_limit": 0.5},
+    **{"extra_rounds": 0, "separation_s": 0.0, "max_seconds": 0.05, "warm_up_s": 0.0},
 )
 PROFILES: Mapping[str, Profile] = {
     "quick": _QUICK,
@@ -106,44 +98,50 @@ def profile_entries(
     max_group_size: int | None = None,
 ) -> tuple[CatalogEntry, ...]:
     """List the catalogue's kernels that a profile measures, those that judge fits last."""
-    shapes = GROUP_SHAPES[group_class]
-    linear = [s for s in shapes if s[1] == 1]
-    planar = [s for s in shapes if s[1] > 1]
     # the shapes of the test kernels first: every set has them
-    linear.sort(key=lambda shape: shape != (256, 1))
-    planar.sort(key=lambda shape: shape != (16, 16))
+    shapes = sorted(GROUP_SHAPES[group_class], key=lambda shape: shape not in _TEST_SHAPES)
+    linear, planar = ([s for s in shapes if (s[1] > 1) is wide] for wide in (False, True))
     wanted = {*linear[: profile.shapes_per_kernel], *planar[: profile.shapes_per_kernel]}
-    _check_families(families)
-    if not purposes:
-        purposes = PURPOSES if families else ("measurement", "test")
-    if not collections:
-        collections = COLLECTIONS if families else profile.collections
+    known = (
+        *all_families(purpose=None, collection=None),
+        *(name for apart in APART for name in all_families(purpose=None, collection=apart)),
+        *all_families(purpose="variant"),
+    )
+    if unknown := [family for family in families if family not in known]:
+        raise errors.KernelSpecificationError(
+            f"no family of kernels is called {unknown[0]!r}; there are {', '.join(known)}"
+            f"{errors.nearest(unknown[0], known)}"
+        )
+    purposes = purposes or (PURPOSES if families else ("measurement", "test"))
+    collections = collections or (COLLECTIONS if families else profile.collections)
+
+    def is_wanted(e: CatalogEntry) -> bool:
+        if e.collection not in collections or (families and e.family not in families):
+            return False
+        if e.collection != "paper":
+            return max_group_size is None or e.group_shape[0] * e.group_shape[1] <= max_group_size
+        if e.purpose == "measurement" and e.group_shape not in wanted:
+            return False
+        return e.purpose == "application" or e.element_type in element_types
 
     listed: tuple[Collection | None, ...] = (None, *(c for c in collections if c in APART))
-
-    def fits(e: CatalogEntry) -> bool:
-        if e.collection == "paper":
-            return e.purpose != "measurement" or e.group_shape in wanted
-        return max_group_size is None or e.group_shape[0] * e.group_shape[1] <= max_group_size
-
-    listed_entries = tuple(
+    chosen = tuple(
         e
         for purpose in PURPOSES
         if purpose in purposes
         for collection in listed
         for e in entries(element_type=None, purpose=purpose, collection=collection)
-        if e.collection in collections
-        and fits(e)
-        and (purpose == "application" or e.collection != "paper" or e.element_type in element_types)
-        and (not families or e.family in families)
+        if is_wanted(e)
     )
-    if not listed_entries:
+    if not chosen:
         raise errors.KernelSpecificationError(
             f"no {' or '.join(purposes)} kernel of {', '.join(families) or 'any family'} "
-            f"({' or '.join(collections)}) has "
-            f"element type {' or '.join(element_types)}"
+            f"({' or '.join(collections)}) has element type {' or '.join(element_types)}"
         )
-    return listed_entries if families else _share_of(listed_entries, profile.share)
+    return chosen if families else _share_of(chosen, profile.share)
+
+
+_TEST_SHAPES = ((256, 1), (16, 16))
 
 
 def _share_of(listed: Sequence[CatalogEntry], share: float) -> tuple[CatalogEntry, ...]:
@@ -253,43 +251,17 @@ def _measure(
             max_run_s=profile.max_run_s,
             max_setup_s=profile.max_setup_s,
         )
-        sizes = calibrate(
-            [*others, *tried],
-            runner,
-            limits,
-            store=store.with_suffix(".sizes.json"),
-        )
+        beside = store.with_suffix(".sizes.json")
+        sizes = calibrate([*others, *tried], runner, limits, store=beside)
         cases = sizes.cases(others)
         for family in sets:
             choices = [sizes.choice(entry) for entry in variant_entries(family)[:_TRIED_VARIANTS]]
             largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
             for exponent in largest.exponents:
                 cases += (e.case(exponent) for e in wanted if e.family == family)
-        return measure(
-            cases,
-            store=file,
-            protocol=protocol,
-            count=partial(
-                count_kernel,
-                view="structure",
-                caches=counted_caches_of(device.identity, is_here=True),
-            ),
-            runner=runner,
-        )
-
-
-def _check_families(families: Sequence[str]) -> None:
-    known = (
-        *all_families(purpose=None, collection=None),
-        *(name for apart in APART for name in all_families(purpose=None, collection=apart)),
-        *all_families(purpose="variant"),
-    )
-    for family in families:
-        if family not in known:
-            raise errors.KernelSpecificationError(
-                f"no family of kernels is called {family!r}; there are {', '.join(known)}"
-                f"{errors.nearest(family, known)}"
-            )
+        caches = counted_caches_of(device.identity, is_here=True)
+        count = partial(count_kernel, view="structure", caches=caches)
+        return measure(cases, store=file, protocol=protocol, count=count, runner=runner)
 
 
 _BATCH = 40  # kernels that a process compiles

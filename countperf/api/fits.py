@@ -77,13 +77,7 @@ def why_not_compiled(
 
 
 def available_weights() -> AvailableWeights:
-    """List the fitted weights that there are: those that ship, and the user's own.
-
-    Returns
-    -------
-    AvailableWeights
-        A sequence of `AvailableFit`, printable, with ``to_frame()``.
-    """
+    """List the fitted weights that there are, those that ship first: a sequence that prints."""
     present = tuple(device.identity for device in discover().devices)
     rows = (_row(fit, present) for fit in library.named_fits().values())
     return AvailableWeights([row for row in rows if row is not None])

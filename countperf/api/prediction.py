@@ -238,10 +238,6 @@ def predict(
     statistics, instruction_counts : mapping, optional
         As for `count_kernel`; a kernel of the catalogue brings its own statistics.
 
-    Returns
-    -------
-    Prediction
-
     Raises
     ------
     ParameterError, CountperfError

@@ -94,10 +94,6 @@ def rank(
         What counting has to know of the data, in place of the space's `SearchSpace.statistics`, or
         of some of them; also as a function of the choice.
 
-    Returns
-    -------
-    Ranking
-
     Raises
     ------
     SearchSpaceError, PredictionError, DeviceError, DocumentError
@@ -167,10 +163,6 @@ def tune(
         Is told what happens, a line at a time.
     statistics
         As for `rank`.
-
-    Returns
-    -------
-    TuningResult
 
     Raises
     ------

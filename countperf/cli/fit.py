@@ -51,7 +51,7 @@ def run_fit(options: argparse.Namespace) -> None:
     notes: list[str] = []
     for other in results[1:]:
         model, quality = library.short_name(other.weights.model), other.weights.quality
-        error = None if quality is None else quality.held_out_error
+        error = quality and quality.held_out_error
         said = "" if error is None else f", families left out {format_percent(error)}"
         notes.append(f"also fitted: {model}{said}; to use it: --model {model}")
     notes.append(f"written to {output}; to use it: --weights {shlex.quote(str(name))}")
@@ -60,11 +60,7 @@ def run_fit(options: argparse.Namespace) -> None:
     if there is None or there.is_own:
         notes.append(f"nothing ships for {slug}: the newest of your own fits for it is the default")
     else:
-        compared = ""  # a table cannot be evaluated, nor kernels that fits have seen
-        if options.device is None and any(m.purpose != "measurement" for m in measurements):
-            file = shlex.quote(options.measurements)
-            compared = f"to compare: countperf evaluate {file} --weights {slug}; "
-        notes.append(f"{compared}{slug}, which ships, stays the default")
+        notes.append(f"{slug}, which ships, stays the default")
     models = [library.short_name(each.weights.model) for each in results]
     facts = {"written": output, "name": name, "models": models}
     shown = result.lay_out()
@@ -110,20 +106,8 @@ def run_calibrate(options: argparse.Namespace) -> None:
     show(options, result.lay_out())
 
 
-_COSTS = {
-    "quick": "2 to 4 minutes on two cores",
-    "broad": "20 to 28 minutes on two cores",
-    "trial": "about half a minute, too little for a fit to be relied on",
-}
-"""Durations of the profiles, measured on processors of two cores (docs/guides/fitting.md)."""
-
-
 def run_measure(options: argparse.Namespace) -> None:
     """Run the campaign and summarize it."""
-    say(
-        f"countperf: profile {options.profile}: {_COSTS[options.profile]}, on an idle machine; what"
-        " is finished is kept if you interrupt it (weights in three minutes: countperf calibrate)"
-    )
     measured = measure_catalogue(
         **given(options, "store", "device", "profile"),
         families=options.family,
