@@ -26,14 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    NonNegativeFloat,
-    PositiveFloat,
-    ValidationError,
-)
+import pydantic
 
 from countperf.store import make_file_error, read_file_text, write_atomically
 from countperf.text import cut, short_repr
@@ -124,17 +117,19 @@ def _in_order(ends: tuple[float, float]) -> tuple[float, float]:
     return ends
 
 
-Interval = Annotated[tuple[float, float], AfterValidator(_in_order)]
+Interval = Annotated[tuple[float, float], pydantic.AfterValidator(_in_order)]
 """Low and high end."""
 
-IntervalOfTimes = Annotated[tuple[NonNegativeFloat, PositiveFloat], AfterValidator(_in_order)]
+IntervalOfTimes = Annotated[
+    tuple[pydantic.NonNegativeFloat, pydantic.PositiveFloat], pydantic.AfterValidator(_in_order)
+]
 """Low and high end of a time, s."""
 
 
-class Part(BaseModel):
+class Part(pydantic.BaseModel):
     """A validated, immutable object inside a document, or one line of a file of lines."""
 
-    model_config = ConfigDict(
+    model_config = pydantic.ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
     )
 
@@ -221,7 +216,7 @@ def validate(
         return part_type.model_validate_json(json.dumps(content, allow_nan=False))
     except RecursionError as error:
         raise make_file_error(f"{root}: nested too deeply", path, field=root) from error
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = field_path(first["loc"], root=root)
         is_whole = first["type"] == "missing" or not first["loc"]

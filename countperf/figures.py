@@ -110,12 +110,14 @@ def plain_ticks(*axes: Any) -> None:
             axis.set_minor_formatter(NullFormatter())
 
 
-def _label(figure: Figure, title: str, x: str, y: str, *, legend: str = "lower center") -> None:
+def _label(
+    figure: Figure, title: str, x: str, y: str, *, legend: Any = "outside lower center"
+) -> None:
     """Title a figure of one panel, label its axes, and put the legend outside."""
     (panel,) = figure.axes
     panel.set(xlabel=x, ylabel=y)
     plain_ticks(panel.xaxis, panel.yaxis)
-    figure.legend(loc=f"outside {legend}", ncols=1 if "right" in legend else 2, fontsize=9)
+    figure.legend(loc=legend, ncols=1 if "right" in legend else 2, fontsize=9)
     figure.suptitle(title, fontsize=10)
 
 
@@ -357,7 +359,7 @@ def sweep_figure(swept: Sweep) -> Figure:
         panel.set_xscale("log", base=2)
     y = f"throughput, sub-groups per {_PER} cycles of a compute unit"
     title = f"{swept.kernel} on {swept.device} over {swept.over}"
-    _label(figure, title, _LABELS[swept.over], y, legend="right upper")
+    _label(figure, title, _LABELS[swept.over], y, legend="outside right upper")
     return figure
 
 
@@ -370,10 +372,6 @@ def draw(result: object, path: Path | str | None = None) -> Figure:
         A prediction at several sizes is drawn over the size, an explanation as a roofline.
     path : Path or str, optional
         A file to write; its ending names the format, such as ``.png`` or ``.svg``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Raises
     ------

@@ -196,7 +196,9 @@ def checks_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
 def _is_size(value: Any) -> bool:
     with suppress(ParameterError):
-        return _is_several(value) or as_integer("", value) is not None
+        if not _is_several(value):
+            as_integer("", value)
+        return True
     return False
 
 

@@ -346,7 +346,7 @@ def shortened(text: str, most: int = MOST_LINES) -> str:
     lines: list[str] = []
     for line in text.splitlines():
         indent = line[: len(line) - len(line.lstrip())]
-        more = {"initial_indent": indent, "subsequent_indent": f"{indent}    "}
+        more: dict[str, Any] = {"initial_indent": indent, "subsequent_indent": f"{indent}    "}
         lines += [line] if len(line) <= _WIDTH else wrap(line.strip(), _WIDTH, **more)
     if len(lines) > most:
         lines[most - 1 :] = [f"... {len(lines) - most + 1} more lines"]

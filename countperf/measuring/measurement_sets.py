@@ -213,8 +213,10 @@ class MeasurementSet(Result, ShortRepr):
             path=path,
         )
         for number, line in enumerate(entries, start=2):
-            if not isinstance(line, Resumption):
-                _check_new(line.case, number, measured, path)
+            if not isinstance(line, Resumption) and line.case in measured:
+                field = f"line {number}: $.case"
+                said = f"{field}: {line.case} is measured in an earlier line; one has to hold"
+                raise make_line_error(said, number, path=path, field=field)
             match line:
                 case Measurement() as entry:
                     failed.pop(entry.case, None)
@@ -272,20 +274,6 @@ class MeasurementSet(Result, ShortRepr):
 @lru_cache(2)  # the same content need not be validated again
 def _parse_content(content: bytes, path: str) -> MeasurementSet:
     return MeasurementSet.read_lines(split_lines(content, path=path), path=path)
-
-
-def _check_new(
-    case: str,
-    number: int,
-    measured: Mapping[str, Measurement],
-    path: Path | str | None,
-) -> None:
-    """Refuse a line of a case that an earlier line has measured: which of them holds is unknown."""
-    if case in measured:
-        field = f"line {number}: $.case"
-        said = f"{field}: {case} is measured in an earlier line; a case has one measurement"
-
-        raise make_line_error(said, number, path=path, field=field)
 
 
 TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]

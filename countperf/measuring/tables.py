@@ -195,8 +195,8 @@ def lines_of_table(
         used |= {*choice, *line.parameters}
     for column in columns:
         if column not in used:
-            said = f"column {column!r} is no size of any of the kernels; drop it, or name it in"
-            raise TableError(f"{said} {option('ignore')}", column=column)
+            said = f"column {column!r} is no size of any of the kernels; drop it"
+            raise TableError(f"{said}, or in Python pass ignore=[{column!r}]", column=column)
     return tuple(lines.values())
 
 

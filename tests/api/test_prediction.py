@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import countperf
-from countperf.api import weights_choice as choosing
+from countperf.api import prediction as choosing
 from countperf.api.kernels import Kernel
 from countperf.cli import main
 from countperf.devices.device import Findings
