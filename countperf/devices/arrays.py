@@ -208,9 +208,18 @@ class ArrayArgument:
             self.source or self.name, padded, sizes, fixed=self.fixed, offset=offset
         )
 
-    def choose_strides(self, shape: Sequence[int], parameters: Mapping[str, Any]) -> dict[str, int]:
-        """Choose the strides that are left to the caller, and that `parameters` lacks."""
+    def choose_strides(
+        self, shape: Sequence[int], parameters: Mapping[str, Any], given: NDArray[Any] | None = None
+    ) -> dict[str, int]:
+        """Choose the strides that are left to the caller, and that `parameters` lacks.
+
+        A dense array that is given keeps its own order of axes.
+        """
         axes = {axis: name for name, axis in self.automatic.items() if name not in parameters}
+        if given is not None and len(axes) == len(self.strides) and given.shape == tuple(shape):
+            order = np.argsort(given.strides, kind="stable")
+            if given.transpose(order[::-1]).flags.c_contiguous:
+                return {name: given.strides[axis] // given.itemsize for axis, name in axes.items()}
         span = self.vector
         for axis, stride in enumerate(self.strides):
             if axis not in axes and axis != self.vector_axis:

@@ -8,7 +8,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from loopy import AddressSpace
 from numpy.typing import NDArray
+from pymbolic import evaluate
 
 from countperf.counting.index_arrays import (
     IndexLimits,
@@ -24,7 +26,18 @@ from countperf.errors import CountingError, KernelBuildError, option
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from countperf.devices.device import Session
+    from countperf.devices.device import Device, Session
+
+
+try:
+    import resource
+except ImportError:  # not POSIX
+    resource = None
+
+_GPU_PRIVATE_BYTES = 2**19
+_STACK_SHARE = 7 / 8  # of which arrays are; the driver needs some itself
+_STACK_BYTES = 2**20  # of threads of Windows
+_UNLIMITED_STACK_BYTES = 2**21  # of threads of glibc, where the limit is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +109,11 @@ def resolve_arguments(
                 f"argument {name!r} wants {array.dtype} of shape {shape}, not {has.dtype} of shape"
                 f" {has.shape}"
             )
-        for part in array.parts.values():
-            strides = part.choose_strides(array.without_separate(shape), values)
+        parts = [(part, None) for part in array.parts.values()]
+        if has is not None and has.size:
+            parts = list(array.split(has))
+        for part, content in parts:
+            strides = part.choose_strides(array.without_separate(shape), values, content)
             for stride, value in strides.items():
                 values[stride] = as_scalar(kernel.scalars[stride], value, f"stride {stride}")
     kernel.check_sizes(values)
@@ -142,6 +158,45 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
     kernel.checked_indices.add(key)
 
 
+def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Bindings) -> None:
+    """Refuse private arrays that are larger than what a device has for a work group of them.
+
+    Processors have the arrays of all work items of a group on the stack of a thread: what exceeds
+    it ends the process. GPUs address 512 KiB for each work item.
+    """
+    source = kernel.addressed.kernel
+    if source is None:
+        return
+    sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
+    shapes = shapes_of_temporaries(source, sizes)
+    held = sum(
+        prod(shapes.get(name, ())) * variable.dtype.itemsize
+        for name, variable in source.temporary_variables.items()
+        if variable.address_space == AddressSpace.PRIVATE and shapes.get(name)
+    )
+    room, whose = _GPU_PRIVATE_BYTES, "a work item"
+    if held and device.identity.device_type == "cpu":
+        _, group = source.get_grid_size_upper_bounds_as_exprs(
+            kernel.addressed.t_unit.callables_table
+        )
+        held *= prod(int(evaluate(extent, sizes)) for extent in group)
+        room, whose = int(_STACK_SHARE * _stack_bytes()), "all work items of a group"
+    if held > room:
+        raise KernelBuildError(
+            f"kernel {kernel.name!r}: the private arrays of {whose} take {held} byte, and"
+            f" {device.label} has {room} for them; nothing was launched: make the arrays shorter,"
+            " the groups smaller, or keep the arrays in global memory"
+        )
+
+
+def _stack_bytes() -> int:
+    """Return the size of the stack of a new thread, byte."""
+    if resource is None:
+        return _STACK_BYTES
+    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    return _UNLIMITED_STACK_BYTES if soft == resource.RLIM_INFINITY else soft
+
+
 def bind_arguments(
     session: Session,
     kernel: DeviceKernel,
@@ -155,6 +210,7 @@ def bind_arguments(
     Unchecked are subscripts that data decide.
     """
     bindings = resolve_arguments(kernel, parameters, inputs)
+    check_private_arrays(kernel, session.device, bindings)
     if not unchecked:
         check_accesses(kernel, bindings, inputs or {})
     arguments: dict[str, Any] = dict(bindings.scalars)
