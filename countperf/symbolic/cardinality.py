@@ -18,7 +18,7 @@ from countperf.symbolic import isl_sets, piecewise, sets
 from countperf.symbolic.elimination import sum_weight
 from countperf.symbolic.isl_sets import IntegerSet, from_isl, guards_of, names_of, to_isl
 from countperf.symbolic.piecewise import Piece, PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ONE, Conjunction, QuasiPolynomial
 from countperf.symbolic.tiles import Polyhedron, Row
 
 _DT = isl.dim_type
@@ -249,9 +249,7 @@ class Counter:
 
     # --- proofs
 
-    def is_empty(
-        self, nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]
-    ) -> bool:
+    def is_empty(self, nonnegative: Conjunction, zero: Conjunction) -> bool:
         """Return whether no assumed parameters satisfy the guards; False when it cannot tell."""
         if not nonnegative and not zero:
             return False
@@ -260,10 +258,7 @@ class Counter:
         return bool(self._region(frozenset(), nonnegative, zero).is_empty())
 
     def _region(
-        self,
-        names: frozenset[str],
-        nonnegative: frozenset[QuasiPolynomial],
-        zero: frozenset[QuasiPolynomial],
+        self, names: frozenset[str], nonnegative: Conjunction, zero: Conjunction
     ) -> IntegerSet:
         """Return the assumed parameters that satisfy the affine ones of the guards."""
         # in an order that is the same in every process, as the hashes of polynomials are
@@ -280,9 +275,7 @@ class Counter:
         return region
 
     @memoize_method
-    def _bounds(
-        self, names: frozenset[str], nonnegative: frozenset[QuasiPolynomial]
-    ) -> isl_sets.Bounds:
+    def _bounds(self, names: frozenset[str], nonnegative: Conjunction) -> isl_sets.Bounds:
         """Return the smallest and largest possible value of parameters under guards."""
         region = self._region(names, nonnegative, frozenset())
         moved = region.from_params() if region.is_params() else region
@@ -290,9 +283,7 @@ class Counter:
         return {} if moved.is_empty() else sets.constant_bounds(moved)
 
     def is_nonnegative(
-        self,
-        polynomial: QuasiPolynomial,
-        nonnegative: frozenset[QuasiPolynomial] = frozenset(),
+        self, polynomial: QuasiPolynomial, nonnegative: Conjunction = frozenset()
     ) -> bool:
         """Return whether a quasi-polynomial is proved at least zero on the assumptions.
 
@@ -371,10 +362,7 @@ class Counter:
         return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
 
     def _minimum_in_region(
-        self,
-        guards: frozenset[QuasiPolynomial],
-        zeros: frozenset[QuasiPolynomial],
-        values: Sequence[QuasiPolynomial],
+        self, guards: Conjunction, zeros: Conjunction, values: Sequence[QuasiPolynomial]
     ) -> list[Piece]:
         a, b = values
         if a == b or self.is_nonnegative(b - a, guards):
@@ -423,8 +411,8 @@ class Counter:
         return sets.as_one_piece(integer_set, self.context.assumptions)
 
     def _simplify_guards(
-        self, nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]
-    ) -> tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]:
+        self, nonnegative: Conjunction, zero: Conjunction
+    ) -> tuple[Conjunction, Conjunction]:
         """Drop affine guards that follow from others and the assumptions."""
         plain = frozenset(g for g in nonnegative if g.is_linear)
         if not plain:

@@ -39,7 +39,7 @@ from typing import TypeAlias
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import tiles
 from countperf.symbolic.piecewise import Piece, multiply_terms
-from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ONE, ZERO, Conjunction, QuasiPolynomial
 from countperf.symbolic.tiles import Polyhedron, Row
 
 Simplifier: TypeAlias = Callable[[Polyhedron], Polyhedron | None]
@@ -70,7 +70,7 @@ class _Sum:
 
     polyhedron: Polyhedron
     weight: QuasiPolynomial
-    congruences: frozenset[QuasiPolynomial] = frozenset()
+    congruences: Conjunction = frozenset()
     depth: int = 0
 
     def as_term(self) -> Piece:

@@ -24,8 +24,8 @@ class Piece:
     """A quasi-polynomial that counts where its guards hold, and is zero elsewhere."""
 
     # guards: each member is at least zero, or equals zero, where the term counts
-    nonnegative: frozenset[QuasiPolynomial]
-    zero: frozenset[QuasiPolynomial]
+    nonnegative: _Guards
+    zero: _Guards
     value: QuasiPolynomial  # what it counts there
 
 
@@ -251,9 +251,7 @@ def _normalize(term: Piece) -> Piece | None:
     )
 
 
-def find_fixed_parameters(
-    zero: frozenset[QuasiPolynomial],
-) -> tuple[dict[str, QuasiPolynomial], frozenset[QuasiPolynomial]]:
+def find_fixed_parameters(zero: _Guards) -> tuple[dict[str, QuasiPolynomial], _Guards]:
     """Return the parameters whose values guards fix, and the guards that do so."""
     fixed: dict[str, QuasiPolynomial] = {}
     kept: set[QuasiPolynomial] = set()
@@ -345,7 +343,7 @@ def one_count() -> PiecewiseQuasiPolynomial:
     return PiecewiseQuasiPolynomial.from_value(ONE)
 
 
-def _strongest(guards: frozenset[QuasiPolynomial]) -> frozenset[QuasiPolynomial]:
+def _strongest(guards: _Guards) -> _Guards:
     """Leave out guards that differ from others by a constant, and follow from them."""
     least: dict[QuasiPolynomial, QuasiPolynomial] = {}
     for guard in guards:

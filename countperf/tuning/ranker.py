@@ -306,7 +306,7 @@ class Ranking(Result):
         notes = [
             f"{self.space} on {self.device}, {text.point_text(self.sizes)}: {self.predicted} "
             f"variants predicted{some} in {text.format_seconds(self.seconds)};"
-            f" {text.short_name(self.model)} model{text.weights_text(self.weights, self.device)}",
+            f" {text.short_name(self.model)} model{text.weights_text(self.weights, self.device)}"
         ]
         if missing := sorted({name for row in self.best for name in row.missing}):
             notes.append(
