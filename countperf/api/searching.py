@@ -26,8 +26,7 @@ from measurement_kernels.variants import spaces
 
 if TYPE_CHECKING:
     from countperf.devices.device import Device
-    from countperf.tuning.points import Point
-    from countperf.tuning.ranker import Ranking
+    from countperf.tuning.ranker import Point, Ranking
     from countperf.tuning.result import TuningResult
     from countperf.tuning.space import Statistics
 

@@ -132,6 +132,8 @@ class PiecewiseQuasiPolynomial(Formula):
     ) -> PiecewiseQuasiPolynomial:
         """Return this where the given guards hold too, zero elsewhere."""
         more, more_zero = frozenset(nonnegative), frozenset(zero)
+        if not more and not more_zero:
+            return self
         return PiecewiseQuasiPolynomial(
             (
                 Piece(_strongest(t.nonnegative | more), t.zero | more_zero, t.value)
