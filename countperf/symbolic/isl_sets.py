@@ -223,14 +223,8 @@ def to_isl_text(count: PiecewiseQuasiPolynomial) -> str | None:
 def _disjoint_text(count: PiecewiseQuasiPolynomial) -> str:
     names = sorted(count.names())
     head = f"[{', '.join(names)}] -> " if names else ""
-    total: Any = None
-    for term in count.terms:
-        guards = [f"{g} >= 0" for g in sorted(map(str, term.nonnegative))]
-        guards += [f"{g} = 0" for g in sorted(map(str, term.zero))]
-        condition = f" : {' and '.join(guards)}" if guards else ""
-        piece = isl.PwQPolynomial(f"{head}{{ {term.value}{condition} }}")
-        total = piece if total is None else total.add(piece)
-    return str(total.coalesce()) if total is not None else f"{head}{{ 0 }}"
+    pieces = [isl.PwQPolynomial(f"{head}{{ {term} }}") for term in count.terms]
+    return str(reduce(isl.PwQPolynomial.add, pieces).coalesce()) if pieces else f"{head}{{ 0 }}"
 
 
 def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:

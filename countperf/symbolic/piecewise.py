@@ -28,6 +28,11 @@ class Piece:
     zero: _Guards
     value: QuasiPolynomial  # what it counts there
 
+    def __str__(self) -> str:
+        guards = [f"{g} >= 0" for g in sorted(map(str, self.nonnegative))]
+        guards += [f"{g} = 0" for g in sorted(map(str, self.zero))]
+        return f"{self.value} : {' and '.join(guards)}" if guards else str(self.value)
+
 
 def multiply_terms(left: Sequence[Piece], right: Sequence[Piece]) -> tuple[Piece, ...]:
     """Multiply two sums of terms."""
@@ -191,15 +196,8 @@ class PiecewiseQuasiPolynomial(Formula):
         )
 
     def __str__(self) -> str:
-        if not self.terms:
-            return "0"
-        parts: list[str] = []
-        for term in self.terms:
-            guards = [f"{g} >= 0" for g in sorted(map(str, term.nonnegative))]
-            guards += [f"{g} = 0" for g in sorted(map(str, term.zero))]
-            value = str(term.value)
-            parts.append(f"({value} : {' and '.join(guards)})" if guards else value)
-        return " + ".join(parts)
+        parts = [str(term) for term in self.terms]
+        return " + ".join(f"({part})" if " : " in part else part for part in parts) or "0"
 
 
 def _from_normal(
