@@ -101,24 +101,10 @@ CASES: dict[str, str] = {
     "sar $0x1,%rax": ALL,
     "sar $0x9,%eax": "bes",
     "sar %cl,%eax": "es",
-    "rol $0x3,%eax": "",
-    "ror %cl,%rax": "",
-    "shld $0x9,%rbx,%rax": "bes",
-    "shrd $0x9,%ebx,%eax": "bes",
-    "shld %cl,%ebx,%eax": "es",
-    "shrd %cl,%rbx,%rax": "es",
-    "bsf %rbx,%rax": "e",
-    "bsr %ebx,%eax": "e",
-    "bts %rbx,%rax": "b",
-    "btr $0x5,%eax": "b",
-    "btc %ebx,%eax": "b",
     "bt %rbx,%rax": "b",
-    "bswap %rax": "",
-    "bswap %eax": "",
     "xchg %rbx,%rax": "",
     "xchg %bl,%al": "",
     "xchg %ax,%ax": "",
-    "xadd %ebx,%eax": ALL,
     "cwtl": "",
     "cbtw": "",
     "cltq": "",
@@ -138,17 +124,8 @@ CASES: dict[str, str] = {
     "cmovb %rbx,%rax": "",
     "cmovs %ebx,%eax": "",
     "tzcnt %rbx,%rax": "be",
-    "lzcnt %ebx,%eax": "be",
-    "popcnt %rbx,%rax": "e",
-    "blsr %rbx,%rax": "es",
-    "blsi %ebx,%eax": "bes",
-    "blsmsk %rbx,%rax": "bso",
-    "bextr %rcx,%rbx,%rax": "beo",
     "bzhi %rcx,%rbx,%rax": "es",
-    "pext %rcx,%rbx,%rax": "",
-    "pdep %ecx,%ebx,%eax": "",
     "andn %rcx,%rbx,%rax": "beso",
-    "rorx $0x7,%rbx,%rax": "",
     "shlx %rcx,%rbx,%rax": "",
     "sarx %ecx,%ebx,%eax": "",
 }
@@ -197,7 +174,6 @@ def test_results_and_flags(integers: Execute, code: str) -> None:
             decided = condition(machine)
             assert agree(decided, _FLAGS[suffix](flags)), (suffix, [hex(n) for n in given])
             known += decided is not None
-    # bsf and bsr of zero leave what they write undefined; all else is known
     assert known >= 60 * (len(NAMES) + len(CASES[code])) * 0.8
 
 
