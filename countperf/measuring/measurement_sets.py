@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
@@ -18,7 +19,7 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
 from countperf.documents import Document, IntervalOfTimes, Part, read_once
-from countperf.errors import DocumentError, PredictionError, option
+from countperf.errors import PredictionError, option
 from countperf.measuring.lines import (
     NOISE_DEVIATIONS,
     Environment,
@@ -72,24 +73,12 @@ def measurements_in(folder: Path) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementSet(Result, ShortRepr):
-    """Measurements of one device by one protocol; iterates over them.
+    """Measurements of one device by one protocol; iterates over them."""
 
-    Attributes
-    ----------
-    header : Header
-        Device, protocol, environment.
-    measurements : tuple of Measurement
-        Finished cases, in the order in which they finished.
-    failures : tuple of FailedCase
-        Cases that failed and have not been measured since.
-    resumptions : tuple of Resumption
-        Later sessions.
-    """
-
-    header: Header
-    measurements: tuple[Measurement, ...] = ()
-    failures: tuple[FailedCase, ...] = ()
-    resumptions: tuple[Resumption, ...] = ()
+    header: Header  # device, protocol, environment
+    measurements: tuple[Measurement, ...] = ()  # in the order in which they finished
+    failures: tuple[FailedCase, ...] = ()  # cases that have not been measured since
+    resumptions: tuple[Resumption, ...] = ()  # later sessions
 
     def __len__(self) -> int:
         return len(self.measurements)
@@ -169,19 +158,7 @@ class MeasurementSet(Result, ShortRepr):
     @classmethod
     @read_once(2)
     def read_file(cls, path: Path | str) -> MeasurementSet:
-        """Read a measurement file, plain or compressed by gzip.
-
-        A last line that was cut short is left out.
-
-        Parameters
-        ----------
-        path : Path or str
-            The file.
-
-        Returns
-        -------
-        MeasurementSet
-            The validated measurements.
+        """Read a measurement file, plain or compressed by gzip; a cut last line is left out.
 
         Raises
         ------
@@ -213,16 +190,18 @@ class MeasurementSet(Result, ShortRepr):
             path=path,
         )
         for number, line in enumerate(entries, start=2):
-            if not isinstance(line, Resumption):
-                _check_new(line.case, number, measured, path)
-            match line:
-                case Measurement() as entry:
-                    failed.pop(entry.case, None)
-                    measured[entry.case] = entry
-                case FailedCase() as entry:
-                    failed[entry.case] = entry
-                case Resumption() as entry:
-                    resumed.append(entry)
+            if isinstance(line, Resumption):
+                resumed.append(line)
+                continue
+            if line.case in measured:  # which of them holds is unknown
+                field = f"line {number}: $.case"
+                said = f"{field}: {line.case} is measured in an earlier line; a case has one"
+                raise make_damaged_line_error(f"{said} measurement", number, path=path, field=field)
+            if isinstance(line, Measurement):
+                failed.pop(line.case, None)
+                measured[line.case] = line
+            else:
+                failed[line.case] = line
         return cls(
             header=header,
             measurements=tuple(measured.values()),
@@ -267,20 +246,6 @@ class MeasurementSet(Result, ShortRepr):
                 "parameters": EACH,
             },
         )
-
-
-def _check_new(
-    case: str,
-    number: int,
-    measured: Mapping[str, Measurement],
-    path: Path | str | None,
-) -> None:
-    """Refuse a line of a case that an earlier line has measured: which of them holds is unknown."""
-    if case in measured:
-        field = f"line {number}: $.case"
-        said = f"{field}: {case} is measured in an earlier line; a case has one measurement"
-
-        raise make_damaged_line_error(said, number, path=path, field=field)
 
 
 TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]
@@ -358,15 +323,6 @@ class Timing(Document, Result):
                 raise ValueError(f"case {measured.case!r} has other parameters than {wanted}")
         return self
 
-    @model_validator(mode="after")
-    def _counts_can_be_read(self) -> Self:
-        for size in self.sizes:
-            try:
-                size.measurement.property_vector()
-            except DocumentError as error:
-                raise ValueError(f"case {size.measurement.case!r}: {error}") from error
-        return self
-
     def __str__(self) -> str:
         return Result.__str__(self)
 
@@ -408,13 +364,6 @@ class Timing(Document, Result):
 
     def lay_out(self) -> Printed:
         """Give measured and predicted times: sentences, a row for each size, and what to know."""
-        columns = {
-            **{"parameters": EACH, "measured_s": Column("measured", format_seconds)},
-            **{"noise": Column("noise", format_percent)},
-            **{"predicted_s": Column("predicted", format_seconds)},
-            **make_interval_columns(f"to ({100 * self.interval_level:.0f} %)"),
-            "verdict": Column(),
-        }
         sizes: list[dict[str, Any]] = [
             {
                 **picked(size.measurement, "parameters", "spread", "noise", "stable", "remarks"),
@@ -424,24 +373,25 @@ class Timing(Document, Result):
             for size in self.sizes
         ]
         failures = [picked(size, "parameters", "stage", "reason") for size in self.failures]
-        rows: list[dict[str, Any]] = [
-            {
-                "parameters": size["parameters"],
-                **{name: size.get(name) for name in _TIMES},
-                "verdict": size.get("verdict", "failed"),
-                "remark": "; ".join(filter(None, (size["reason"], *size.get("remarks", ())))),
-            }
-            for size in (*sizes, *failures)
-        ]
+        shown = ("parameters", "measured_s", "spread", "noise", "predicted_s", "interval_s")
         return Printed(
-            head=[
-                _sentence(self),
-                *([_describe_made_up(self)] if self.made_up else []),
-                _how(self),
+            head=self._say_verdicts(),
+            rows=[
+                {
+                    **{name: size.get(name) for name in shown},
+                    "verdict": size.get("verdict", "failed"),
+                    "remark": "; ".join(filter(None, (size["reason"], *size.get("remarks", ())))),
+                }
+                for size in (*sizes, *failures)
             ],
-            rows=rows,
-            columns=columns,
-            notes=_notes(self),
+            columns={
+                **{"parameters": EACH, "measured_s": Column("measured", format_seconds)},
+                **{"noise": Column("noise", format_percent)},
+                **{"predicted_s": Column("predicted", format_seconds)},
+                **make_interval_columns(f"to ({100 * self.interval_level:.0f} %)"),
+                "verdict": Column(),
+            },
+            notes=self._list_notes(),
             facts={
                 **picked(self, "kernel", "weights", "model", "interval_level", "made_up"),
                 "device": self.device.slug,
@@ -450,6 +400,54 @@ class Timing(Document, Result):
                 "failures": failures,
             },
         )
+
+    def _say_verdicts(self) -> list[str]:
+        """Say what measured times say of predicted ones, and how they came about."""
+        where, protocol, first = (
+            f"{self.kernel} on {self.device.slug}",
+            self.protocol,
+            self.sizes[0],
+        )
+        ratios = [s.measurement.time_s / s.predicted_s for s in self.sizes if s.predicted_s]
+        said = f"{where}: no prediction: {first.reason}"
+        if ratios:
+            verdicts = Counter(size.verdict for size in self.sizes)
+            counted = ", ".join(f"{number} {_VERDICTS[word]}" for word, number in verdicts.items())
+            factor = math.exp(fmean(abs(math.log(ratio)) for ratio in ratios))
+            said = f"{where}: {counted}; off by a factor of {factor:.2f} on average"
+        lines = [said]
+        if self.made_up:
+            at = f" at {point_text(first.measurement.parameters)}" if self.sizes[1:] else ""
+            lines.append(
+                f"index arrays are made up{at}, real ones take other times: {self.made_up} (pass"
+                f" yours by a function, {option('make_arguments')})"
+            )
+        rounds = sorted({len(size.measurement.samples_s) for size in self.sizes})
+        number = "-".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
+        how = (
+            f"warm caches, minimum of at most {protocol.runs - protocol.drops} runs in each of"
+            f" {number} round{'' if rounds == [1] else 's'}"
+        )
+        by = f"{short_name(self.model)} model{weights_text(self.weights, self.device.slug)}"
+        return [*lines, f"{how}; predicted by the {by}" if ratios else how]
+
+    def _list_notes(self) -> list[str]:
+        """Say what to know of single sizes, each text once."""
+        notes: dict[str, list[str]] = {}
+        some = any(size.predicted_s is not None for size in self.sizes)
+        for size in self.sizes:
+            said = [*size.measurement.remarks]
+            if size.measurement.settling == "unsettled":
+                said.append("the rounds disagree; time again when the machine is quiet")
+            if size.reason and some:  # if there are none, the first line says why
+                said.append(size.reason)
+            for text in said:
+                notes.setdefault(text, []).append(point_text(size.measurement.parameters))
+        for failed in self.failures:
+            notes.setdefault(f"failed: {failed.reason}", []).append(point_text(failed.parameters))
+        lines = [f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {t}" for t, at in notes.items()]
+        more = len(lines) - _MAX_NOTES
+        return [*lines[:_MAX_NOTES], *([f"... {more} more remarks"] if more > 0 else [])]
 
 
 def _agree(counts: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
@@ -468,7 +466,7 @@ _MEASURED = (
     *("noise_floor", "noise", "stable", "settling"),
 )
 
-_MOST_NOTES = 5
+_MAX_NOTES = 5
 
 _VERDICTS = {
     "inside": "inside the predicted interval",
@@ -477,58 +475,3 @@ _VERDICTS = {
     "no interval": "without an interval",
     "no prediction": "without a prediction",
 }
-
-_TIMES = ("measured_s", "spread", "noise", "predicted_s", "interval_s")
-
-
-def _sentence(of: Timing) -> str:
-    """Say what the measured times say of the predicted ones."""
-    where = f"{of.kernel} on {of.device.slug}"
-    known = [size for size in of.sizes if size.predicted_s is not None]
-    if not known:
-        return f"{where}: no prediction: {of.sizes[0].reason}"
-    verdicts = Counter(size.verdict for size in of.sizes)
-    logs = [abs(math.log(e.measurement.time_s / e.predicted_s)) for e in known if e.predicted_s]
-    said = ", ".join(f"{number} {_VERDICTS[word]}" for word, number in verdicts.items())
-    return f"{where}: {said}; off by a factor of {math.exp(sum(logs) / len(logs)):.2f} on average"
-
-
-def _describe_made_up(of: Timing) -> str:
-    at = f" at {point_text(of.sizes[0].measurement.parameters)}" if of.sizes[1:] else ""
-    return (
-        f"index arrays are made up{at}, real ones take other times: {of.made_up} (pass yours by a"
-        f" function, {option('make_arguments')})"
-    )
-
-
-def _how(of: Timing) -> str:
-    """Say how it was measured, and by what predicted."""
-    protocol = of.protocol
-    rounds = sorted({len(size.measurement.samples_s) for size in of.sizes})
-    number = "-".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
-    how = (
-        f"warm caches, minimum of at most {protocol.runs - protocol.drops} runs in each of"
-        f" {number} round{'' if rounds == [1] else 's'}"
-    )
-    predicts = any(size.predicted_s is not None for size in of.sizes)
-    by = f"{short_name(of.model)} model{weights_text(of.weights, of.device.slug)}"
-    return f"{how}; predicted by the {by}" if predicts else how
-
-
-def _notes(of: Timing) -> list[str]:
-    """Say what to know of single sizes, each text once."""
-    notes: dict[str, list[str]] = {}
-    some = any(size.predicted_s is not None for size in of.sizes)
-    for size in of.sizes:
-        said = [*size.measurement.remarks]
-        if size.measurement.settling == "unsettled":
-            said.append("the rounds disagree; time again when the machine is quiet")
-        if size.reason and some:  # if there are none, the first line says why
-            said.append(size.reason)
-        for text in said:
-            notes.setdefault(text, []).append(point_text(size.measurement.parameters))
-    for failed in of.failures:
-        notes.setdefault(f"failed: {failed.reason}", []).append(point_text(failed.parameters))
-    lines = [f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {t}" for t, at in notes.items()]
-    more = len(lines) - _MOST_NOTES
-    return [*lines[:_MOST_NOTES], *([f"... {more} more remarks"] if more > 0 else [])]
