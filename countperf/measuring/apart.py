@@ -83,7 +83,15 @@ class ApartRunner(CaseRunner):
         self, what: str, function: Callable[..., Any], case: KernelCase | None, *more: Any
     ) -> Any:
         name = "the device" if case is None else case.name
-        content = None if case is None else _pack(case)
+        try:
+            content = None if case is None else cloudpickle.dumps(case)
+        except NOT_SENT as error:
+            raise KernelBuildError(
+                f"{name}: it cannot be sent to the process that runs it: {error}; what cannot be"
+                " pickled has to be made within the functions that make its inputs and its"
+                " reference",
+                case=name,
+            ) from error
         task = self._pool.submit_within(
             self._longest_s, _answer, self._opening, function, content, *more
         )
@@ -117,17 +125,6 @@ class ApartRunner(CaseRunner):
 
     def __exit__(self, *_: object) -> None:
         self._pool.end()
-
-
-def _pack(case: KernelCase) -> bytes:
-    try:
-        return cloudpickle.dumps(case)
-    except NOT_SENT as error:
-        raise KernelBuildError(
-            f"{case.name}: it cannot be sent to the process that runs it: {error}; what cannot be"
-            " pickled has to be made within the functions that make its inputs and its reference",
-            case=case.name,
-        ) from error
 
 
 def open_runner(
