@@ -27,8 +27,8 @@ from pathlib import Path
 from campaign_simulation import Host, Simulation, stages_text
 from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.discovery import doctor
-from countperf.devices.nvcc import compile_sources
-from countperf.errors import CountperfError, DeviceError, KernelBuildError
+from countperf.devices.nvcc import compile_cubin
+from countperf.errors import CountperfError
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.variants.sets import variant_entries, variant_sets
@@ -36,10 +36,9 @@ from measurement_kernels.variants.sets import variant_entries, variant_sets
 CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "9.0")
 GPUS = ("nvidia-t4", "nvidia-a100", "nvidia-h100")
 LIMIT_S = 480.0
-_BATCH = 60
 _OPTIONS = ("--std=c++17", "-ftz=true")
 
-Compile = Callable[[str, str], None]
+Compile = Callable[[str, str], object]
 
 
 def campaign_kernels() -> list[CatalogEntry]:
@@ -105,10 +104,7 @@ def rehearse_kernels(capabilities: list[str], every: int) -> bool:
     call = nvrtc()
     for capability in capabilities:
         began = time.perf_counter()
-        if call is None:
-            failed += _compile_by_nvcc(sources, capability)
-        else:
-            failed += _compile_one_by_one(sources, capability, call)
+        failed += _compile_one_by_one(sources, capability, call or compile_cubin)
         each_s = (time.perf_counter() - began) / len(sources)
         by = "nvcc" if call is None else "NVRTC"
         print(f"  {capability}: {len(sources)} kernels compiled by {by}, {each_s:.2f} s each")
@@ -123,18 +119,6 @@ def _compile_one_by_one(sources: dict[str, str], capability: str, call: Compile)
         except Exception as error:  # noqa: BLE001 - the next kernel shall be tried as well
             failed += 1
             print(f"  {name}, {capability}: {error}")
-    return failed
-
-
-def _compile_by_nvcc(sources: dict[str, str], capability: str) -> int:
-    failed, names = 0, list(sources)
-    for start in range(0, len(names), _BATCH):
-        batch = {name: sources[name] for name in names[start : start + _BATCH]}
-        try:
-            compile_sources(batch, capability)
-        except (KernelBuildError, DeviceError) as error:
-            failed += 1
-            print(f"  {capability}: {error}")
     return failed
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -283,20 +283,16 @@ def find_tools() -> tuple[ToolReport, ...]:
 
     on_cpus, on_gpus = "the model that reads compiled code", "code for NVIDIA GPUs, without a GPU"
     wanted = (
-        ("objdump", on_cpus, find_objdump, OBJDUMP_ADVICE),
-        ("llvm-mca", on_cpus, find_analyzer, ANALYZER_ADVICE),
-        ("nvcc", on_gpus, nvcc.find_nvcc, nvcc.advise_program("nvcc")),
-        ("nvdisasm", on_gpus, nvcc.find_disassembler, nvcc.advise_program("nvdisasm")),
+        ("objdump", on_cpus, find_objdump(), OBJDUMP_ADVICE),
+        ("llvm-mca", on_cpus, find_analyzer(), ANALYZER_ADVICE),
+        *(
+            (name, on_gpus, nvcc.find_program(name), nvcc.advise_program(name))
+            for name in get_args(nvcc.Program)
+        ),
     )
     return tuple(
-        ToolReport(
-            name=name,
-            needed_for=needed_for,
-            path=None if path is None else str(path),
-            advice=advice,
-        )
-        for name, needed_for, find, advice in wanted
-        for path in (find(),)
+        ToolReport(name=name, needed_for=needed_for, path=path and str(path), advice=advice)
+        for name, needed_for, path, advice in wanted
     )
 
 

@@ -19,7 +19,7 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
 from countperf.documents import Document, IntervalOfTimes, Part, read_once
-from countperf.errors import PredictionError, option
+from countperf.errors import DocumentError, PredictionError, option
 from countperf.measuring.lines import (
     NOISE_DEVIATIONS,
     Environment,
@@ -321,6 +321,11 @@ class Timing(Document, Result):
             if set(measured.parameters) != names:
                 wanted = ", ".join(sorted(names)) or "none"
                 raise ValueError(f"case {measured.case!r} has other parameters than {wanted}")
+        for size in self.sizes:
+            try:
+                size.measurement.property_vector()
+            except DocumentError as error:
+                raise ValueError(f"case {size.measurement.case!r}: {error}") from error
         return self
 
     def __str__(self) -> str:
