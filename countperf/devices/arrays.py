@@ -20,7 +20,7 @@ from pymbolic.mapper.evaluator import UnknownVariableError
 from countperf.errors import KernelBuildError
 
 if TYPE_CHECKING:
-    from countperf.counting.extents import AddressedElements, IndexRange
+    from countperf.counting.extents import AddressedElements
 
 
 def components_of(dtype: np.dtype[Any]) -> tuple[str, ...]:
@@ -95,42 +95,20 @@ class Placement:
 
     def contents(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return what the buffer holds when the array is in it, zero where no element lies."""
-        if self._is_laid_out_as(array):
+        strides = tuple(stride * self.dtype.itemsize for stride in self.strides)
+        if self.offset == 0 and self.count == array.size and array.strides == strides:
             return array
         flat = np.zeros(self.count, self.dtype)
         if array.size:
             view = self.view(flat)
             view[...] = array
-            if self._may_overlap and not np.array_equal(view, array):
+            if view.tobytes() != array.tobytes():
                 raise KernelBuildError(
                     f"argument {self.name!r} of shape {self.shape} has strides {self.strides}, with"
                     " which different elements lie in the same place; pass strides that are at"
                     " least as long as what they step over"
                 )
         return flat
-
-    def _is_laid_out_as(self, array: NDArray[Any]) -> bool:
-        """Return whether an array fills the buffer, in the order of its memory."""
-        size = self.dtype.itemsize
-        return (
-            self.offset == 0
-            and self.count == array.size == prod(self.shape)
-            and all(
-                have == want * size
-                for have, want, extent in zip(array.strides, self.strides, self.shape, strict=True)
-                if extent > 1
-            )
-        )
-
-    @property
-    def _may_overlap(self) -> bool:
-        span = 1
-        for stride, extent in sorted(zip(map(abs, self.strides), self.shape, strict=True)):
-            if extent > 1:
-                if stride < span:
-                    return True
-                span += (extent - 1) * stride
-        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,61 +130,27 @@ class ArrayArgument:
     fixed: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def extents(
-        self,
-        parameters: Mapping[str, Any],
-        addressed: AddressedElements | None = None,
-        given: Sequence[int] | None = None,
+        self, parameters: Mapping[str, Any], given: Sequence[int] | None = None
     ) -> tuple[int, ...]:
-        """Return the shape at given sizes."""
-        extents = [
-            None if extent is None else evaluate_integer(extent, parameters)
-            for extent in self.shape
-        ]
-        for axis, extent in enumerate(extents):
-            if extent is not None and extent < 0:
+        """Return the shape at given sizes; where none is declared, that of the array given."""
+        if given is not None and len(given) != len(self.shape):
+            given = None
+        extents: list[int] = []
+        for axis, declared in enumerate(self.shape):
+            if declared is None and given is None:
                 raise KernelBuildError(
-                    f"argument {self.name!r}: its extent {self.shape[axis]} along axis {axis} is"
-                    f" {extent}; pass larger sizes"
+                    f"argument {self.name!r} has no declared shape; pass an array for it in"
+                    f" make_arguments, or declare its shape: lp.GlobalArg({self.name!r},"
+                    f' np.{self.dtype.name}, shape="n")'
                 )
-        if None not in extents:
-            return tuple(extent for extent in extents if extent is not None)
-        if given is not None and len(given) == len(extents):
-            known = zip(extents, given, strict=True)
-            return tuple(other if extent is None else extent for extent, other in known)
-        unit = np.eye(len(extents), dtype=int).tolist()
-        ranges = None if addressed is None else self._ranges(addressed, unit, parameters)
-        if ranges is None:
-            raise KernelBuildError(
-                f"argument {self.name!r} has no declared shape, and data decides how far the kernel"
-                " goes in it; pass an array for it in make_arguments, or declare its shape:"
-                f' lp.GlobalArg({self.name!r}, np.{self.dtype.name}, shape="n")'
-            )
-        highs = [addresses.high for addresses in ranges] or [-1] * len(extents)
-        return tuple(
-            max(0, high + 1) if extent is None else extent
-            for extent, high in zip(extents, highs, strict=True)
-        )
-
-    def _ranges(
-        self,
-        addressed: AddressedElements,
-        weights: Sequence[Sequence[int]],
-        parameters: Mapping[str, Any],
-        offset: int = 0,
-    ) -> tuple[IndexRange, ...] | None:
-        """Return the ranges of sums of subscripts, weighted by axis."""
-        sizes = {
-            name: int(value)
-            for name, value in parameters.items()
-            if isinstance(value, int | np.integer)
-        }
-        padded = [list(row) for row in weights]
-        for row in padded:
-            for axis in sorted(self.fixed):
-                row.insert(axis, 0)
-        return addressed.ranges(
-            self.source or self.name, padded, sizes, fixed=self.fixed, offset=offset
-        )
+            extent = given[axis] if declared is None else evaluate_integer(declared, parameters)
+            if extent < 0:
+                raise KernelBuildError(
+                    f"argument {self.name!r}: its extent {declared} along axis {axis} is {extent};"
+                    " pass larger sizes"
+                )
+            extents.append(extent)
+        return tuple(extents)
 
     def choose_strides(self, shape: Sequence[int], parameters: Mapping[str, Any]) -> dict[str, int]:
         """Choose the strides that are left to the caller, and that `parameters` lacks."""
@@ -228,7 +172,7 @@ class ArrayArgument:
         shape: Sequence[int] | None = None,
     ) -> Placement:
         """Return where the elements lie at given sizes."""
-        extents = tuple(self.extents(parameters, addressed) if shape is None else shape)
+        extents = tuple(self.extents(parameters) if shape is None else shape)
         strides = tuple(evaluate_integer(stride, parameters) for stride in self.strides)
         offset = evaluate_integer(self.offset, parameters) * self.vector
         for axis, stride in enumerate(strides):
@@ -245,8 +189,8 @@ class ArrayArgument:
         if low < 0:
             raise KernelBuildError(
                 f"argument {self.name!r} of shape {extents} with strides {strides} and offset"
-                f" {offset} begins {-low} elements before its buffer; declare"
-                f" offset=pymbolic.parse({self._least_offset(extents, strides)!r}) for it"
+                f" {offset} begins {-low} elements before its buffer; declare an offset that is"
+                f" {-low} more at these sizes, as in offset=pymbolic.parse('n - 1')"
             )
         count = -(-(high + 1) // self.vector) * self.vector
         if (count - 1) // self.vector > self.index_limit:
@@ -267,25 +211,28 @@ class ArrayArgument:
             self._check_addressed(placement, addressed, parameters)
         return placement
 
-    def _least_offset(self, extents: Sequence[int], strides: Sequence[int]) -> str:
-        terms: list[str] = []
-        for extent, stride, declared in zip(extents, strides, self.shape, strict=True):
-            if stride < 0:
-                factor = f"{-stride}*" if stride != -1 else ""
-                terms.append(f"{factor}({extent if declared is None else declared} - 1)")
-        return " + ".join(terms) or "0"
-
     def _check_addressed(
         self, placement: Placement, addressed: AddressedElements, parameters: Mapping[str, Any]
     ) -> None:
-        ranges = self._ranges(addressed, [placement.strides], parameters, placement.offset)
+        sizes = {
+            name: int(value)
+            for name, value in parameters.items()
+            if isinstance(value, int | np.integer)
+        }
+        weights = list(placement.strides)
+        for axis in sorted(self.fixed):
+            weights.insert(axis, 0)
+        array = self.source or self.name
+        ranges = addressed.ranges(
+            array, [weights], sizes, fixed=self.fixed, offset=placement.offset
+        )
         for indices in ranges or ():
             if indices.is_exact and (indices.low < 0 or indices.high >= placement.count):
                 wrong = indices.low if indices.low < 0 else indices.high
                 raise KernelBuildError(
                     f"{indices.access} addresses element {wrong} of {self.name!r}, whose buffer has"
-                    f" {placement.count} elements; declare a shape of"
-                    f" {self.source or self.name!r} that holds what the kernel addresses"
+                    f" {placement.count} elements; declare a shape of {array!r} that holds what the"
+                    " kernel addresses"
                 )
 
 

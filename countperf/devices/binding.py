@@ -90,7 +90,7 @@ def resolve_arguments(
         )
     shapes: dict[str, tuple[int, ...]] = {}
     for name, array in arrays.items():
-        shape = shapes[name] = _shape(kernel, array, values, given.get(name))
+        shape = shapes[name] = _find_shape(array, values, given.get(name))
         has = given.get(name)
         if has is not None and (has.dtype != array.dtype or has.shape != shape):
             raise KernelBuildError(
@@ -110,16 +110,12 @@ def resolve_arguments(
     return Bindings(scalars=values, shapes=shapes, placements=placements)
 
 
-def _shape(
-    kernel: DeviceKernel, array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
+def _find_shape(
+    array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
 ) -> tuple[int, ...]:
-    parts = list(array.parts.values())
-    if given is not None and given.ndim == len(array.whole(parts[0].shape)):
-        own = array.without_separate(given.shape)
-        return array.whole(parts[0].extents(values, kernel.addressed, own))
-    # parts of an array without a declared shape may go differently far
-    shape = [part.extents(values, kernel.addressed) for part in parts]
-    return array.whole([max(extents) for extents in zip(*shape, strict=True)])
+    part = next(iter(array.parts.values()))
+    own = None if given is None else array.without_separate(given.shape)
+    return array.whole(part.extents(values, own))
 
 
 def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:

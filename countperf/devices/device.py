@@ -116,43 +116,33 @@ class Session(Protocol):
     @property
     def device(self) -> Device:
         """The device."""
-        ...
 
     def load(self, source: str, *, fresh: bool = False) -> Program:
         """Build hand-written kernels."""
-        ...
 
     def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
         """Generate code for a translation unit and build it; see `KernelCase`."""
-        ...
 
     def allocate(self, size: int) -> Any:
         """Return new device memory of that many bytes (at least 4), filled with zeros."""
-        ...
 
     def upload(self, array: NDArray[Any]) -> Any:
         """Return new device memory with the elements of a contiguous array in memory order."""
-        ...
 
     def download(self, memory: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         """Return the first elements of device memory."""
-        ...
 
     def copy_in(self, memory: Any, array: NDArray[Any]) -> None:
         """Copy a contiguous array to the beginning of device memory, and wait."""
-        ...
 
     def copy_out(self, array: NDArray[Any], memory: Any) -> None:
         """Fill a contiguous array from the beginning of device memory, and wait."""
-        ...
 
     def finish(self) -> None:
         """Wait for all that was enqueued."""
-        ...
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels, besides the Python packages."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
