@@ -20,7 +20,7 @@ from pymbolic.mapper.evaluator import UnknownVariableError
 from countperf.errors import KernelBuildError
 
 if TYPE_CHECKING:
-    from countperf.counting.extents import AddressedElements
+    from countperf.counting.extents import AddressedElements, IndexRange
 
 
 def components_of(dtype: np.dtype[Any]) -> tuple[str, ...]:
@@ -130,27 +130,61 @@ class ArrayArgument:
     fixed: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def extents(
-        self, parameters: Mapping[str, Any], given: Sequence[int] | None = None
+        self,
+        parameters: Mapping[str, Any],
+        addressed: AddressedElements | None = None,
+        given: Sequence[int] | None = None,
     ) -> tuple[int, ...]:
-        """Return the shape at given sizes; where none is declared, that of the array given."""
-        if given is not None and len(given) != len(self.shape):
-            given = None
-        extents: list[int] = []
-        for axis, declared in enumerate(self.shape):
-            if declared is None and given is None:
+        """Return the shape at given sizes.
+
+        Where none is declared, it is that of the array given, or as far as the kernel goes.
+        """
+        declared = [
+            None if extent is None else evaluate_integer(extent, parameters)
+            for extent in self.shape
+        ]
+        for axis, extent in enumerate(declared):
+            if extent is not None and extent < 0:
                 raise KernelBuildError(
-                    f"argument {self.name!r} has no declared shape; pass an array for it in"
-                    f" make_arguments, or declare its shape: lp.GlobalArg({self.name!r},"
-                    f' np.{self.dtype.name}, shape="n")'
+                    f"argument {self.name!r}: its extent {self.shape[axis]} along axis {axis} is"
+                    f" {extent}; pass larger sizes"
                 )
-            extent = given[axis] if declared is None else evaluate_integer(declared, parameters)
-            if extent < 0:
+        others = given
+        if None in declared and (given is None or len(given) != len(declared)):
+            unit = np.eye(len(declared), dtype=int).tolist()
+            ranges = None if addressed is None else self._ranges(addressed, unit, parameters)
+            if ranges is None:
                 raise KernelBuildError(
-                    f"argument {self.name!r}: its extent {declared} along axis {axis} is {extent};"
-                    " pass larger sizes"
+                    f"argument {self.name!r} has no declared shape, and data decides how far the"
+                    " kernel goes in it; pass an array for it in make_arguments, or declare its"
+                    f' shape: lp.GlobalArg({self.name!r}, np.{self.dtype.name}, shape="n")'
                 )
-            extents.append(extent)
-        return tuple(extents)
+            others = [max(0, index.high + 1) for index in ranges] or [0] * len(declared)
+        return tuple(
+            extent if extent is not None else (others or ())[axis]
+            for axis, extent in enumerate(declared)
+        )
+
+    def _ranges(
+        self,
+        addressed: AddressedElements,
+        weights: Sequence[Sequence[int]],
+        parameters: Mapping[str, Any],
+        offset: int = 0,
+    ) -> tuple[IndexRange, ...] | None:
+        """Return the ranges of sums of subscripts, weighted by axis."""
+        sizes = {
+            name: int(value)
+            for name, value in parameters.items()
+            if isinstance(value, int | np.integer)
+        }
+        padded = [list(row) for row in weights]
+        for row in padded:
+            for axis in sorted(self.fixed):
+                row.insert(axis, 0)
+        return addressed.ranges(
+            self.source or self.name, padded, sizes, fixed=self.fixed, offset=offset
+        )
 
     def choose_strides(self, shape: Sequence[int], parameters: Mapping[str, Any]) -> dict[str, int]:
         """Choose the strides that are left to the caller, and that `parameters` lacks."""
@@ -172,7 +206,7 @@ class ArrayArgument:
         shape: Sequence[int] | None = None,
     ) -> Placement:
         """Return where the elements lie at given sizes."""
-        extents = tuple(self.extents(parameters) if shape is None else shape)
+        extents = tuple(self.extents(parameters, addressed) if shape is None else shape)
         strides = tuple(evaluate_integer(stride, parameters) for stride in self.strides)
         offset = evaluate_integer(self.offset, parameters) * self.vector
         for axis, stride in enumerate(strides):
@@ -214,25 +248,14 @@ class ArrayArgument:
     def _check_addressed(
         self, placement: Placement, addressed: AddressedElements, parameters: Mapping[str, Any]
     ) -> None:
-        sizes = {
-            name: int(value)
-            for name, value in parameters.items()
-            if isinstance(value, int | np.integer)
-        }
-        weights = list(placement.strides)
-        for axis in sorted(self.fixed):
-            weights.insert(axis, 0)
-        array = self.source or self.name
-        ranges = addressed.ranges(
-            array, [weights], sizes, fixed=self.fixed, offset=placement.offset
-        )
+        ranges = self._ranges(addressed, [placement.strides], parameters, placement.offset)
         for indices in ranges or ():
             if indices.is_exact and (indices.low < 0 or indices.high >= placement.count):
                 wrong = indices.low if indices.low < 0 else indices.high
                 raise KernelBuildError(
                     f"{indices.access} addresses element {wrong} of {self.name!r}, whose buffer has"
-                    f" {placement.count} elements; declare a shape of {array!r} that holds what the"
-                    " kernel addresses"
+                    f" {placement.count} elements; declare a shape of"
+                    f" {self.source or self.name!r} that holds what the kernel addresses"
                 )
 
 

@@ -90,7 +90,7 @@ def resolve_arguments(
         )
     shapes: dict[str, tuple[int, ...]] = {}
     for name, array in arrays.items():
-        shape = shapes[name] = _find_shape(array, values, given.get(name))
+        shape = shapes[name] = _find_shape(kernel, array, values, given.get(name))
         has = given.get(name)
         if has is not None and (has.dtype != array.dtype or has.shape != shape):
             raise KernelBuildError(
@@ -111,11 +111,12 @@ def resolve_arguments(
 
 
 def _find_shape(
-    array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
+    kernel: DeviceKernel, array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
 ) -> tuple[int, ...]:
-    part = next(iter(array.parts.values()))
     own = None if given is None else array.without_separate(given.shape)
-    return array.whole(part.extents(values, own))
+    # parts of an array without a declared shape may go differently far
+    shapes = [part.extents(values, kernel.addressed, own) for part in array.parts.values()]
+    return array.whole([max(extents) for extents in zip(*shapes, strict=True)])
 
 
 def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:

@@ -17,7 +17,14 @@ import numpy as np
 
 from countperf.devices.cuda_target import generate_cuda, retarget
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.device import CUDA_PRELUDE, Device, DeviceLimits, Findings, pick_errors
+from countperf.devices.device import (
+    CUDA_PRELUDE,
+    Device,
+    DeviceLimits,
+    Findings,
+    Launch,
+    pick_errors,
+)
 from countperf.devices.host_code import GeneratedLaunch
 from countperf.devices.identity import DeviceIdentity, make_slug
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
@@ -232,31 +239,6 @@ class CudaSpan:
         return _Profile(0, round(elapsed_ms * 1e6))
 
 
-class CudaProgram:
-    """Kernels of one source, built."""
-
-    def __init__(self, session: CudaSession, module: Any) -> None:
-        self._session = session
-        self._module = module
-        self._functions: dict[str, Any] = {}
-
-    def function(self, name: str) -> Any:
-        """Return CuPy's raw kernel of that name."""
-        if name not in self._functions:
-            with self._session.building():
-                self._functions[name] = self._module.get_function(name)
-        return self._functions[name]
-
-    def launch(
-        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
-    ) -> list[CudaSpan]:
-        """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
-        function = self.function(name)
-        with self._session.span() as spans:
-            self._session.enqueue(function, (groups,), (group_size,), arguments)
-        return spans
-
-
 class CudaSession:
     """Stream of a GPU, with what is built and allocated for it."""
 
@@ -280,18 +262,23 @@ class CudaSession:
 
     # --- building
 
-    def module(self, source: str, options: Sequence[str] = ()) -> CudaProgram:
-        """Compile CUDA C with NVRTC."""
+    def module(self, source: str, options: Sequence[str] = ()) -> Callable[[str], Any]:
+        """Compile CUDA C with NVRTC; return what finds CuPy's raw kernels by name."""
         self._use()
-        with self.building():
+        with self._building():
             module = self.driver.cupy.RawModule(
                 code=source, options=("--std=c++17", *options), backend="nvrtc"
             )
             module.compile()
-        return CudaProgram(self, module)
+
+        def find(name: str) -> Any:
+            with self._building():
+                return module.get_function(name)
+
+        return cache(find)
 
     @contextmanager
-    def building(self) -> Generator[None]:
+    def _building(self) -> Generator[None]:
         """Turn failures of compiler and loader into ours."""
         what = f"does not build on {self.device.label}"
         try:
@@ -304,15 +291,57 @@ class CudaSession:
         except (RuntimeError, OSError) as error:  # NVRTC's library is not there
             raise KernelBuildError(f"{what}: {error}") from error
 
-    def load(self, source: str, *, fresh: bool = False) -> CudaProgram:
+    def load(self, source: str, *, fresh: bool = False) -> Launch:
         """Build hand-written kernels, as in `countperf.devices.device.Session`."""
         # a comment that differs each time keeps CuPy's cache of binaries out
         stamp = f"// {np.random.default_rng().integers(2**62)}\n" if fresh else ""
-        return self.module(CUDA_PRELUDE + source + stamp)
+        find = self.module(CUDA_PRELUDE + source + stamp)
+
+        def launch(
+            name: str, groups: int, group_size: int, arguments: Sequence[Any]
+        ) -> list[CudaSpan]:
+            function = find(name)
+            with self.span() as spans:
+                self.enqueue(function, (groups,), (group_size,), arguments)
+            return spans
+
+        return launch
 
     def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
         """Generate CUDA for a translation unit and build it."""
-        return build_kernel(self, t_unit, unused_local_bytes)
+        check_offsets(t_unit)
+        entry = t_unit.default_entrypoint
+        index_limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
+        code = generate_cuda(t_unit)
+        find = self.module(code.source, tuple(entry.options.build_options))
+        for name in code.kernels:
+            function = find(name)
+            self.device.check_local(int(function.shared_size_bytes))
+            if unused_local_bytes is not None:
+                with self._building():  # a module is shared by all that build the same source
+                    most = max(unused_local_bytes, int(function.max_dynamic_shared_size_bytes))
+                    function.max_dynamic_shared_size_bytes = most
+                    function.preferred_shared_memory_carveout = _ALL_SHARED
+
+        def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
+            launches = code.launches(arguments, lambda size: self.allocate(int(size)))
+            for launch in launches:
+                check_grid(self, launch, index_limit)
+                function = find(launch.kernel)
+                self.device.check_group(launch.shape, int(function.max_threads_per_block))
+            self.finish()
+
+            def enqueue() -> list[Any]:
+                with self.span(hold=True) as spans:
+                    for each in launches:
+                        if prod(each.groups):  # none is empty
+                            launched = find(each.kernel), each.groups, each.shape, each.arguments
+                            self.enqueue(*launched, unused_local_bytes or 0)
+                return spans
+
+            return enqueue
+
+        return describe_kernel(retarget(t_unit), prepare)
 
     # --- running
 
@@ -346,7 +375,7 @@ class CudaSession:
     @cached_property
     def _hold(self) -> tuple[Any, Any]:
         clock_hz = max(1, self.device.limits.max_clock_mhz) * 1e6
-        return self.module(_HOLD_SOURCE).function("hold"), (np.int64(_HOLD_S * clock_hz),)
+        return self.module(_HOLD_SOURCE)("hold"), (np.int64(_HOLD_S * clock_hz),)
 
     def _record(self) -> Any:
         event = self.driver.cupy.cuda.Event()
@@ -410,46 +439,6 @@ class CudaSession:
             "cuda_driver": str(runtime.driverGetVersion()),
             "cuda_runtime": str(runtime.runtimeGetVersion()),
         }
-
-
-def build_kernel(
-    session: CudaSession, t_unit: Any, unused_local_bytes: int | None = None
-) -> DeviceKernel:
-    """Generate CUDA for a translation unit and build it."""
-    check_offsets(t_unit)
-    entry = t_unit.default_entrypoint
-    index_limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
-    code = generate_cuda(t_unit)
-    program = session.module(code.source, tuple(entry.options.build_options))
-    for name in code.kernels:
-        function = program.function(name)
-        session.device.check_local(int(function.shared_size_bytes))
-        if unused_local_bytes is not None:
-            with session.building():  # a module is shared by all that build the same source
-                most = max(unused_local_bytes, int(function.max_dynamic_shared_size_bytes))
-                function.max_dynamic_shared_size_bytes = most
-                function.preferred_shared_memory_carveout = _ALL_SHARED
-
-    def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
-        launches = code.launches(arguments, lambda size: session.allocate(int(size)))
-        for launch in launches:
-            check_grid(session, launch, index_limit)
-            function = program.function(launch.kernel)
-            session.device.check_group(launch.shape, int(function.max_threads_per_block))
-        session.finish()
-
-        def enqueue() -> list[Any]:
-            with session.span(hold=True) as spans:
-                for each in filter(lambda launch: prod(launch.groups), launches):  # none is empty
-                    function = program.function(each.kernel)
-                    session.enqueue(
-                        function, each.groups, each.shape, each.arguments, unused_local_bytes or 0
-                    )
-            return spans
-
-        return enqueue
-
-    return describe_kernel(retarget(t_unit), prepare)
 
 
 def check_grid(session: CudaSession, launch: GeneratedLaunch, index_limit: int) -> None:

@@ -100,14 +100,8 @@ def pick_errors(text: str) -> str:
     return cut("; ".join(lines) or " ".join(text.split()), 600)
 
 
-class Program(Protocol):
-    """Hand-written kernels, built for a device."""
-
-    def launch(
-        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
-    ) -> Sequence[Event]:
-        """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
-        ...
+Launch = Callable[[str, int, int, Sequence[Any]], Sequence["Event"]]
+"""Enqueues a hand-written kernel of one axis: name, groups, group size, memory and scalars."""
 
 
 class Session(Protocol):
@@ -117,8 +111,8 @@ class Session(Protocol):
     def device(self) -> Device:
         """The device."""
 
-    def load(self, source: str, *, fresh: bool = False) -> Program:
-        """Build hand-written kernels."""
+    def load(self, source: str, *, fresh: bool = False) -> Launch:
+        """Build hand-written kernels; return what enqueues them."""
 
     def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
         """Generate code for a translation unit and build it; see `KernelCase`."""

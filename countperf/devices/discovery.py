@@ -142,10 +142,10 @@ def try_device(device: Device) -> DeviceTrial:
 
 def _run_trial(session: Session) -> bool:
     # built anew: a binary from an earlier day proves nothing about the compiler
-    program = session.load(_SOURCE, fresh=True)
+    launch = session.load(_SOURCE, fresh=True)
     values = np.arange(_TRIAL_ITEMS, dtype=np.float32)[::-1].copy()
     source, target = session.upload(values), session.allocate(values.nbytes)
-    program.launch("trial", _TRIAL_ITEMS // _TRIAL_GROUP, _TRIAL_GROUP, (source, target))
+    launch("trial", _TRIAL_ITEMS // _TRIAL_GROUP, _TRIAL_GROUP, (source, target))
     result = session.download(target, values.dtype, values.size)
     return np.array_equal(result, 2 * values + np.arange(_TRIAL_ITEMS, dtype=np.float32))
 

@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,6 +28,7 @@ from countperf.devices.device import (
     Device,
     DeviceLimits,
     Findings,
+    Launch,
     advise_drivers,
     find_drivers,
     loader_setting,
@@ -153,24 +155,15 @@ def _extension(handle: cl.Device, name: str) -> int | None:
         return None
 
 
-class OpenCLProgram:
-    """Hand-written kernels, built."""
+_NAME_ADVICE = (
+    "where a name is a word or a function of OpenCL C, such as half, give another:"
+    " lp.rename_argument, lp.rename_iname, lp.rename_callable"
+)
+_SIGNATURE = re.compile(r"^(__kernel void .*)\)$", re.MULTILINE)
 
-    def __init__(self, queue: cl.CommandQueue, program: cl.Program) -> None:
-        self._queue = queue
-        self._program = program
-        self._kernels: dict[str, cl.Kernel] = {}
-
-    def launch(
-        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
-    ) -> list[cl.Event]:
-        """Enqueue a kernel of one axis; arguments are buffers and NumPy scalars."""
-        if name not in self._kernels:
-            self._kernels[name] = cl.Kernel(self._program, name)
-        kernel = self._kernels[name]
-        kernel.set_args(*arguments)
-        shape = (groups * group_size,)
-        return [cl.enqueue_nd_range_kernel(self._queue, kernel, shape, (group_size,))]
+Extents = tuple[int, ...]
+ChooseGroups = Callable[[Extents, Extents], Extents]
+"""Function from the groups of a launch and the shape of a group, by axis, to the groups to run."""
 
 
 class OpenCLSession:
@@ -204,17 +197,78 @@ class OpenCLSession:
                 message = f"does not build on {self.device.label}: {pick_errors(str(error))}"
                 raise KernelBuildError(message) from error
 
-    def load(self, source: str, *, fresh: bool = False) -> OpenCLProgram:
+    def load(self, source: str, *, fresh: bool = False) -> Launch:
         """Build hand-written kernels, as in `countperf.devices.device.Session`."""
-        text = OPENCL_PRELUDE + source
-        if not fresh:
-            return OpenCLProgram(self.queue, self.build(text))
         with tempfile.TemporaryDirectory(prefix="countperf-build-") as folder:
-            return OpenCLProgram(self.queue, self.build(text, cache_folder=Path(folder)))
+            program = self.build(
+                OPENCL_PRELUDE + source, cache_folder=Path(folder) if fresh else None
+            )
+        kernels: Callable[[str], cl.Kernel] = cache(partial(cl.Kernel, program))
 
-    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
-        """Generate code for a translation unit and build it."""
-        return build_kernel(self, t_unit, unused_local_bytes=unused_local_bytes or 0)
+        def launch(
+            name: str, groups: int, group_size: int, arguments: Sequence[Any]
+        ) -> list[cl.Event]:
+            kernels(name).set_args(*arguments)
+            shape = (groups * group_size,)
+            return [cl.enqueue_nd_range_kernel(self.queue, kernels(name), shape, (group_size,))]
+
+        return launch
+
+    def build_kernel(
+        self,
+        t_unit: Any,
+        unused_local_bytes: int | None = None,
+        *,
+        choose_groups: ChooseGroups | None = None,
+    ) -> DeviceKernel:
+        """Generate OpenCL C for a translation unit and build it."""
+        unit, device = retarget(t_unit), self.device
+        entry = unit.default_entrypoint
+        check_offsets(unit)
+        check_types(device, unit)
+        code = generate_for_target(unit)
+        source = code.source
+        more: tuple[Any, ...] = ()
+        if unused_local_bytes:  # as one more argument, of which the host function does not know
+            source = _SIGNATURE.sub(r"\1, __local char *unused_local)", source)
+            more = (cl.LocalMemory(unused_local_bytes),)
+        try:
+            program = self.build(source, tuple(entry.options.build_options))
+        except KernelBuildError as error:
+            raise KernelBuildError(f"{error}; {_NAME_ADVICE}") from error
+        if lost := {*code.kernels} - {*program.kernel_names.split(";")}:
+            raise KernelBuildError(
+                f"{device.label} compiles {', '.join(sorted(lost))}, and has no kernel of"
+                " that name then; give the kernel another name, loopy.rename_callable"
+            )
+        kernels = {name: cl.Kernel(program, name) for name in code.kernels}
+
+        def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
+            launches = code.launches(arguments, lambda size: self.allocate(int(size)))
+            for launch in launches:
+                ask, key = kernels[launch.kernel].get_work_group_info, cl.kernel_work_group_info
+                device.check_group(launch.shape, int(ask(key.WORK_GROUP_SIZE, device.handle)))
+                device.check_local(int(ask(key.LOCAL_MEM_SIZE, device.handle)))
+
+            def enqueue() -> list[Any]:
+                events: list[Any] = []
+                for each in launches:
+                    kernel, groups = kernels[each.kernel], each.groups
+                    if choose_groups is not None:
+                        groups = choose_groups(groups, each.shape)
+                    kernel.set_args(*each.arguments, *more)
+                    events.append(
+                        cl.enqueue_nd_range_kernel(
+                            *(self.queue, kernel, groups, each.shape),
+                            g_times_l=True,
+                            allow_empty_ndrange=True,
+                        )
+                    )
+                return events
+
+            return enqueue
+
+        return describe_kernel(unit, prepare)
 
     def finish(self) -> None:
         """Wait for all that was enqueued."""
@@ -254,17 +308,6 @@ class OpenCLSession:
         return result
 
 
-_NAME_ADVICE = (
-    "where a name is a word or a function of OpenCL C, such as half, give another:"
-    " lp.rename_argument, lp.rename_iname, lp.rename_callable"
-)
-_SIGNATURE = re.compile(r"^(__kernel void .*)\)$", re.MULTILINE)
-
-Extents = tuple[int, ...]
-ChooseGroups = Callable[[Extents, Extents], Extents]
-"""Function from the groups of a launch and the shape of a group, by axis, to the groups to run."""
-
-
 class OpenClTarget(lp.PyOpenCLTarget):
     """OpenCL C, and a host function that tells what it launches."""
 
@@ -285,63 +328,6 @@ def retarget(t_unit: Any) -> Any:
         atomics_flavor=given.atomics_flavor, use_int8_for_bool=given.use_int8_for_bool
     )
     return t_unit.copy(target=target)
-
-
-def build_kernel(
-    session: OpenCLSession,
-    t_unit: Any,
-    *,
-    choose_groups: ChooseGroups | None = None,
-    unused_local_bytes: int = 0,
-) -> DeviceKernel:
-    """Generate OpenCL C for a translation unit and build it."""
-    unit = retarget(t_unit)
-    entry, device = unit.default_entrypoint, session.device
-    check_offsets(unit)
-    check_types(device, unit)
-    code = generate_for_target(unit)
-    source = code.source
-    more: tuple[Any, ...] = ()
-    if unused_local_bytes:  # as one more argument, of which the host function does not know
-        source = _SIGNATURE.sub(r"\1, __local char *unused_local)", source)
-        more = (cl.LocalMemory(unused_local_bytes),)
-    try:
-        program = session.build(source, tuple(entry.options.build_options))
-    except KernelBuildError as error:
-        raise KernelBuildError(f"{error}; {_NAME_ADVICE}") from error
-    if lost := {*code.kernels} - {*program.kernel_names.split(";")}:
-        raise KernelBuildError(
-            f"{device.label} compiles {', '.join(sorted(lost))}, and has no kernel of"
-            " that name then; give the kernel another name, loopy.rename_callable"
-        )
-    kernels = {name: cl.Kernel(program, name) for name in code.kernels}
-
-    def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
-        launches = code.launches(arguments, lambda size: session.allocate(int(size)))
-        for launch in launches:
-            ask, key = kernels[launch.kernel].get_work_group_info, cl.kernel_work_group_info
-            device.check_group(launch.shape, int(ask(key.WORK_GROUP_SIZE, device.handle)))
-            device.check_local(int(ask(key.LOCAL_MEM_SIZE, device.handle)))
-
-        def enqueue() -> list[Any]:
-            events: list[Any] = []
-            for each in launches:
-                kernel, groups = kernels[each.kernel], each.groups
-                if choose_groups is not None:
-                    groups = choose_groups(groups, each.shape)
-                kernel.set_args(*each.arguments, *more)
-                events.append(
-                    cl.enqueue_nd_range_kernel(
-                        *(session.queue, kernel, groups, each.shape),
-                        g_times_l=True,
-                        allow_empty_ndrange=True,
-                    )
-                )
-            return events
-
-        return enqueue
-
-    return describe_kernel(unit, prepare)
 
 
 def check_types(device: Device, t_unit: Any) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat
 
 from countperf.devices import parameters as described
-from countperf.devices.device import Device, EventClock, Program, Session
+from countperf.devices.device import Device, EventClock, Launch, Session
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.machine import read_clocks
 from countperf.documents import Document, Part
@@ -231,7 +231,7 @@ class Bench:
 
     def __init__(self, session: Session, clock: EventClock, effort: Effort) -> None:
         self.session = session
-        self.load: Callable[[str], Program] = cache(session.load)
+        self.load: Callable[[str], Launch] = cache(session.load)
         self.clock = clock
         self.effort = effort
         limits = session.device.limits
@@ -257,11 +257,9 @@ class Bench:
             "cycles are not known: the device has no cycle counter, and its driver states no clock"
         )
 
-    def run_s(
-        self, program: Program, name: str, groups: int, group: int, arguments: Sequence[Any]
-    ) -> float:
+    def run_s(self, launch: Launch, name: str, groups: int, group: int, *arguments: Any) -> float:
         """Run a kernel once and return its time, s."""
-        return self.clock.time_run(lambda: program.launch(name, groups, group, arguments)).time_s
+        return self.clock.time_run(lambda: launch(name, groups, group, arguments)).time_s
 
 
 # --- experiments
@@ -285,12 +283,12 @@ def _measure_clock(bench: Bench) -> Iterator[Finding]:
     Sets the bench's clock.
     """
     declared = bench.known_clock_hz
-    program = bench.load(COMMON_SOURCE)
+    launch = bench.load(COMMON_SOURCE)
     out = bench.session.allocate(8 * bench.lanes)
 
     def run(turns: int) -> tuple[int, float]:
         arguments = (out, np.int32(turns), np.float32(1.0000001), np.float32(0.5))
-        elapsed = bench.run_s(program, "cycles", 1, bench.lanes, arguments)
+        elapsed = bench.run_s(launch, "cycles", 1, bench.lanes, *arguments)
         return int(bench.session.download(out, np.dtype(np.int64), 1)[0]), elapsed
 
     ratios: list[float] = []
@@ -318,13 +316,13 @@ def _measure_bandwidth(bench: Bench) -> Iterator[Finding]:
 
     Bytes are those that work items ask for; those of a copy count twice, read and written.
     """
-    program = bench.load(COMMON_SOURCE)
+    launch = bench.load(COMMON_SOURCE)
     words = bench.array_bytes // _WORD
     source, target = (bench.session.allocate(words * _WORD) for _ in range(2))
 
     def find(name: str, kernel: str, groups: int, moved: int, *arguments: object) -> Finding:
         run: Callable[[], float] = partial(
-            bench.run_s, program, kernel, groups, bench.group, arguments
+            bench.run_s, launch, kernel, groups, bench.group, *arguments
         )
         times = [
             min(run() for _ in range(bench.effort.tries)) for _ in range(bench.effort.repetitions)
@@ -354,16 +352,16 @@ def _measure_steps(
     Its latency where one sub-group runs alone, by the first kernel; by the last one the cycles in
     which a compute unit that is full does the step of a sub-group.
     """
-    program = bench.load(source)
+    launch = bench.load(source)
     alone = 1 if bench.is_cpu else bench.lanes
     for what, possible, kernel, groups, group in (
         ("latency", _LATENCY, kernels[0], 1, alone),
         ("cpi", _CPI, kernels[-1], bench.full_groups, bench.group),
     ):
         out = bench.session.allocate(8 * groups * group)
-        ran = program, kernel, groups, group
+        ran = launch, kernel, groups, group, out
         turn_s, spread = time_per_turn(
-            lambda turns: bench.run_s(*ran, (out, np.int32(turns), *after)),  # noqa: B023  at once
+            lambda turns: bench.run_s(*ran, np.int32(turns), *after),  # noqa: B023  at once
             bench.effort,
         )
         issued = steps if groups == 1 else steps * groups * group / bench.lanes / bench.units
@@ -384,7 +382,7 @@ def chase_order(lines: int, seed: int = 0) -> NDArray[np.int32]:
 
 def _measure_latency(bench: Bench) -> Iterator[Finding]:
     """Measure the time of a dependent load of memory: in an array that no cache holds."""
-    program = bench.load(COMMON_SOURCE)
+    launch = bench.load(COMMON_SOURCE)
     out = bench.session.allocate(4 * _WORD)
     lines = bench.array_bytes // (_LINE_WORDS * _WORD)
     memory = bench.session.upload(chase_order(lines))
@@ -392,7 +390,7 @@ def _measure_latency(bench: Bench) -> Iterator[Finding]:
 
     def run(turns: int) -> float:
         start = np.int32(int(random.integers(lines)) * _LINE_WORDS)
-        return bench.run_s(program, "chase", 1, 1, (out, memory, np.int32(turns), start))
+        return bench.run_s(launch, "chase", 1, 1, out, memory, np.int32(turns), start)
 
     turn_s, spread = time_per_turn(run, bench.effort)
     latency = turn_s * bench.clock_hz / 8, spread

@@ -93,6 +93,7 @@ N, NM = {"n": 100}, {"n": 10, "m": 7}
 LONG, FLAT, FOUR, THREE = (100,), (10, 7), (100, 4), (100, 3)
 PITCHED = {"strides": ("ld", 1)}
 REVERSED = {"strides": (-1,), "offset": parse("n-1")}
+_UNKNOWN, _SLOWEST = {"shape": None}, {"shape": (None, parse("m"))}
 _OFFSET, _STRIDES = {"offset": lp.auto}, {"dim_tags": "stride:auto,stride:auto"}
 _NAMED: Callable[[], Any] = lambda: scaled(target={"offset": "off"}, more=",off")  # noqa: E731
 _COLUMNS = {"order": "F"}
@@ -110,6 +111,10 @@ LAID: dict[str, Laid] = {
     ),
     "gaps": Laid(lambda: scaled({"strides": (5,)}, {"strides": (3,)}), N, LONG, lambda i: 3 * i),
     "backwards": Laid(lambda: scaled(REVERSED, REVERSED), N, LONG, lambda i: 99 - i),
+    "unknown shapes": Laid(lambda: scaled(_UNKNOWN, _UNKNOWN), N, LONG, lambda i: i),
+    "unknown slowest extents": Laid(
+        lambda: plane(_SLOWEST, _SLOWEST), NM, FLAT, lambda i, j: 7 * i + j
+    ),
     "pitch by name": Laid(
         lambda: plane(PITCHED, PITCHED, ",ld"), {**NM, "ld": 9}, FLAT, lambda i, j: 9 * i + j
     ),

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
 )
 NAMES = [
     *("large offset", "offset by name", "automatic offset", "backwards"),
-    *("pitch by name", "automatic strides", "split"),
+    *("pitch by name", "automatic strides", "split", "unknown shapes"),
 ]
 
 
