@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.counting.data_subscripts import (
-    IndexLimits,
-    describe_outside,
-    index_limits,
-    ranges_of,
-    shapes_of_temporaries,
-    size_arguments,
-)
+from countperf.counting import data_subscripts
 from countperf.devices.arrays import KernelArray, Placement, as_scalar, components_of
 from countperf.devices.description import DeviceKernel
 from countperf.errors import CountingError, KernelBuildError, option
@@ -125,7 +118,7 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
     if source is None:
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
-    shapes = {**shapes_of_temporaries(source, sizes), **bindings.shapes}
+    shapes = {**data_subscripts.shapes_of_temporaries(source, sizes), **bindings.shapes}
     accesses = kernel.addressed.unproved(shapes, sizes)
     if not accesses:
         return
@@ -133,11 +126,11 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
         array.name: np.asarray(inputs.get(array.name, np.zeros(1, array.dtype)))
         for array in kernel.arrays
     }
-    ranges = ranges_of(contents)
+    ranges = data_subscripts.ranges_of(contents)
     key = (*sizes.items(), *ranges.items())
     if key in kernel.checked_indices:
         return
-    outside = describe_outside(source, sizes, shapes, ranges, accesses)
+    outside = data_subscripts.describe_outside(source, sizes, shapes, ranges, accesses)
     if outside:
         raise KernelBuildError(f"kernel {kernel.name!r}: {outside}")
     kernel.checked_indices.add(key)
@@ -234,7 +227,7 @@ def _decide(
 ) -> tuple[dict[str, Any], Mapping[str, tuple[int, ...]], dict[str, _Index]]:
     """Return scalars and given inputs, shapes of arrays, and what index arrays get."""
     source = kernel.addressed.kernel
-    sizes = frozenset(kernel.integers) if source is None else size_arguments(source)
+    sizes = frozenset(kernel.integers) if source is None else data_subscripts.size_arguments(source)
     known = {name: value for name, value in given.items() if name not in parameters}
     scalars = {
         name: _draw(rng, dtype, ())[()]
@@ -243,12 +236,12 @@ def _decide(
     }
     bindings = resolve_arguments(kernel, {**parameters, **scalars}, known)
     made_up = [array for array in kernel.arrays if array.is_read and array.name not in known]
-    limits: Mapping[str, IndexLimits] = {}
+    limits: Mapping[str, data_subscripts.IndexLimits] = {}
     if source is not None:
         values = {name: int(bindings.scalars[name]) for name in kernel.integers}
         contents = {array.name: known[array.name] for array in kernel.arrays if array.name in known}
         try:
-            limits = index_limits(source, values, bindings.shapes, contents)
+            limits = data_subscripts.index_limits(source, values, bindings.shapes, contents)
         except CountingError as error:
             raise KernelBuildError(
                 f"kernel {kernel.name!r}: {error}; no inputs are made for it: pass yours by a"

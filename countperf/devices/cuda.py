@@ -15,16 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.devices import device as common
 from countperf.devices.cuda_target import generate_cuda, retarget
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.device import (
-    CUDA_PRELUDE,
-    Device,
-    DeviceLimits,
-    Findings,
-    Launch,
-    pick_errors,
-)
 from countperf.devices.host_code import GeneratedLaunch
 from countperf.devices.identity import DeviceIdentity, make_slug
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
@@ -122,26 +115,26 @@ class CudaBackend:
     def __init__(self, load: Callable[[], CudaDriver] = load_driver) -> None:
         self._load: Callable[[], CudaDriver] = cache(load)
 
-    def discover(self) -> Findings:
+    def discover(self) -> common.Findings:
         """List the GPUs."""
         try:
             driver = self._load()
         except DeviceError as error:
             problem, _, advice = str(error).partition("; ")
-            return Findings(
+            return common.Findings(
                 label_prefix="cuda",
                 problem=problem,
                 advice=advice,  # which whoever installs CuPy wants to know
                 is_expected=importlib.util.find_spec("cupy") is not None or has_nvidia_gpu(),
             )
         number = range(int(driver.runtime.getDeviceCount()))
-        return Findings(
+        return common.Findings(
             label_prefix="cuda",
             platforms=((_PLATFORM, _cuda_version(driver)),),
             devices=tuple(describe(driver, index) for index in number),
         )
 
-    def open(self, device: Device) -> CudaSession:
+    def open(self, device: common.Device) -> CudaSession:
         """Open a GPU; DeviceLostError or MeasurementError if CUDA refuses."""
         return CudaSession.open(device)
 
@@ -153,7 +146,7 @@ class CudaBackend:
         """Return CuPy's errors, and ours for them."""
         return (DeviceLostError, MeasurementError, *self._load().failures())
 
-    def advise(self, device: Device) -> str:
+    def advise(self, device: common.Device) -> str:
         """Say what to do about a GPU that failed its trial."""
         return (
             f"see that 'nvidia-smi' shows no error and free memory on {device.label}, and that CuPy"
@@ -161,7 +154,7 @@ class CudaBackend:
         )
 
 
-def describe(driver: CudaDriver, index: int) -> Device:
+def describe(driver: CudaDriver, index: int) -> common.Device:
     """Read identity and limits of a GPU."""
     properties: dict[str, Any] = driver.runtime.getDeviceProperties(index)
     name = bytes(properties["name"]).decode().strip()
@@ -180,7 +173,7 @@ def describe(driver: CudaDriver, index: int) -> Device:
         device_type="gpu",
         compute_units=int(properties["multiProcessorCount"]),
     )
-    limits = DeviceLimits(
+    limits = common.DeviceLimits(
         max_group_size=int(properties["maxThreadsPerBlock"]),
         max_group_shape=tuple(int(extent) for extent in properties["maxThreadsDim"]),
         local_memory_bytes=int(properties["sharedMemPerBlock"]),
@@ -193,7 +186,7 @@ def describe(driver: CudaDriver, index: int) -> Device:
     )
     grid = tuple(int(extent) for extent in properties["maxGridSize"])
     handle = CudaHandle(driver=driver, index=index, max_grid=grid)
-    return Device(
+    return common.Device(
         label=f"cuda:{index}", identity=identity, limits=limits, handle=handle, backend="cuda"
     )
 
@@ -242,7 +235,7 @@ class CudaSpan:
 class CudaSession:
     """Stream of a GPU, with what is built and allocated for it."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: common.Device) -> None:
         self.device = device
         handle: CudaHandle = device.handle
         self.handle = handle
@@ -251,7 +244,7 @@ class CudaSession:
         self._stream = self.driver.cupy.cuda.Stream(non_blocking=True)
 
     @classmethod
-    def open(cls, device: Device) -> CudaSession:
+    def open(cls, device: common.Device) -> CudaSession:
         """Open a GPU."""
         handle: CudaHandle = device.handle
         with handle.driver.guarded(f"{device.label} does not open"):
@@ -285,17 +278,17 @@ class CudaSession:
             with self.driver.guarded(what):
                 yield
         except self.driver.cupy.cuda.compiler.CompileException as error:
-            raise KernelBuildError(f"{what}: {pick_errors(str(error))}") from error
+            raise KernelBuildError(f"{what}: {common.pick_errors(str(error))}") from error
         except MeasurementError as error:
             raise KernelBuildError(str(error)) from error
         except (RuntimeError, OSError) as error:  # NVRTC's library is not there
             raise KernelBuildError(f"{what}: {error}") from error
 
-    def load(self, source: str, *, fresh: bool = False) -> Launch:
+    def load(self, source: str, *, fresh: bool = False) -> common.Launch:
         """Build hand-written kernels, as in `countperf.devices.device.Session`."""
         # a comment that differs each time keeps CuPy's cache of binaries out
         stamp = f"// {np.random.default_rng().integers(2**62)}\n" if fresh else ""
-        find = self.module(CUDA_PRELUDE + source + stamp)
+        find = self.module(common.CUDA_PRELUDE + source + stamp)
 
         def launch(
             name: str, groups: int, group_size: int, arguments: Sequence[Any]

@@ -12,12 +12,7 @@ from loopy import AddressSpace
 from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
 from loopy.symbolic import get_dependencies
 
-from countperf.counting.automatic import (
-    automatic_strides,
-    offset_of,
-    offset_parameters,
-    with_arguments,
-)
+from countperf.counting import automatic
 from countperf.counting.extents import AddressedElements
 from countperf.devices.arrays import ArrayArgument, KernelArray, as_scalar, evaluate_integer
 from countperf.errors import KernelBuildError
@@ -120,7 +115,7 @@ def check_offsets(t_unit: Any) -> None:
 def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel:
     """Describe a kernel of Loopy's, which can be launched if it is said how."""
     t_unit = with_argument_types(t_unit)
-    entry = with_arguments(t_unit.default_entrypoint)
+    entry = automatic.with_arguments(t_unit.default_entrypoint)
     limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
     arrays: list[KernelArray] = []
     scalars: dict[str, np.dtype[Any]] = {}
@@ -144,7 +139,7 @@ def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel
         name=entry.name,
         arrays=tuple(arrays),
         scalars=scalars,
-        offsets=offset_parameters(entry),
+        offsets=automatic.offset_parameters(entry),
         temporaries=tuple(_temporaries(entry, t_unit.target, limit)),
         addressed=AddressedElements(t_unit),
         assumptions=assumptions_of(entry),
@@ -222,10 +217,10 @@ def _part(kernel: Any, target: Any, array: Any, limit: int, **more: Any) -> Arra
         dtype=np.dtype(array.dtype.numpy_dtype),
         shape=shape,
         strides=tuple(strides),
-        offset=offset_of(array),
+        offset=automatic.offset_of(array),
         vector=1 if vector_axis is None else array.vector_size(target),
         vector_axis=vector_axis,
-        automatic=automatic_strides(array),
+        automatic=automatic.automatic_strides(array),
         index_limit=limit,
         **more,
     )

@@ -14,12 +14,7 @@ from countperf.caches import unwritable_caches
 from countperf.devices.device import Device, DriverFile, Findings, Session, check_process
 from countperf.devices.machine import read_processor
 from countperf.errors import DeviceError, KernelBuildError, nearest
-from countperf.machine_code.tools import (
-    ANALYZER_ADVICE,
-    OBJDUMP_ADVICE,
-    find_analyzer,
-    find_objdump,
-)
+from countperf.machine_code import tools
 from countperf.sizes import checks_keywords
 from countperf.text import Printed, Result, ShortRepr, check_lines
 
@@ -283,8 +278,8 @@ def find_tools() -> tuple[ToolReport, ...]:
 
     on_cpus, on_gpus = "the model that reads compiled code", "code for NVIDIA GPUs, without a GPU"
     wanted = (
-        ("objdump", on_cpus, find_objdump(), OBJDUMP_ADVICE),
-        ("llvm-mca", on_cpus, find_analyzer(), ANALYZER_ADVICE),
+        ("objdump", on_cpus, tools.find_objdump(), tools.OBJDUMP_ADVICE),
+        ("llvm-mca", on_cpus, tools.find_analyzer(), tools.ANALYZER_ADVICE),
         *(
             (name, on_gpus, nvcc.find_program(name), nvcc.advise_program(name))
             for name in get_args(nvcc.Program)

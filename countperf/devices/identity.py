@@ -7,16 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from countperf.counting.structure.memory_hierarchy import (
-    ASSUMED,
-    DEFAULT_CACHES,
-    UNKNOWN,
-    CountedCaches,
-    MemoryHierarchy,
-    available_hierarchies,
-    load_hierarchy,
-    read_system,
-)
+from countperf.counting.structure import memory_hierarchy as memory
 from countperf.documents import Document
 
 DeviceType = Literal["cpu", "gpu", "accelerator", "other"]
@@ -133,18 +124,24 @@ def processor_generation(processor: str) -> str:
 _VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel"}
 
 
-def memory_hierarchy_of(identity: DeviceIdentity, *, is_here: bool = False) -> MemoryHierarchy:
+def memory_hierarchy_of(
+    identity: DeviceIdentity, *, is_here: bool = False
+) -> memory.MemoryHierarchy:
     """Return the memory hierarchy of a device."""
     vendor = re.search(r"\((\w+) family", identity.processor)
     if vendor is not None and vendor[1] in _VENDORS:
         name = f"{_VENDORS[vendor[1]]}-{processor_generation(identity.processor)}"
-        if name in available_hierarchies():
-            return load_hierarchy(name)
-    system = read_system() if is_here and identity.device_type == "cpu" else None
-    return system or load_hierarchy(ASSUMED).model_copy(update={"name": UNKNOWN})
+        if name in memory.available_hierarchies():
+            return memory.load_hierarchy(name)
+    system = memory.read_system() if is_here and identity.device_type == "cpu" else None
+    return system or memory.load_hierarchy(memory.ASSUMED).model_copy(
+        update={"name": memory.UNKNOWN}
+    )
 
 
-def counted_caches_of(identity: DeviceIdentity, *, is_here: bool = False) -> CountedCaches:
+def counted_caches_of(identity: DeviceIdentity, *, is_here: bool = False) -> memory.CountedCaches:
     """Return the caches for which kernels are counted for a device."""
     counted_caches = memory_hierarchy_of(identity, is_here=is_here)
-    return DEFAULT_CACHES if counted_caches.name == UNKNOWN else counted_caches.counted
+    return (
+        memory.DEFAULT_CACHES if counted_caches.name == memory.UNKNOWN else counted_caches.counted
+    )

@@ -21,19 +21,8 @@ import pyopencl as cl
 
 from countperf.caches import POCLS, give_a_cache
 from countperf.counting.frontend.copies import check_element_types, uses_half
+from countperf.devices import device as common
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.device import (
-    INSTALL_ADVICE,
-    OPENCL_PRELUDE,
-    Device,
-    DeviceLimits,
-    Findings,
-    Launch,
-    advise_drivers,
-    find_drivers,
-    loader_setting,
-    pick_errors,
-)
 from countperf.devices.host_code import HostBuilder, generate_for_target
 from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.devices.machine import read_processor
@@ -46,24 +35,24 @@ if TYPE_CHECKING:
 class OpenClBackend:
     """Runs kernels through pyopencl."""
 
-    def discover(self) -> Findings:
+    def discover(self) -> common.Findings:
         """List platforms and devices; the first call decides which drivers the process sees."""
-        drivers, needs_folder = find_drivers()
+        drivers, needs_folder = common.find_drivers()
         give_a_cache(POCLS)
-        with loader_setting(drivers) if needs_folder else nullcontext():
+        with common.loader_setting(drivers) if needs_folder else nullcontext():
             try:
                 platforms = cl.get_platforms()
             except cl.Error:  # the loader has no driver at all
                 platforms = []
         counter: Counter[str] = Counter()
-        devices: list[Device] = []
+        devices: list[common.Device] = []
         for platform in platforms:
             prefix = platform_prefix(platform.name)
             for handle in _devices_of(platform):
                 devices.append(describe(handle, f"{prefix}:{counter[prefix]}"))
                 counter[prefix] += 1
-        problem, advice = ("", "") if devices else advise_drivers()
-        return Findings(
+        problem, advice = ("", "") if devices else common.advise_drivers()
+        return common.Findings(
             drivers=drivers,
             platforms=tuple((platform.name, platform.version) for platform in platforms),
             devices=tuple(devices),
@@ -71,7 +60,7 @@ class OpenClBackend:
             advice=advice,
         )
 
-    def open(self, device: Device) -> OpenCLSession:
+    def open(self, device: common.Device) -> OpenCLSession:
         """Open a device; pyopencl.Error if the driver refuses."""
         return OpenCLSession.open(device)
 
@@ -83,12 +72,12 @@ class OpenClBackend:
         """Return pyopencl's errors."""
         return (cl.Error,)
 
-    def advise(self, device: Device) -> str:
+    def advise(self, device: common.Device) -> str:
         """Say what to do about a device that failed its trial."""
         return (
             "free memory on the machine and the device, and try again; or update or reinstall the"
             f" driver of {device.identity.platform} (on new processors, PyPI's PoCL fails: 'pip"
-            f" uninstall pocl-binary-distribution'), or {INSTALL_ADVICE}"
+            f" uninstall pocl-binary-distribution'), or {common.INSTALL_ADVICE}"
         )
 
 
@@ -99,7 +88,7 @@ def _devices_of(platform: cl.Platform) -> Sequence[cl.Device]:
         return ()
 
 
-def describe(handle: cl.Device, label: str) -> Device:
+def describe(handle: cl.Device, label: str) -> common.Device:
     """Read identity and limits of a pyopencl device."""
     device_type = _device_type(handle)
     processor = read_processor() if device_type == "cpu" else ""
@@ -118,7 +107,7 @@ def describe(handle: cl.Device, label: str) -> Device:
         processor=processor,
     )
     capability = [_extension(handle, f"compute_capability_{n}_nv") for n in ("major", "minor")]
-    limits = DeviceLimits(
+    limits = common.DeviceLimits(
         max_group_size=handle.max_work_group_size,
         max_group_shape=tuple(handle.max_work_item_sizes),
         local_memory_bytes=handle.local_mem_size,
@@ -130,7 +119,9 @@ def describe(handle: cl.Device, label: str) -> Device:
         cache_line_bytes=handle.global_mem_cacheline_size,
         compute_capability=".".join(map(str, capability)) if None not in capability else "",
     )
-    return Device(label=label, identity=identity, limits=limits, handle=handle, backend="opencl")
+    return common.Device(
+        label=label, identity=identity, limits=limits, handle=handle, backend="opencl"
+    )
 
 
 def _device_type(handle: cl.Device) -> DeviceType:
@@ -169,13 +160,13 @@ ChooseGroups = Callable[[Extents, Extents], Extents]
 class OpenCLSession:
     """Context and profiling queue of an OpenCL device."""
 
-    def __init__(self, device: Device, context: cl.Context, queue: cl.CommandQueue) -> None:
+    def __init__(self, device: common.Device, context: cl.Context, queue: cl.CommandQueue) -> None:
         self.device = device
         self.context = context
         self.queue = queue
 
     @classmethod
-    def open(cls, device: Device) -> Self:
+    def open(cls, device: common.Device) -> Self:
         """Open a device."""
         context = cl.Context([device.handle])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
@@ -194,14 +185,14 @@ class OpenCLSession:
                     cache_dir=None if cache_folder is None else str(cache_folder),
                 )
             except cl.Error as error:
-                message = f"does not build on {self.device.label}: {pick_errors(str(error))}"
+                message = f"does not build on {self.device.label}: {common.pick_errors(str(error))}"
                 raise KernelBuildError(message) from error
 
-    def load(self, source: str, *, fresh: bool = False) -> Launch:
+    def load(self, source: str, *, fresh: bool = False) -> common.Launch:
         """Build hand-written kernels, as in `countperf.devices.device.Session`."""
         with tempfile.TemporaryDirectory(prefix="countperf-build-") as folder:
             program = self.build(
-                OPENCL_PRELUDE + source, cache_folder=Path(folder) if fresh else None
+                common.OPENCL_PRELUDE + source, cache_folder=Path(folder) if fresh else None
             )
         kernels: Callable[[str], cl.Kernel] = cache(partial(cl.Kernel, program))
 
@@ -330,7 +321,7 @@ def retarget(t_unit: Any) -> Any:
     return t_unit.copy(target=target)
 
 
-def check_types(device: Device, t_unit: Any) -> None:
+def check_types(device: common.Device, t_unit: Any) -> None:
     """Refuse a kernel with types that no code is generated for, or that a device lacks."""
     try:
         check_element_types(t_unit.default_entrypoint)

@@ -16,16 +16,10 @@ from typing import Any, Self, TypeVar
 
 import cloudpickle
 
+from countperf import errors
 from countperf.devices.device import Device, EventClock
 from countperf.devices.discovery import discover, find_device, select_device
 from countperf.devices.workers import NOT_SENT, Pool, WorkerLostError
-from countperf.errors import (
-    DeviceLostError,
-    KernelBuildError,
-    MeasurementError,
-    ParameterError,
-    option,
-)
 from countperf.measuring.cases import KernelCase
 from countperf.measuring.lines import Protocol
 from countperf.measuring.runner import CaseRunner, KernelRunner, Round, Run
@@ -50,7 +44,7 @@ class ApartRunner(CaseRunner):
     ) -> None:
         if not 0 < longest_s < float("inf"):
             message = f"longest_s is {longest_s}; it is a finite time in seconds, more than 0"
-            raise ParameterError(message, parameter="longest_s")
+            raise errors.ParameterError(message, parameter="longest_s")
         self.device = device
         self.identity = device.identity
         self.limits = device.limits
@@ -86,7 +80,7 @@ class ApartRunner(CaseRunner):
         try:
             content = None if case is None else cloudpickle.dumps(case)
         except NOT_SENT as error:
-            raise KernelBuildError(
+            raise errors.KernelBuildError(
                 f"{name}: it cannot be sent to the process that runs it: {error}; what cannot be"
                 " pickled has to be made within the functions that make its inputs and its"
                 " reference",
@@ -100,17 +94,17 @@ class ApartRunner(CaseRunner):
         except WorkerLostError as lost:
             self._open()
             kernel = "" if case is None else f"kernel {case.kernel!r} is not {what}: "
-            advice = f"; {option('longest_s')} gives it more" if lost.is_late else ""
-            raise MeasurementError(
+            advice = f"; {errors.option('longest_s')} gives it more" if lost.is_late else ""
+            raise errors.MeasurementError(
                 f"{name}: {kernel}the process of its own was lost: {lost.reason}{advice}",
                 case=None if case is None else case.name,
             ) from lost
         sys.stderr.write(printed)
-        if isinstance(error, DeviceLostError):
+        if isinstance(error, errors.DeviceLostError):
             self._pool.end()
             self._pool = Pool(1)
             self._open()
-            raise MeasurementError(f"{name}: {error}", case=name) from error
+            raise errors.MeasurementError(f"{name}: {error}", case=name) from error
         if error is not None:
             raise error
         return result

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
+from countperf import store, text
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
@@ -31,30 +32,6 @@ from countperf.measuring.lines import (
     format_line,
     parse_line,
 )
-from countperf.store import (
-    COMPRESSED,
-    make_damaged_line_error,
-    make_file_error,
-    parse_lines,
-    read_content,
-    split_lines,
-    write_atomically,
-)
-from countperf.text import (
-    EACH,
-    Column,
-    Printed,
-    Result,
-    ShortRepr,
-    columns_of,
-    format_percent,
-    format_seconds,
-    make_interval_columns,
-    picked,
-    point_text,
-    short_name,
-    weights_text,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,12 +44,12 @@ _FILE = "measurements.jsonl"
 
 def measurements_in(folder: Path) -> Path:
     """Return the measurement file of a folder, plain or compressed; the plain one if neither is."""
-    plain, compressed = folder / _FILE, folder / f"{_FILE}{COMPRESSED}"
+    plain, compressed = folder / _FILE, folder / f"{_FILE}{store.COMPRESSED}"
     return compressed if compressed.is_file() and not plain.is_file() else plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementSet(Result, ShortRepr):
+class MeasurementSet(text.Result, text.ShortRepr):
     """Measurements of one device by one protocol; iterates over them."""
 
     header: Header  # device, protocol, environment
@@ -166,7 +143,9 @@ class MeasurementSet(Result, ShortRepr):
             The file is missing, foreign or damaged; ``field`` holds line and path of the field,
             such as ``line 12: $.samples_s[0][3]``.
         """
-        return cls.read_lines(split_lines(read_content(path), path=path).lines, path=path)
+        return cls.read_lines(
+            store.split_lines(store.read_content(path), path=path).lines, path=path
+        )
 
     @classmethod
     def read_text(cls, text: str, *, path: Path | str | None = None) -> MeasurementSet:
@@ -179,11 +158,11 @@ class MeasurementSet(Result, ShortRepr):
         if not lines or not lines[0]:
             field = "line 1: $"
             message = f"{field}: empty; a countperf-measurements file is wanted"
-            raise make_file_error(message, path, field=field)
+            raise store.make_file_error(message, path, field=field)
         measured: dict[str, Measurement] = {}
         failed: dict[str, FailedCase] = {}
         resumed: list[Resumption] = []
-        header, entries = parse_lines(
+        header, entries = store.parse_lines(
             lines,
             lambda line: Header.read_text(line, path=path),
             lambda line, number: parse_line(line, number, path=path),
@@ -196,7 +175,9 @@ class MeasurementSet(Result, ShortRepr):
             if line.case in measured:  # which of them holds is unknown
                 field = f"line {number}: $.case"
                 said = f"{field}: {line.case} is measured in an earlier line; a case has one"
-                raise make_damaged_line_error(f"{said} measurement", number, path=path, field=field)
+                raise store.make_damaged_line_error(
+                    f"{said} measurement", number, path=path, field=field
+                )
             if isinstance(line, Measurement):
                 failed.pop(line.case, None)
                 measured[line.case] = line
@@ -215,22 +196,22 @@ class MeasurementSet(Result, ShortRepr):
         Names that end in ``.gz`` are compressed, equal sets to equal bytes.
         """
         content = self.to_text().encode(errors="backslashreplace")
-        if str(path).endswith(COMPRESSED):
+        if str(path).endswith(store.COMPRESSED):
             content = gzip.compress(content, mtime=0)
-        write_atomically(path, content)
+        store.write_atomically(path, content)
 
     def to_text(self) -> str:
         """Return the text of the set's file."""
         entries = (self.header, *self.resumptions, *self.measurements, *self.failures)
         return "".join(map(format_line, entries))
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give a row for each measured case."""
-        return Printed(
+        return text.Printed(
             head=[f"{len(self)} measurements of {self.device.slug}"],
             rows=[
                 {
-                    **picked(case, *_MEASURED),
+                    **text.picked(case, *_MEASURED),
                     "group_x": case.group_shape[0],
                     "group_y": case.group_shape[1],
                     "runs": sum(map(len, case.samples_s)),
@@ -239,11 +220,11 @@ class MeasurementSet(Result, ShortRepr):
                 for case in self
             ],
             columns={
-                **columns_of("case kernel family variant element_type purpose"),
-                **columns_of("time_s", format_seconds),
-                **columns_of("spread noise_floor noise", format_percent),
-                **columns_of("stable settling group_x group_y runs"),
-                "parameters": EACH,
+                **text.columns_of("case kernel family variant element_type purpose"),
+                **text.columns_of("time_s", text.format_seconds),
+                **text.columns_of("spread noise_floor noise", text.format_percent),
+                **text.columns_of("stable settling group_x group_y runs"),
+                "parameters": text.EACH,
             },
         )
 
@@ -292,7 +273,7 @@ class TimedSize(Part):
         return "no interval" if self.interval_s is None else "outside"
 
 
-class Timing(Document, Result):
+class Timing(Document, text.Result):
     """Measured times of a kernel at several points, beside what was predicted."""
 
     format: Literal["countperf-timing"] = "countperf-timing"
@@ -329,7 +310,7 @@ class Timing(Document, Result):
         return self
 
     def __str__(self) -> str:
-        return Result.__str__(self)
+        return text.Result.__str__(self)
 
     __repr__ = __str__
 
@@ -367,19 +348,21 @@ class Timing(Document, Result):
             )
         return runs
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give measured and predicted times: sentences, a row for each size, and what to know."""
         sizes: list[dict[str, Any]] = [
             {
-                **picked(size.measurement, "parameters", "spread", "noise", "stable", "remarks"),
+                **text.picked(
+                    size.measurement, "parameters", "spread", "noise", "stable", "remarks"
+                ),
                 "measured_s": size.measurement.time_s,
-                **picked(size, "predicted_s", "interval_s", "verdict", "reason"),
+                **text.picked(size, "predicted_s", "interval_s", "verdict", "reason"),
             }
             for size in self.sizes
         ]
-        failures = [picked(size, "parameters", "stage", "reason") for size in self.failures]
+        failures = [text.picked(size, "parameters", "stage", "reason") for size in self.failures]
         shown = ("parameters", "measured_s", "spread", "noise", "predicted_s", "interval_s")
-        return Printed(
+        return text.Printed(
             head=self._say_verdicts(),
             rows=[
                 {
@@ -390,15 +373,18 @@ class Timing(Document, Result):
                 for size in (*sizes, *failures)
             ],
             columns={
-                **{"parameters": EACH, "measured_s": Column("measured", format_seconds)},
-                **{"noise": Column("noise", format_percent)},
-                **{"predicted_s": Column("predicted", format_seconds)},
-                **make_interval_columns(f"to ({100 * self.interval_level:.0f} %)"),
-                "verdict": Column(),
+                **{
+                    "parameters": text.EACH,
+                    "measured_s": text.Column("measured", text.format_seconds),
+                },
+                **{"noise": text.Column("noise", text.format_percent)},
+                **{"predicted_s": text.Column("predicted", text.format_seconds)},
+                **text.make_interval_columns(f"to ({100 * self.interval_level:.0f} %)"),
+                "verdict": text.Column(),
             },
             notes=self._list_notes(),
             facts={
-                **picked(self, "kernel", "weights", "model", "interval_level", "made_up"),
+                **text.picked(self, "kernel", "weights", "model", "interval_level", "made_up"),
                 "device": self.device.slug,
                 "protocol": self.protocol.name,
                 "sizes": sizes,
@@ -422,7 +408,7 @@ class Timing(Document, Result):
             said = f"{where}: {counted}; off by a factor of {factor:.2f} on average"
         lines = [said]
         if self.made_up:
-            at = f" at {point_text(first.measurement.parameters)}" if self.sizes[1:] else ""
+            at = f" at {text.point_text(first.measurement.parameters)}" if self.sizes[1:] else ""
             lines.append(
                 f"index arrays are made up{at}, real ones take other times: {self.made_up} (pass"
                 f" yours by a function, {option('make_arguments')})"
@@ -433,7 +419,7 @@ class Timing(Document, Result):
             f"warm caches, minimum of at most {protocol.runs - protocol.drops} runs in each of"
             f" {number} round{'' if rounds == [1] else 's'}"
         )
-        by = f"{short_name(self.model)} model{weights_text(self.weights, self.device.slug)}"
+        by = f"{text.short_name(self.model)} model{text.weights_text(self.weights, self.device.slug)}"
         return [*lines, f"{how}; predicted by the {by}" if ratios else how]
 
     def _list_notes(self) -> list[str]:
@@ -446,10 +432,12 @@ class Timing(Document, Result):
                 said.append("the rounds disagree; time again when the machine is quiet")
             if size.reason and some:  # if there are none, the first line says why
                 said.append(size.reason)
-            for text in said:
-                notes.setdefault(text, []).append(point_text(size.measurement.parameters))
+            for note in said:
+                notes.setdefault(note, []).append(text.point_text(size.measurement.parameters))
         for failed in self.failures:
-            notes.setdefault(f"failed: {failed.reason}", []).append(point_text(failed.parameters))
+            notes.setdefault(f"failed: {failed.reason}", []).append(
+                text.point_text(failed.parameters)
+            )
         lines = [f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {t}" for t, at in notes.items()]
         more = len(lines) - _MAX_NOTES
         return [*lines[:_MAX_NOTES], *([f"... {more} more remarks"] if more > 0 else [])]
