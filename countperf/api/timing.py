@@ -39,9 +39,8 @@ from countperf.measuring import (
     Timing,
     counts_digest,
 )
-from countperf.measuring.apart import LONGEST_S, open_runner
 from countperf.measuring.campaign import measure
-from countperf.measuring.runner import TIMING
+from countperf.measuring.runner import LONGEST_S, TIMING, open_runner
 from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
 from countperf.steps import stepped
 from countperf.text import some_of

@@ -11,8 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.counting import data_subscripts
-from countperf.devices.arrays import KernelArray, Placement, as_scalar, components_of
-from countperf.devices.description import DeviceKernel
+from countperf.devices.description import (
+    DeviceKernel,
+    KernelArray,
+    Placement,
+    as_scalar,
+    components_of,
+)
 from countperf.errors import CountingError, KernelBuildError, option
 
 if TYPE_CHECKING:

@@ -134,14 +134,11 @@ def memory_hierarchy_of(
         if name in memory.available_hierarchies():
             return memory.load_hierarchy(name)
     system = memory.read_system() if is_here and identity.device_type == "cpu" else None
-    return system or memory.load_hierarchy(memory.ASSUMED).model_copy(
-        update={"name": memory.UNKNOWN}
-    )
+    assumed = memory.load_hierarchy(memory.ASSUMED)
+    return system or assumed.model_copy(update={"name": memory.UNKNOWN})
 
 
 def counted_caches_of(identity: DeviceIdentity, *, is_here: bool = False) -> memory.CountedCaches:
     """Return the caches for which kernels are counted for a device."""
-    counted_caches = memory_hierarchy_of(identity, is_here=is_here)
-    return (
-        memory.DEFAULT_CACHES if counted_caches.name == memory.UNKNOWN else counted_caches.counted
-    )
+    known = memory_hierarchy_of(identity, is_here=is_here)
+    return memory.DEFAULT_CACHES if known.name == memory.UNKNOWN else known.counted

@@ -26,9 +26,16 @@ from countperf.measuring import (
     Resumption,
     summarize,
 )
-from countperf.measuring.apart import LONGEST_S, open_runner
 from countperf.measuring.lines import Environment, case_fields, format_line
-from countperf.measuring.runner import BROAD, CaseRunner, Repeats, RoundSchedule, in_mixed_order
+from countperf.measuring.runner import (
+    BROAD,
+    LONGEST_S,
+    CaseRunner,
+    Repeats,
+    RoundSchedule,
+    in_mixed_order,
+    open_runner,
+)
 from countperf.sizes import checks_keywords
 from countperf.steps import report
 from countperf.store import AppendedLines, lock_file, write_atomically

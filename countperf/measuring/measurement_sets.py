@@ -174,10 +174,8 @@ class MeasurementSet(text.Result, text.ShortRepr):
                 continue
             if line.case in measured:  # which of them holds is unknown
                 field = f"line {number}: $.case"
-                said = f"{field}: {line.case} is measured in an earlier line; a case has one"
-                raise store.make_damaged_line_error(
-                    f"{said} measurement", number, path=path, field=field
-                )
+                said = f"{field}: {line.case} is measured in an earlier line, too"
+                raise store.make_damaged_line_error(said, number, path=path, field=field)
             if isinstance(line, Measurement):
                 failed.pop(line.case, None)
                 measured[line.case] = line
@@ -373,12 +371,10 @@ class Timing(Document, text.Result):
                 for size in (*sizes, *failures)
             ],
             columns={
-                **{
-                    "parameters": text.EACH,
-                    "measured_s": text.Column("measured", text.format_seconds),
-                },
-                **{"noise": text.Column("noise", text.format_percent)},
-                **{"predicted_s": text.Column("predicted", text.format_seconds)},
+                "parameters": text.EACH,
+                "measured_s": text.Column("measured", text.format_seconds),
+                "noise": text.Column("noise", text.format_percent),
+                "predicted_s": text.Column("predicted", text.format_seconds),
                 **text.make_interval_columns(f"to ({100 * self.interval_level:.0f} %)"),
                 "verdict": text.Column(),
             },
@@ -419,8 +415,9 @@ class Timing(Document, text.Result):
             f"warm caches, minimum of at most {protocol.runs - protocol.drops} runs in each of"
             f" {number} round{'' if rounds == [1] else 's'}"
         )
-        by = f"{text.short_name(self.model)} model{text.weights_text(self.weights, self.device.slug)}"
-        return [*lines, f"{how}; predicted by the {by}" if ratios else how]
+        weights = text.weights_text(self.weights, self.device.slug)
+        by = f"; predicted by the {text.short_name(self.model)} model{weights}" if ratios else ""
+        return [*lines, how + by]
 
     def _list_notes(self) -> list[str]:
         """Say what to know of single sizes, each text once."""
@@ -435,9 +432,8 @@ class Timing(Document, text.Result):
             for note in said:
                 notes.setdefault(note, []).append(text.point_text(size.measurement.parameters))
         for failed in self.failures:
-            notes.setdefault(f"failed: {failed.reason}", []).append(
-                text.point_text(failed.parameters)
-            )
+            at = text.point_text(failed.parameters)
+            notes.setdefault(f"failed: {failed.reason}", []).append(at)
         lines = [f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {t}" for t, at in notes.items()]
         more = len(lines) - _MAX_NOTES
         return [*lines[:_MAX_NOTES], *([f"... {more} more remarks"] if more > 0 else [])]
