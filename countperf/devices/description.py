@@ -410,7 +410,10 @@ def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel
     arrays: list[KernelArray] = []
     scalars: dict[str, np.dtype[Any]] = {}
     parts: set[str] = set()
-    read = _read_variables(entry)
+    read: frozenset[str] = frozenset().union(
+        *(instruction.read_dependency_names() for instruction in entry.instructions),
+        *(get_dependencies(rule.expression) for rule in entry.substitutions.values()),
+    )
     for arg in entry.args:
         if arg.name in parts:
             continue
@@ -430,7 +433,14 @@ def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel
         arrays=tuple(arrays),
         scalars=scalars,
         offsets=automatic.offset_parameters(entry),
-        temporaries=tuple(_temporaries(entry, t_unit.target, limit)),
+        temporaries=tuple(  # those that share storage left out
+            (_part(entry, t_unit.target, variable, limit), variable.nbytes)
+            for variable in entry.temporary_variables.values()
+            if variable.address_space == AddressSpace.GLOBAL
+            and variable.dtype is not None
+            and not variable.base_storage
+            and variable.initializer is None
+        ),
         addressed=AddressedElements(t_unit),
         assumptions=assumptions_of(entry),
         prepare=prepare,
@@ -445,15 +455,6 @@ def with_argument_types(t_unit: Any) -> Any:
     if all(arg.dtype is not None for arg in t_unit.default_entrypoint.args):
         return t_unit
     return lp.infer_unknown_types(t_unit, expect_completion=False)
-
-
-def _read_variables(kernel: Any) -> frozenset[str]:
-    variables: set[str] = set()
-    for instruction in kernel.instructions:
-        variables |= instruction.read_dependency_names()
-    for rule in kernel.substitutions.values():
-        variables |= get_dependencies(rule.expression)
-    return frozenset(variables)
 
 
 def _array(
@@ -514,15 +515,3 @@ def _part(kernel: Any, target: Any, array: Any, limit: int, **more: Any) -> Arra
         index_limit=limit,
         **more,
     )
-
-
-def _temporaries(kernel: Any, target: Any, limit: int) -> list[tuple[ArrayArgument, Any]]:
-    """Return the temporaries in global memory, those that share storage left out."""
-    return [
-        (_part(kernel, target, variable, limit), variable.nbytes)
-        for variable in kernel.temporary_variables.values()
-        if variable.address_space == AddressSpace.GLOBAL
-        and variable.dtype is not None
-        and not variable.base_storage
-        and variable.initializer is None
-    ]

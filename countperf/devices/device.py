@@ -171,16 +171,14 @@ _CLOCK_RATE_TOLERANCE = 0.01
 
 
 class Event(Protocol):
-    """Protocol of an event: the part of ``pyopencl.Event`` that is used here."""
+    """The part of ``pyopencl.Event`` that is used here."""
 
     def wait(self) -> object:
         """Wait until the command is done."""
-        ...
 
     @property
     def profile(self) -> Any:
         """When the command began and ended: `start` and `end`, ns."""
-        ...
 
 
 Enqueue = Callable[[], Sequence[Event]]

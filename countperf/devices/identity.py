@@ -103,11 +103,6 @@ def make_slug(platform: str, name: str, processor: str = "") -> str:
     return "-".join([prefix, *(kept or ["device"]), *([generation] if generation else [])])
 
 
-def describe_processor(model_name: str, vendor: str, family: int, model: int) -> str:
-    """Write what ``/proc/cpuinfo`` says of a processor on one line."""
-    return f"{model_name} ({vendor} family {family} model {model})"
-
-
 def processor_generation(processor: str) -> str:
     """Return the generation of a processor; empty where it has none of its own."""
     match = re.search(r"(AuthenticAMD|GenuineIntel) family (\d+) model (\d+)", processor)

@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -48,9 +48,10 @@ class OpenClBackend:
         devices: list[common.Device] = []
         for platform in platforms:
             prefix = platform_prefix(platform.name)
-            for handle in _devices_of(platform):
-                devices.append(describe(handle, f"{prefix}:{counter[prefix]}"))
-                counter[prefix] += 1
+            with suppress(cl.Error):  # some drivers answer "device not found" instead of nothing
+                for handle in platform.get_devices():
+                    devices.append(describe(handle, f"{prefix}:{counter[prefix]}"))
+                    counter[prefix] += 1
         problem, advice = ("", "") if devices else common.advise_drivers()
         return common.Findings(
             drivers=drivers,
@@ -81,16 +82,13 @@ class OpenClBackend:
         )
 
 
-def _devices_of(platform: cl.Platform) -> Sequence[cl.Device]:
-    try:
-        return platform.get_devices()
-    except cl.Error:  # some drivers answer "device not found" instead of nothing
-        return ()
-
-
 def describe(handle: cl.Device, label: str) -> common.Device:
     """Read identity and limits of a pyopencl device."""
-    device_type = _device_type(handle)
+    kinds = cl.device_type
+    device_type: DeviceType = "other"
+    for kind, flag in (("cpu", kinds.CPU), ("gpu", kinds.GPU), ("accelerator", kinds.ACCELERATOR)):
+        if handle.type & flag and device_type == "other":
+            device_type = kind
     processor = read_processor() if device_type == "cpu" else ""
     name = handle.name.strip()
     slug = make_slug(handle.platform.name, name, processor)
@@ -106,6 +104,9 @@ def describe(handle: cl.Device, label: str) -> common.Device:
         compute_units=handle.max_compute_units,
         processor=processor,
     )
+    lanes = handle.native_vector_width_float if device_type == "cpu" else None
+    for name in ("warp_size_nv", "wavefront_width_amd"):
+        lanes = lanes or _extension(handle, name)
     capability = [_extension(handle, f"compute_capability_{n}_nv") for n in ("major", "minor")]
     limits = common.DeviceLimits(
         max_group_size=handle.max_work_group_size,
@@ -115,27 +116,13 @@ def describe(handle: cl.Device, label: str) -> common.Device:
         max_allocation_bytes=handle.max_mem_alloc_size,
         timer_resolution_s=handle.profiling_timer_resolution * 1e-9,
         max_clock_mhz=handle.max_clock_frequency,
-        sub_group_size=_sub_group_size(handle, device_type),
+        sub_group_size=lanes or 0,
         cache_line_bytes=handle.global_mem_cacheline_size,
         compute_capability=".".join(map(str, capability)) if None not in capability else "",
     )
     return common.Device(
         label=label, identity=identity, limits=limits, handle=handle, backend="opencl"
     )
-
-
-def _device_type(handle: cl.Device) -> DeviceType:
-    if handle.type & cl.device_type.CPU:
-        return "cpu"
-    if handle.type & cl.device_type.GPU:
-        return "gpu"
-    return "accelerator" if handle.type & cl.device_type.ACCELERATOR else "other"
-
-
-def _sub_group_size(handle: cl.Device, device_type: DeviceType) -> int:
-    if device_type == "cpu":
-        return int(handle.native_vector_width_float)
-    return int(_extension(handle, "warp_size_nv") or _extension(handle, "wavefront_width_amd") or 0)
 
 
 def _extension(handle: cl.Device, name: str) -> int | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +109,7 @@ CHAINS = 4  # independent chains of a work item where throughput is measured
 _TYPES = {"f32": ("float", np.float32), "f64": ("double", np.float64), "s32": ("int", np.int32)}
 
 
-@dataclass(frozen=True, slots=True)
-class InstructionTest:
+class InstructionTest(NamedTuple):
     """A class of instructions, and a step of a chain of them."""
 
     name: str  # of the class, as in `DeviceParameters.classes`: instruction and type
@@ -124,12 +123,13 @@ class InstructionTest:
 
     def source(self, chains: int) -> str:
         """Write the kernel: `UNROLLED` steps a turn, spread over independent chains."""
-        c_type, names = self._types[0], [f"x{number}" for number in range(chains)]
+        c_type, _ = _TYPES[self.name[-3:]]
+        names = [f"x{number}" for number in range(chains)]
         declared = "".join(
             f"  {c_type} {name} = a + b * ({c_type}) (LOCAL_ID + {number});\n"
             for number, name in enumerate(names)
         )
-        steps = [re.sub(r"\bx\b", names[number % chains], self.step) for number in range(UNROLLED)]
+        steps = (re.sub(r"\bx\b", names[n % chains], self.step) for n in range(UNROLLED))
         body = "".join(f"    {step};\n" for step in steps)
         return (
             f"KERNEL {self.kernel(chains)}"
@@ -137,14 +137,6 @@ class InstructionTest:
             f"{declared}  for (int k = 0; k < n; ++k) {{\n{body}  }}\n"
             f"  out[GLOBAL_ID] = {' + '.join(names)};\n}}\n"
         )
-
-    def arguments(self) -> list[np.generic]:
-        """Return the operands."""
-        return [self._types[1](value) for value in self.values]
-
-    @property
-    def _types(self) -> tuple[str, Any]:
-        return _TYPES[self.name.rpartition(".")[2]]
 
 
 _FLOATING = {
@@ -201,8 +193,9 @@ def time_per_turn(run: Callable[[int], float], effort: Effort) -> Estimate:
     return summarize(differences, (min(longs) - min(shorts)) / (2 * turns))
 
 
-# unit of a quantity, and between which values it is possible
 Possible = tuple[str, float, float]
+"""Unit of a quantity, and between which values it is possible."""
+
 _SECONDS: Possible = "s", 0.0, 1e-2  # of an empty launch, or a short transfer
 _LATENCY: Possible = "cycle", 0.2, 20000
 _CPI: Possible = "cycle", 1 / 8, 5000  # no compute unit starts more instructions in a cycle
@@ -215,15 +208,8 @@ def _judge(name: str, estimate: Estimate, kernel: str, possible: Possible) -> Fi
     remark = f"repetitions differ by {spread:.0%}" if spread > 0.5 else ""
     if not lowest < value <= highest:
         remark = f"not between {lowest:.3g} and {highest:.3g} {unit}"
-    return Finding(
-        name=name,
-        value=value,
-        spread=spread,
-        unit=unit,
-        kernel=kernel,
-        is_plausible=not remark,
-        remark=remark,
-    )
+    found = {"name": name, "value": value, "spread": spread, "unit": unit, "kernel": kernel}
+    return Finding(**found, is_plausible=not remark, remark=remark)
 
 
 class Bench:
@@ -460,7 +446,7 @@ def characterize(
                 test.source(1) + test.source(CHAINS),
                 [test.kernel(1), test.kernel(CHAINS)],
                 UNROLLED * test.instructions,
-                test.arguments(),
+                [_TYPES[test.name[-3:]][1](value) for value in test.values],
             )
             for test in INSTRUCTION_TESTS
             if not effort.classes or test.name in effort.classes
