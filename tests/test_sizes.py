@@ -16,12 +16,11 @@ from countperf.api.catalogue import measure_catalogue, measure_variants
 from countperf.api.kernels import Kernel
 from countperf.cli import main
 from countperf.counting.count_properties import count_kernel
-from countperf.devices.arrays import as_scalar
-from countperf.devices.description import describe_kernel
+from countperf.devices.description import as_scalar, describe_kernel
 from countperf.errors import KernelBuildError, ParameterError
 from countperf.measuring import KernelCase
-from countperf.measuring.apart import ApartRunner
 from countperf.measuring.campaign import measure
+from countperf.measuring.runner import ApartRunner
 from countperf.models.library import load_weights
 from countperf.sizes import combine_sizes, parse_sizes, size_arrays
 from countperf.tuning.result import Budget

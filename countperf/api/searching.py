@@ -14,7 +14,7 @@ from countperf.devices.discovery import find_device
 from countperf.devices.machine import available_cores
 from countperf.devices.workers import pool_or
 from countperf.errors import ParameterError, SearchSpaceError, nearest, option
-from countperf.measuring.apart import ApartRunner
+from countperf.measuring.runner import ApartRunner
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords, given_sizes
 from countperf.steps import report

@@ -27,9 +27,8 @@ from countperf.devices.description import describe_kernel
 from countperf.devices.device import Device
 from countperf.devices.opencl import describe
 from countperf.errors import CountperfError, ParameterError
-from countperf.measuring.apart import LONGEST_S, open_runner
 from countperf.measuring.campaign import measure
-from countperf.measuring.runner import TIMING
+from countperf.measuring.runner import LONGEST_S, TIMING, open_runner
 from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
 from countperf.steps import stepped
 

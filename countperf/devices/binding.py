@@ -12,15 +12,14 @@ from loopy import AddressSpace
 from numpy.typing import NDArray
 from pymbolic import evaluate
 
-from countperf.counting.index_arrays import (
-    IndexLimits,
-    index_limits,
-    ranges_of,
-    shapes_of_temporaries,
-    size_arguments,
+from countperf.counting import index_arrays
+from countperf.devices.description import (
+    DeviceKernel,
+    KernelArray,
+    Placement,
+    as_scalar,
+    components_of,
 )
-from countperf.devices.arrays import KernelArray, Placement, as_scalar, components_of
-from countperf.devices.description import DeviceKernel
 from countperf.errors import CountingError, KernelBuildError, option
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def resolve_arguments(
         )
     shapes: dict[str, tuple[int, ...]] = {}
     for name, array in arrays.items():
-        shape = shapes[name] = _shape(kernel, array, values, given.get(name))
+        shape = shapes[name] = _find_shape(kernel, array, values, given.get(name))
         has = given.get(name)
         if has is not None and (has.dtype != array.dtype or has.shape != shape):
             raise KernelBuildError(
@@ -125,16 +124,13 @@ def resolve_arguments(
     return Bindings(scalars=values, shapes=shapes, placements=placements)
 
 
-def _shape(
+def _find_shape(
     kernel: DeviceKernel, array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
 ) -> tuple[int, ...]:
-    parts = list(array.parts.values())
-    if given is not None and given.ndim == len(array.whole(parts[0].shape)):
-        own = array.without_separate(given.shape)
-        return array.whole(parts[0].extents(values, kernel.addressed, own))
+    own = None if given is None else array.without_separate(given.shape)
     # parts of an array without a declared shape may go differently far
-    shape = [part.extents(values, kernel.addressed) for part in parts]
-    return array.whole([max(extents) for extents in zip(*shape, strict=True)])
+    shapes = [part.extents(values, kernel.addressed, own) for part in array.parts.values()]
+    return array.whole([max(extents) for extents in zip(*shapes, strict=True)])
 
 
 def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
@@ -143,12 +139,12 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
     if source is None:
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
-    shapes = {**shapes_of_temporaries(source, sizes), **bindings.shapes}
+    shapes = {**index_arrays.shapes_of_temporaries(source, sizes), **bindings.shapes}
     contents = {
         array.name: np.asarray(inputs.get(array.name, np.zeros(1, array.dtype)))
         for array in kernel.arrays
     }
-    ranges = ranges_of(contents)
+    ranges = index_arrays.ranges_of(contents)
     key = (*sizes.items(), *ranges.items())
     if key in kernel.checked_indices:
         return
@@ -168,7 +164,7 @@ def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Binding
     if source is None:
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
-    shapes = shapes_of_temporaries(source, sizes)
+    shapes = index_arrays.shapes_of_temporaries(source, sizes)
     held = sum(
         prod(shapes.get(name, ())) * variable.dtype.itemsize
         for name, variable in source.temporary_variables.items()
@@ -289,7 +285,7 @@ def _decide(
 ) -> tuple[dict[str, Any], Mapping[str, tuple[int, ...]], dict[str, _Index]]:
     """Return scalars and given inputs, shapes of arrays, and what index arrays get."""
     source = kernel.addressed.kernel
-    sizes = frozenset(kernel.integers) if source is None else size_arguments(source)
+    sizes = frozenset(kernel.integers) if source is None else index_arrays.size_arguments(source)
     known = {name: value for name, value in given.items() if name not in parameters}
     scalars = {
         name: _draw(rng, dtype, ())[()]
@@ -298,12 +294,12 @@ def _decide(
     }
     bindings = resolve_arguments(kernel, {**parameters, **scalars}, known)
     made_up = [array for array in kernel.arrays if array.is_read and array.name not in known]
-    limits: Mapping[str, IndexLimits] = {}
+    limits: Mapping[str, index_arrays.IndexLimits] = {}
     if source is not None:
         values = {name: int(bindings.scalars[name]) for name in kernel.integers}
         contents = {array.name: known[array.name] for array in kernel.arrays if array.name in known}
         try:
-            limits = index_limits(source, values, bindings.shapes, contents)
+            limits = index_arrays.index_limits(source, values, bindings.shapes, contents)
         except CountingError as error:
             raise KernelBuildError(
                 f"kernel {kernel.name!r}: {error}; no inputs are made for it: pass yours by a"
