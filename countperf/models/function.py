@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from countperf.documents import Part
-from countperf.models.definition import ModelDefinition, Unread
-from countperf.models.features import CountValue, covers, to_float
+from countperf.models.definition import CountValue, ModelDefinition, Unread, covers, to_float
 from countperf.models.predictions import Quantity
 from countperf.text import ShortRepr
 

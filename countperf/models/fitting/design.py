@@ -28,8 +28,7 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, Counte
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
 from countperf.errors import FitError
 from countperf.measuring import Measurement
-from countperf.models.definition import CODE, ModelDefinition
-from countperf.models.features import CountValue
+from countperf.models.definition import CODE, CountValue, ModelDefinition
 from countperf.models.fitting.solve import (
     RANK_TOLERANCE,
     Matrix,

@@ -39,8 +39,7 @@ from numpy.typing import NDArray
 
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.models.correction import Correction, as_points, profile, similarity
-from countperf.models.definition import CODE, MISS, SPILL
-from countperf.models.features import CountValue
+from countperf.models.definition import CODE, MISS, SPILL, CountValue
 from countperf.models.fitting.design import Design, Observation
 from countperf.models.fitting.estimate import (
     NORMAL_MEDIAN,

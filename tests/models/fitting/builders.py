@@ -11,8 +11,7 @@ import numpy as np
 from countperf.counting.taxonomy import View
 from countperf.counting.vector import PropertyVector
 from countperf.measuring import Environment, Header, Measurement, MeasurementSet, Protocol
-from countperf.models.definition import ModelDefinition
-from countperf.models.features import FeatureSpec
+from countperf.models.definition import FeatureSpec, ModelDefinition
 from countperf.models.fitting.design import Observation, build_design
 from countperf.models.fitting.estimate import Estimate, estimate_design
 from countperf.models.fitting.estimate import recipe_of as recipe_of_model
