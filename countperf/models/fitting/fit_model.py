@@ -25,14 +25,12 @@ from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
 from countperf.models.explanation import weights_table
 from countperf.models.fitting.design import (
     Design,
+    Estimate,
     Observation,
     build_design,
     check_counting_rules,
     common_caches,
     common_view,
-)
-from countperf.models.fitting.estimate import (
-    Estimate,
     estimate_design,
     on_one_thread,
     recipe_of,

@@ -42,8 +42,13 @@ from countperf.documents import Document, Part
 from countperf.errors import FitError
 from countperf.measuring import Header
 from countperf.models.definition import ModelDefinition
-from countperf.models.fitting.design import Design, Observation, build_design
-from countperf.models.fitting.estimate import estimate_design, on_one_thread
+from countperf.models.fitting.design import (
+    Design,
+    Observation,
+    build_design,
+    estimate_design,
+    on_one_thread,
+)
 from countperf.models.fitting.fit_model import FitResult, fit_quality, weight_set
 from countperf.models.fitting.leaving_out import leave_families_out
 from countperf.models.fitting.solve import LogPrior, Recipe, Vector
