@@ -35,8 +35,8 @@ from countperf.measuring.recorded import read_times
 from countperf.measuring.tables import identity_elsewhere
 from countperf.models.fitting.fit_model import fit as fit_model
 from countperf.models.fitting.fit_model import says_overlap
-from countperf.models.fitting.judging import evaluate as evaluate_cases
-from countperf.models.fitting.judging import evaluate_ranking as evaluate_sets
+from countperf.models.metrics import evaluate as evaluate_cases
+from countperf.models.metrics import evaluate_ranking as evaluate_sets
 from countperf.models.shipped import load_fitted_model
 from countperf.sizes import checks_keywords
 from countperf.steps import report, stepped
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from countperf.measuring import Measurement, MeasurementSet, Purpose
     from countperf.models.definition import ModelDefinition
     from countperf.models.fitting.fit_model import FitResult
-    from countperf.models.fitting.judging import RankingEvaluation
-    from countperf.models.metrics import Evaluation
+    from countperf.models.metrics import Evaluation, RankingEvaluation
     from countperf.models.weights import WeightSet
 
 

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from countperf.counting.counts import caches_of, group_shape
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.counting.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
+from countperf.counting.taxonomy import VIEWS, View
 from countperf.errors import FitError
 from countperf.measuring import Measurement
 from countperf.models.definition import CODE, CountValue, ModelDefinition
@@ -289,18 +289,6 @@ def common_caches(measurements: Iterable[Measurement]) -> CountedCaches:
                 f" {there[1]}): fit to either part, or {_COUNT_AGAIN}"
             )
     return caches
-
-
-def check_counting_rules(measurement: Measurement) -> None:
-    """Raise `FitError` if a measurement was counted by other rules than those of now."""
-    rules = (measurement.properties or {}).get("counting_rules")
-    if rules != COUNTING_RULES_VERSION:
-        message = (
-            f"case {measurement.case!r} was counted under counting rules {rules}, and kernels are"
-            f" now counted under {COUNTING_RULES_VERSION}: count the measured kernels again"
-            " (countperf.api.evaluation.recount does that for kernels of the catalogue)"
-        )
-        raise FitError(message)
 
 
 _SAME_TIME = 1e-8

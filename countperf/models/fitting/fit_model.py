@@ -28,7 +28,6 @@ from countperf.models.fitting.design import (
     Estimate,
     Observation,
     build_design,
-    check_counting_rules,
     common_caches,
     common_view,
     estimate_design,
@@ -54,7 +53,7 @@ from countperf.models.function import (
     Range,
     Weight,
 )
-from countperf.models.metrics import mean_error
+from countperf.models.metrics import check_counting_rules, mean_error
 from countperf.models.predictions import Verdict, verdict_lines
 from countperf.models.shipped import LINEAR
 from countperf.models.validity import NOTABLE_SHARE, SHORTEST_LAUNCH_S
