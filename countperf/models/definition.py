@@ -377,9 +377,8 @@ class ModelDefinition(Document):
 
     def with_derived(self, base: dict[str, Any]) -> dict[str, Any]:
         """Return values of `base_properties` with those of the derived features."""
-        with np.errstate(all="ignore"):
-            for name, formula in self.formulas.items():
-                base[name] = formula.value(base)
+        for name, formula in self.formulas.items():
+            base[name] = formula(base)
         return base
 
     @cached_property

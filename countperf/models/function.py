@@ -41,9 +41,7 @@ class ModelInputs(ShortRepr):
     variables: dict[str, Quantity]  # scales of terms
     ignored: tuple[str, ...]  # properties that are not zero and that the model ignores
     unknown: tuple[str, ...]  # those that it has no rule for
-    issued: Mapping[
-        str, CountValue
-    ]  # all that it is made of (`ModelDefinition.count_model_inputs`)
+    issued: Mapping[str, CountValue]  # what `ModelDefinition.count_model_inputs` returns
 
 
 def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> ModelInputs:

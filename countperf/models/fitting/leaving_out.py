@@ -1,30 +1,23 @@
 r"""Families of kernels that are left out, and predicted by a fit of the others.
 
-Leaving out random rows would only test interpolation: a family's other sizes and group shapes
-remain in the fit. So whole families are left out, one or several at a time.
-
-Their figure is the factor by which left-out cases are typically off, ``max(predicted/measured,
-measured/predicted)``: the geometric mean over a family's cases, then over families, whatever their
-numbers of cases. (The geometric mean of relative errors, which is stated beside it, gains as much
-where an error of 2 % becomes one of 1 % as it loses where a factor of 2 becomes one of 3; but it is
-the large errors that put variants in the wrong order.)
+Leaving out random rows would only test interpolation, for a family's other sizes and group shapes
+remain in the fit. Their figure is the factor by which left-out cases are typically off,
+``max(predicted/measured, measured/predicted)``: the geometric mean over a family's cases, then over
+families. (That of relative errors, stated beside it, gains as much where an error of 2 % becomes
+one of 1 % as it loses where a factor of 2 becomes one of 3.)
 
 Intervals follow the quantiles of :math:`|\log(p/m)|` over left-out cases, as in conformal
-prediction: no shape of the distribution is assumed. Cases of a family are off together, so each
-family counts the same, whatever its number of cases: the distributions of the families are averaged
-(the pooling of Dunn, Wasserman and Ramdas (2023), "Distribution-Free Prediction Sets for Two-Layer
-Hierarchical Models", doi:10.1080/01621459.2022.2060112). Families, not cases, are what a new one
-is like, so that the level is raised as for so many observations as there are families: by
-``1 + 1/n``. That is calibrated for a case of a family like those measured, as their number grows.
-With a handful of families, of which not even the worst is a quantile of that level, it is Student's
-quantile of their root mean square instead: their errors are then taken as normal.
+prediction: no shape of the distribution is assumed. Cases of a family are off together, so the
+distributions of the families are averaged (the pooling of Dunn, Wasserman and Ramdas (2023),
+"Distribution-Free Prediction Sets for Two-Layer Hierarchical Models",
+doi:10.1080/01621459.2022.2060112), and the level is raised as for so many observations as there are
+families: by ``1 + 1/n``. With a handful of families, of which not even the worst is a quantile of
+that level, it is Student's quantile of their root mean square: their errors are taken as normal.
 
 Corrections by similar kernels (`countperf.models.correction`) are fitted here, and judged by the
-families left out. Their length scales and `NOISE` were settled on the measurement kernels of two
-devices (PoCL and Intel's runtime on Zen 5), left out by families and one by one: with counts half
-as far apart, with all distances 1.5 and 2 times as large, and with .05 instead of .1, left-out
-families are off by factors within half a percent of each other. Randomized trees on shares and
-counts helped kernels that were left out one by one, and not families.
+families left out. Their length scales and `NOISE` were settled on two devices (PoCL and Intel's
+runtime on Zen 5): with counts half as far apart, distances 1.5 and 2 times as large, and .05
+instead of .1, left-out families are off by factors within half a percent of each other.
 """
 
 from __future__ import annotations
@@ -157,8 +150,8 @@ def left_out_corrections(
 ) -> Vector | None:
     r"""Return by what cases would be corrected if their families had not been measured.
 
-    Kernels are compared by their profiles in the fit of all cases, which change little without a
-    family; what they are off by is that of the fit without it. With the inverse :math:`P` of the
+    Profiles are those of the fit of all cases; what kernels are off by is that of the fit without
+    their family. With the inverse :math:`P` of the
     covariance of all kernels, that of the others :math:`o` follows without another inversion:
     :math:`K_{oo}^{-1} = P_{oo} - P_{ob} P_{bb}^{-1} P_{bo}` for the kernels :math:`b` left out.
     """
@@ -198,9 +191,8 @@ _OVERHEAD = frozenset({"groups", "launches", "passes"})
 """Last parts of the names of what a kernel has that only launches."""
 
 _TOLERANCE = 1e-6
-"""Relative change of the cost that ends fits without a family, which begin at that of all cases.
-With 1e-9 they take twice as long, and the factor over left-out families differs by 0.0009 and
-0.0003 (PoCL on Zen 4, Intel's runtime on Zen 3)."""
+"""Relative change of the cost that ends fits without a family, which begin at that of all cases:
+1e-9 takes twice as long, and changes the factor over left-out families by less than 0.001."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,17 +6,15 @@ The logarithm :math:`u_{dj}` of the weight of feature :math:`j` on device :math:
 
 a mean of the feature, what devices of one platform :math:`p` share, and what a device has alone,
 the last two normal. The prior of a new device is the conditional distribution given the known
-:math:`u_{dj}`, each with the variance that its own fit left (kriging, feature by feature): the mean
-over devices, those of its platform before the others, with a spread that is the larger the less
-they agree. The scale of a feature's spread is its own where many devices say it, and that of all
-features else (an inverse-gamma prior on it: empirical Bayes). The features of a device share what
-all its weights, and all those of its memory, are off by.
+:math:`u_{dj}`, each with the variance that its own fit left (kriging, feature by feature), with a
+spread that is the larger the less devices agree: a feature's own where many devices say it, and
+that of all features else (an inverse-gamma prior on it: empirical Bayes). The features of a device
+share what all its weights, and all those of its memory, are off by.
 
-Much of a fit's error on a kernel belongs to the kernel: the residuals of one device explain 24 to
-83 % of the variance of those of another device of the same platform, kernel by kernel (structural
-models, classes left out). So a share of the known fits' residuals is taken out of each measured
-time before weights are fitted to it (`KnownModel.carried`). Few kernels then show how the device
-differs from the known ones.
+The residuals of one device explain 24 to 83 % of the variance of those of another of the same
+platform, kernel by kernel (structural models, classes left out). So a share of them is taken out of
+each measured time before weights are fitted to it (`KnownModel.carried`): few kernels then show how
+the device differs from the known ones.
 """
 
 from __future__ import annotations
