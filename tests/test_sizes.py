@@ -309,7 +309,7 @@ DEVICE = make_device("fake:0", "Abacus")
         (lambda: countperf.predict(HAND, weights=WRONG), "weights are a name, a path or"),
         (
             lambda: load_weights(SLUG).predict(HAND, incomplete_ok=True).against(WRONG),
-            "compared with another one, not with 3",
+            "3 is none such",
         ),
         (lambda: countperf.predict(N_BODY, {"n": 512}, n=1024, weights=SLUG), "twice"),
         *(

@@ -37,8 +37,9 @@ from countperf.mechanistic.compiled_profile import capability_of
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.predict_all import model_makers
 from countperf.mechanistic.profile import ProfiledKernel
+from countperf.models import metrics
 from countperf.models.definition import ModelDefinition
-from countperf.models.fitting import fit_model, judging
+from countperf.models.fitting import fit_model
 from countperf.models.library import fits_folders
 from countperf.models.metrics import Evaluation
 from countperf.models.shipped import load_fitted_model
@@ -254,7 +255,7 @@ def evaluate(
     """
     wanted = set(purposes or PURPOSES) - {"measurement"}
     judged = read_measurements(measurements).select(lambda m: m.purpose in wanted)
-    evaluation, choice = _judge(judging.evaluate, judged, weights, model, force)
+    evaluation, choice = _judge(metrics.evaluate, judged, weights, model, force)
     known = {(case.kernel, tuple(case.parameters.items())) for case in evaluation.cases}
     left = [m.case for m in judged if (m.kernel, tuple(m.parameters.items())) not in known]
     said = f"not counted, or without what the model reads, and left out: {some_of(left)}"
@@ -293,10 +294,10 @@ def evaluate_ranking(
     weights: WeightSet | Path | str,
     model: str | None = None,
     force: bool = False,
-) -> judging.RankingEvaluation:
+) -> metrics.RankingEvaluation:
     """Compare the predicted with the measured order of the sets of variants among measurements."""
     variants = read_measurements(measurements).select(lambda m: m.purpose == "variant")
-    return _judge(judging.evaluate_ranking, variants, weights, model, force)[0]
+    return _judge(metrics.evaluate_ranking, variants, weights, model, force)[0]
 
 
 COMPARED_INSTRUCTIONS = 150
