@@ -128,7 +128,6 @@ _LINES = ", ".join(f'"a{number}": 1' for number in range(100_000))
         ("1" * 5000, r"the integer 1{21}\.\.\. has more than 64"),
         (f"{2**64}", "has more than 64 bits"),
         (f"-{2**64}", "has more than 64 bits"),
-        ("1e999", "the number 1e999 is too large"),
         ('{"a": 1, "b": 2, "a": 1}', "the field a is there twice"),
         (f'{{{_LINES}, "a99999": 1}}', "the field a99999 is there twice"),  # pairs would take hours
         ("[" * 100_000 + "]" * 100_000, "nested too deeply"),

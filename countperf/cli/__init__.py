@@ -116,14 +116,18 @@ def _run(options: argparse.Namespace) -> int:
                 listening(PROGRESS.step),
                 warnings.catch_warnings(),
             ):
-                warnings.showwarning = _show_warning
+                warnings.showwarning = lambda message, *_: say(f"countperf: {message}")
                 run(options)
             sys.stdout.flush()
             return 0
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or interrupts:
                 said = str(error) if isinstance(error, KeyboardInterrupt) else ""
-                say(f"countperf: {said or _describe_kept(options)}")
+                goes_on = options.command == "calibrate" or getattr(options, "store", None)
+                kept = "nothing is kept: the same command begins anew"
+                if goes_on:
+                    kept = "what is finished is kept: the same command goes on from here"
+                say(f"countperf: {said or f'interrupted; {kept}'}")
                 return INTERRUPTED
             if options.debug or isinstance(error, BrokenPipeError):
                 raise
@@ -135,16 +139,6 @@ def _run(options: argparse.Namespace) -> int:
             else:
                 raise
             return 1
-
-
-def _show_warning(message: Warning | str, *_: object) -> None:
-    say(f"countperf: {message}")
-
-
-def _describe_kept(options: argparse.Namespace) -> str:
-    if options.command == "calibrate" or getattr(options, "store", None) is not None:
-        return "interrupted; what is finished is kept: the same command goes on from here"
-    return "interrupted; nothing is kept: the same command begins anew"
 
 
 def _statistics(error: CountperfError, options: argparse.Namespace) -> str:
