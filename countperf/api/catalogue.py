@@ -233,10 +233,7 @@ def measure_variants(
 
 
 def _measure(
-    device: Device,
-    profile: Profile,
-    wanted: Sequence[CatalogEntry],
-    store: Path,
+    device: Device, profile: Profile, wanted: Sequence[CatalogEntry], store: Path
 ) -> MeasurementSet:
     """Find out which sizes kernels take on a device, and measure them."""
     runner = KernelRunner.open(device)

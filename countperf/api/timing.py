@@ -403,9 +403,7 @@ class LaunchLog(text.Result):
         is_free = self._weights is None
         identity = describe(device, "recorded").identity if is_free and device else None
         chosen = choose_weights(
-            self._weights,
-            device=identity,
-            without_code="launches are predicted by counts",
+            self._weights, device=identity, without_code="launches are predicted by counts"
         )
         unit = _add_types(unit, name, dict(types))
         sizes = find_sizes(unit, dict(given), dict(shapes))

@@ -212,10 +212,7 @@ COMMANDS: Mapping[str, Command] = {
             },
             "--model": several("NAME[,NAME...]", "only these models; by default all"),
             "--level": several(
-                None,
-                "only these levels of calibration",
-                choices=("published", "scaled"),
-                type=str,
+                None, "only these levels of calibration", choices=("published", "scaled"), type=str
             ),
             "--purpose": {
                 **_JUDGING,

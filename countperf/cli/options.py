@@ -312,8 +312,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " default on the device of --timing",
     ),
     "--timing": value(
-        "FILE",
-        "measured times of --kernel: what countperf time KERNEL n=... --output FILE wrote",
+        "FILE", "measured times of --kernel: what countperf time KERNEL n=... --output FILE wrote"
     ),
     "--arguments": value(
         "FILE:FUNCTION",
