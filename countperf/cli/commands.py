@@ -180,7 +180,10 @@ COMMANDS: Mapping[str, Command] = {
             "parameters": "values of its variables: N=1024, N=256:4096:8 or N=1000,2000"
             " devices=1,2; devices is the number of devices, alike if one is named",
             "--on": several(
-                "SLUG|FILE", "described device, such as nvidia-gtx-970; several with commas between"
+                "SLUG|FILE",
+                "described device, such as nvidia-gtx-970; several with commas between",
+                dest="document",
+                required=True,
             ),
             "--model": {"help": "model of kernels (default: merpsys)", "default": "merpsys"},
         },
