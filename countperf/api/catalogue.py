@@ -24,7 +24,6 @@ from countperf.measuring.runner import BROAD, QUICK, KernelRunner
 from countperf.measuring.size_choice import calibrate, measure_limits
 from countperf.mechanistic.compiled_profile import GpuCounts, GpuKernel
 from countperf.models.definition import OVERLAPPED
-from countperf.sizes import checks_keywords
 from countperf.steps import stepped
 from countperf.text import ShortRepr
 from measurement_kernels.catalog import APART, entries, entry
@@ -160,7 +159,6 @@ def evenly_spaced(kernels: Sequence[str], share: float) -> list[str]:
     return [kernels[i * len(kernels) // number] for i in range(number)]
 
 
-@checks_keywords
 def measure_catalogue(
     *,
     store: Path | str,
@@ -285,11 +283,10 @@ def read_code(
 ) -> MeasurementSet:
     """Compile the measured kernels of the catalogue, and note what their code executes, in place.
 
-    Nothing is measured. Misses are those of the first-level cache that the counts of a case state
+    Misses are those of the first-level cache that the counts of a case state
     (`countperf.api.evaluation.recount` makes it that of the device). Cases that have their
-    instructions already are left as they are, unless what older versions noted says nothing of
-    cycles that overlap. The file is written now and then, so that a run that is cut off goes on
-    where it was. `progress` is told of cases whose code cannot be followed.
+    instructions, with cycles that overlap, are left as they are. The file is written now and then:
+    a run that is cut off goes on. `progress` is told of cases whose code cannot be followed.
     """
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)

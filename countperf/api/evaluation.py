@@ -44,7 +44,6 @@ from countperf.models.library import fits_folders
 from countperf.models.metrics import Evaluation
 from countperf.models.shipped import load_fitted_model
 from countperf.models.weights import WeightSet
-from countperf.sizes import checks_keywords
 from countperf.steps import report, stepped
 from countperf.store import check_writable, read_file_text
 from countperf.text import some_of
@@ -162,7 +161,6 @@ def measurements_of_table(
     )
 
 
-@checks_keywords
 def fit(
     measurements: MeasurementSet | Path | str,
     *,
@@ -216,7 +214,6 @@ def fit(
     return result
 
 
-@checks_keywords
 def evaluate(
     measurements: MeasurementSet | Path | str,
     *,

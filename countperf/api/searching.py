@@ -15,7 +15,7 @@ from countperf.devices.workers import pool_or
 from countperf.errors import ParameterError, SearchSpaceError, nearest, option
 from countperf.measuring.apart import ApartRunner
 from countperf.models.weights import WeightSet
-from countperf.sizes import checks_keywords, given_sizes
+from countperf.sizes import given_sizes
 from countperf.steps import report
 from countperf.tuning.points import Point, PredictionTask
 from countperf.tuning.ranker import Ranking, rank_points
@@ -45,7 +45,6 @@ def load_space(
     return space
 
 
-@checks_keywords
 def rank(
     space: SearchSpace | str,
     parameters: Mapping[str, int] | None = None,
@@ -110,7 +109,6 @@ def rank(
         )
 
 
-@checks_keywords
 def tune(
     space: SearchSpace | str,
     parameters: Mapping[str, int] | None = None,

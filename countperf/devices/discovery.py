@@ -29,7 +29,6 @@ from countperf.machine_code.tools import (
     find_analyzer,
     find_objdump,
 )
-from countperf.sizes import checks_keywords
 from countperf.text import Printed, Result, ShortRepr, check_lines
 
 if TYPE_CHECKING:
@@ -279,7 +278,6 @@ class DoctorReport(ShortRepr, Result):
         return Printed(head=said, facts=asdict(self))
 
 
-@checks_keywords
 def doctor(
     discovery: Discovery | None = None,
     *,

@@ -23,7 +23,6 @@ from countperf.measuring.apart import LONGEST_S, open_runner
 from countperf.measuring.environment import gather_environment, timestamp
 from countperf.measuring.lines import case_fields, format_line
 from countperf.measuring.runner import BROAD, CaseRunner, Repeats, RoundSchedule, in_mixed_order
-from countperf.sizes import checks_keywords
 from countperf.steps import report
 from countperf.store import AppendedLines, lock_file, write_atomically
 
@@ -88,7 +87,6 @@ IsOver = Callable[[Collection[str], Sequence[Measurement]], bool]
 """From the kernels that were begun, and what was measured, to whether no more are to begin."""
 
 
-@checks_keywords
 def measure(
     cases: Sequence[KernelCase],
     *,

@@ -45,7 +45,7 @@ from countperf.models.validity import (
     refuse_negative,
 )
 from countperf.models.weight_document import WeightDocument
-from countperf.sizes import checks_keywords, given_sizes
+from countperf.sizes import given_sizes
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
@@ -79,7 +79,6 @@ class WeightSet(WeightDocument):
         What measured kernels say of kernels like them, by which predictions are corrected.
     """
 
-    @checks_keywords
     def predict(
         self,
         counts: Mapping[str, Any],
