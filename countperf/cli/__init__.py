@@ -30,17 +30,7 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 and the number of the signal, as shells have it."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is no choice, and ask for the nearest one."""
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            error.message += nearest(str(value), map(str, action.choices or ()))
-            raise
-
-
-class _Command(_Parser):
+class _Command(argparse.ArgumentParser):
     """Takes sizes after options, too."""
 
     _is_intermixed = False
@@ -65,7 +55,7 @@ class _Command(_Parser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    root = _Parser(
+    root = argparse.ArgumentParser(
         prog="countperf",
         description="Predict the run time of Loopy kernels from exact symbolic counts and weights "
         "fitted to a device.",
