@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from countperf import errors
-from countperf.api.kernels import Kernel
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of
 from countperf.counting.structure.memory_hierarchy import CacheSize
@@ -22,7 +21,6 @@ from countperf.measuring import PURPOSES, MeasurementSet, Protocol
 from countperf.measuring.campaign import measure, open_store, rewrite_file
 from countperf.measuring.runner import BROAD, QUICK, KernelRunner
 from countperf.measuring.size_choice import calibrate, measure_limits
-from countperf.mechanistic.compiled_profile import GpuCounts, GpuKernel
 from countperf.models.definition import OVERLAPPED
 from countperf.steps import stepped
 from countperf.text import ShortRepr
@@ -261,18 +259,6 @@ def _measure(
 
 _BATCH = 40  # kernels that a process compiles
 _BETWEEN_FILES_S = 60.0  # seconds after which the file is written again
-
-
-def executed_on_gpu(
-    kernel: Any,
-    parameters: Mapping[str, int] | None = None,
-    *,
-    capability: str = "9.0",
-    every_group: bool = False,
-) -> GpuCounts:
-    """Count the instructions that a kernel executes on an NVIDIA GPU; no GPU is needed."""
-    executed = GpuKernel(Kernel.of(kernel).unit_with("code to compile"), capability)
-    return executed.counts(parameters or {}, every_group=every_group)
 
 
 def read_code(

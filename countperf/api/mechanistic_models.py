@@ -234,9 +234,8 @@ def profiler_of(
         return kernel
     if not isinstance(device, DeviceParameters | str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
         message = (
-            f"the device is a {type(device).__name__}; pass the slug of a device (such as"
-            ' "nvidia-gtx-970"), the path of its document or DeviceParameters after the kernel,'
-            ' and sizes after it: predict_all(kernel, device, {"n": 1024})'
+            f"the device is a {type(device).__name__}; pass the slug of a device, the path of its"
+            ' document or DeviceParameters: predict_all(kernel, "nvidia-gtx-970", {"n": 1024})'
         )
         raise ParameterError(message, parameter="device")
     given = dict(options or {})
