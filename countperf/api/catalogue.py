@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from countperf import errors
-from countperf.api.kernels import Kernel
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of
 from countperf.counting.structure.memory_hierarchy import CacheSize
@@ -22,9 +21,7 @@ from countperf.measuring import PURPOSES, MeasurementSet, Protocol
 from countperf.measuring.campaign import measure, open_store, rewrite_file
 from countperf.measuring.runner import BROAD, QUICK, KernelRunner
 from countperf.measuring.size_choice import calibrate, measure_limits
-from countperf.mechanistic.compiled_profile import GpuCounts, GpuKernel
 from countperf.models.definition import OVERLAPPED
-from countperf.sizes import checks_keywords
 from countperf.steps import stepped
 from countperf.text import ShortRepr
 from measurement_kernels.catalog import APART, entries, entry
@@ -160,7 +157,6 @@ def evenly_spaced(kernels: Sequence[str], share: float) -> list[str]:
     return [kernels[i * len(kernels) // number] for i in range(number)]
 
 
-@checks_keywords
 def measure_catalogue(
     *,
     store: Path | str,
@@ -233,10 +229,7 @@ def measure_variants(
 
 
 def _measure(
-    device: Device,
-    profile: Profile,
-    wanted: Sequence[CatalogEntry],
-    store: Path,
+    device: Device, profile: Profile, wanted: Sequence[CatalogEntry], store: Path
 ) -> MeasurementSet:
     """Find out which sizes kernels take on a device, and measure them."""
     runner = KernelRunner.open(device)
@@ -268,18 +261,6 @@ _BATCH = 40  # kernels that a process compiles
 _BETWEEN_FILES_S = 60.0  # seconds after which the file is written again
 
 
-def executed_on_gpu(
-    kernel: Any,
-    parameters: Mapping[str, int] | None = None,
-    *,
-    capability: str = "9.0",
-    every_group: bool = False,
-) -> GpuCounts:
-    """Count the instructions that a kernel executes on an NVIDIA GPU; no GPU is needed."""
-    executed = GpuKernel(Kernel.of(kernel).unit_with("code to compile"), capability)
-    return executed.counts(parameters or {}, every_group=every_group)
-
-
 def read_code(
     measurements: Path | str,
     *,
@@ -288,11 +269,10 @@ def read_code(
 ) -> MeasurementSet:
     """Compile the measured kernels of the catalogue, and note what their code executes, in place.
 
-    Nothing is measured. Misses are those of the first-level cache that the counts of a case state
+    Misses are those of the first-level cache that the counts of a case state
     (`countperf.api.evaluation.recount` makes it that of the device). Cases that have their
-    instructions already are left as they are, unless what older versions noted says nothing of
-    cycles that overlap. The file is written now and then, so that a run that is cut off goes on
-    where it was. `progress` is told of cases whose code cannot be followed.
+    instructions, with cycles that overlap, are left as they are. The file is written now and then:
+    a run that is cut off goes on. `progress` is told of cases whose code cannot be followed.
     """
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)

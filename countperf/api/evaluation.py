@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from countperf import errors
 from countperf.api.catalogue import with_field
+from countperf.api.fits import known_device
 from countperf.api.kernels import table_kernels
 from countperf.api.mechanistic_models import profiler_of
 from countperf.api.prediction import ChosenWeights, choose_weights
@@ -44,7 +45,6 @@ from countperf.models.library import fits_folders
 from countperf.models.metrics import Evaluation
 from countperf.models.shipped import load_fitted_model
 from countperf.models.weights import WeightSet
-from countperf.sizes import checks_keywords
 from countperf.steps import report, stepped
 from countperf.store import check_writable, read_file_text
 from countperf.text import some_of
@@ -162,7 +162,6 @@ def measurements_of_table(
     )
 
 
-@checks_keywords
 def fit(
     measurements: MeasurementSet | Path | str,
     *,
@@ -216,7 +215,6 @@ def fit(
     return result
 
 
-@checks_keywords
 def evaluate(
     measurements: MeasurementSet | Path | str,
     *,
@@ -333,31 +331,21 @@ def compare(
             parameter="timing",
         )
     timings = Timing.read_file(timing) if isinstance(timing, Path | str) else timing
-    known = list_measured_devices()
-    source = (
-        known.get(measurements, measurements) if isinstance(measurements, str) else measurements
-    )
-    measured = None
-    is_timed = timings is not None and source == timings.device.slug
-    if not isinstance(source, str) or Path(source).exists():
-        measured = read_measurements(source)
-        slug = measured.device.slug
-    elif is_timed and "scaled" not in levels:
-        slug = source
-    else:
+    known, source = list_measured_devices(), measurements
+    if isinstance(source, str):
+        source = known.get(source, source)
+    if isinstance(source, str) and not Path(source).exists():
         there = f"they do of {', '.join(known)}" if known else "this installation has none"
-        others = ", or ask for the level 'published' alone, which needs none" if is_timed else ""
         raise errors.ParameterError(
             f"there is no file {source}, and no measurements of a device of this name ship;"
-            f" {there}; name a campaign's file (.jsonl){others}",
+            f" {there}; name a campaign's file (.jsonl)",
             parameter="measurements",
         )
-    if device is None:  # preferring what was measured beside its measurements
-        beside = Path(source).parent / "parameters.json" if isinstance(source, Path | str) else None
-        if beside is not None and beside.is_file():
-            device = DeviceParameters.read_file(beside)
-        else:
-            device = load_device(slug)
+    measured = read_measurements(source)
+    slug = measured.device.slug
+    if device is None:
+        beside = source if isinstance(source, Path | str) else None
+        device = known_device(slug, beside) or load_device(slug)
     there = (*model_makers(()), "linear")
     if unknown := [name for name in models if name not in there]:
         raise errors.ParameterError(
@@ -366,7 +354,7 @@ def compare(
             parameter="model",
         )
     profile_options = profile_options or {}
-    own, cases = None, tuple(measured or ())
+    own, cases = None, tuple(measured)
     if timings is not None:
         if timings.device.slug != slug:
             raise errors.ParameterError(
@@ -397,7 +385,7 @@ def compare(
         purposes=purposes,
         own=own is not None,
     )
-    if measured is None or kernel is not None or (models and "linear" not in models):
+    if kernel is not None or (models and "linear" not in models):
         return compared
     with_linear = (comparison.linear_result(measured, purposes), *compared.models)
     return compared.model_copy(update={"models": with_linear})

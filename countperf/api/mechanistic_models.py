@@ -26,11 +26,10 @@ from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy, 
 from countperf.models.library import find_fit, load_weights, model_in, short_name
 from countperf.models.predictions import DeviceAnswer, DeviceAnswers
 from countperf.models.validity import Level
-from countperf.sizes import checks_keywords, combine_sizes, given_sizes
+from countperf.sizes import combine_sizes, given_sizes
 from countperf.store import read_file_text
 
 
-@checks_keywords
 def predict_all(
     kernel: Any,
     device: DeviceParameters | str | Path,
@@ -77,7 +76,6 @@ def predict_all(
     return answering.answers_of(profiler, values, models)
 
 
-@checks_keywords
 def occupancy(
     kernel: Any,
     device: DeviceParameters | str | Path,
@@ -119,7 +117,6 @@ def occupancy(
     )
 
 
-@checks_keywords
 def sweep(
     kernel: Any,
     device: DeviceParameters | str | Path,
@@ -146,8 +143,8 @@ def sweep(
     values : sequence of int, optional
         Values on it; by default those that the device holds.
     timed_on : str or Device, optional
-        A device of this machine, as for `countperf.time_kernel`, where the kernel is timed over
-        occupancy, beside the models: unused local memory limits the resident groups.
+        A device of this machine that times the kernel over occupancy, too: unused local memory
+        limits the resident groups.
 
     Returns
     -------
@@ -186,7 +183,6 @@ def sweep(
     return replace(swept, note=profiler.note)
 
 
-@checks_keywords
 def step_formulas(
     kernel: Any,
     device: DeviceParameters | str | Path,
@@ -238,9 +234,8 @@ def profiler_of(
         return kernel
     if not isinstance(device, DeviceParameters | str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
         message = (
-            f"the device is a {type(device).__name__}; pass the slug of a device (such as"
-            ' "nvidia-gtx-970"), the path of its document or DeviceParameters after the kernel,'
-            ' and sizes after it: predict_all(kernel, device, {"n": 1024})'
+            f"the device is a {type(device).__name__}; pass the slug of a device, the path of its"
+            ' document or DeviceParameters: predict_all(kernel, "nvidia-gtx-970", {"n": 1024})'
         )
         raise ParameterError(message, parameter="device")
     given = dict(options or {})
@@ -288,7 +283,6 @@ least published error (`countperf.mechanistic.published_errors`) of those that n
 simulation nor a cost of barriers, which nobody published of current GPUs."""
 
 
-@checks_keywords
 def predict_on(
     kernel: Any,
     devices: Sequence[DeviceParameters | Path | str],
@@ -375,15 +369,23 @@ def _answers(
     of_models: Mapping[str, Any],
 ) -> Iterator[DeviceAnswer]:
     """Yield what a device answers at a size."""
-    is_described = isinstance(device, DeviceParameters)
-    name = device.slug if is_described else str(device)
+    name = device.slug if isinstance(device, DeviceParameters) else str(device)
     is_file = name.endswith((".toml", ".json"))
     point = kernel.sizes
     row = partial(DeviceAnswer, device=Path(name).name if is_file else name, parameters=point)
     try:
-        slug, described = ("", device) if is_described else _fit_and_description(name)
+        is_described = isinstance(device, DeviceParameters)
+        slug, described = ("", device) if is_described else _find_fit_and_description(name)
         row = partial(row, device=slug, weights=name) if slug else row
-        by_fit, by_model = _models_of(name, models, bool(slug), described)
+        by_fit: Sequence[str | None] = [None] if slug else []
+        by_model: Sequence[str] = [] if slug else DEFAULT_MODELS
+        if models is not None:
+            known = {answering.ALL, *answering.model_names()}
+            by_fit = [model for model in models if model not in known and slug]
+            by_model = [model for model in models if model in known and described is not None]
+        if not by_fit and not by_model:
+            message = f"there is no {'description' if slug else 'fit'} of {name}, which"
+            raise DeviceError(f"{message} {', '.join(models or ())} needs", device=name)
     except CountperfError as error:
         yield row(lacks="device", error=error)
         return
@@ -412,23 +414,7 @@ def _answers(
             yield row(model=model, prediction=answer)
 
 
-def _models_of(
-    name: str, models: Sequence[str] | None, has_fit: bool, described: object
-) -> tuple[list[str | None], list[str]]:
-    """Return which models of a fit and which mechanistic ones answer for a device."""
-    if models is None:
-        return ([None], []) if has_fit else ([], [*DEFAULT_MODELS])
-    known = {answering.ALL, *answering.model_names()}
-    by_fit: list[str | None] = [model for model in models if model not in known and has_fit]
-    by_model = [model for model in models if model in known and described is not None]
-    if not by_fit and not by_model:
-        lacks = "description" if has_fit else "fit"
-        message = f"there is no {lacks} of {name}, which {', '.join(models)} needs"
-        raise DeviceError(message, device=name)
-    return by_fit, by_model
-
-
-def _fit_and_description(name: str) -> tuple[str, DeviceParameters | None]:
+def _find_fit_and_description(name: str) -> tuple[str, DeviceParameters | None]:
     """Return the device of a fit, empty if none has the name, and its description if known."""
     if (fit := find_fit(name)) is not None:
         return fit.identity.slug, known_device(fit.identity.slug, name)

@@ -21,7 +21,7 @@ from countperf.models.library import find_fit, fits_for, load_weights, named_fit
 from countperf.models.shipped import COMPILED
 from countperf.models.validity import Level, refuse_negative
 from countperf.models.weights import WeightSet, charge_inputs
-from countperf.sizes import checks_keywords, given_sizes
+from countperf.sizes import given_sizes
 from countperf.text import ShortRepr
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def choose_weights(
         return found
 
     def choose(why: str = "") -> ChosenWeights:
-        if weights is None:
+        if weights is None and wanted is not None:
             usual = default_weights(wanted, model=model)
         elif isinstance(weights, Path | str):
             usual = load_weights(weights, model=model)
@@ -172,11 +172,8 @@ def reading_weights(
     return reason or load_weights(fit.name, model=COMPILED)
 
 
-def default_weights(
-    device: str | DeviceIdentity | None = None, *, model: str | None = None
-) -> WeightSet:
-    """Load the weights for a device of this machine."""
-    identity = device if isinstance(device, DeviceIdentity) else find_device(device).identity
+def default_weights(identity: DeviceIdentity, *, model: str | None = None) -> WeightSet:
+    """Load the weights for a device."""
     for fit in fits_for(identity):
         return load_weights(fit.name, model=model)
     if find_fit(identity.slug) is not None:  # of the same slug, but not the same device
@@ -191,7 +188,6 @@ def default_weights(
     )
 
 
-@checks_keywords
 def predict(
     kernel: Any,
     parameters: Mapping[str, Any] | None = None,
@@ -220,12 +216,10 @@ def predict(
         Weights, or their name or path; by default those fitted on `device`.
     model : str, optional
         Which model's weights, where they are looked up by name. By default the one that reads
-        compiled code wherever the device of the weights and its compiler are at hand, for one size
-        and for several, else the structural one. The attribute ``model_choice`` of the prediction
-        says which it is and why.
+        compiled code wherever the device of the weights and its compiler are here, else the
+        structural one; ``model_choice`` of the prediction says which it is and why.
     device : str or DeviceIdentity, optional
-        Device to predict for: the name of one of this machine. Without it, predictions are for the
-        weights' device, which need not be here.
+        Device of this machine to predict for; by default that of the weights, here or not.
     force : bool
         Use the weights for a device that they do not match.
     incomplete_ok : bool
@@ -303,7 +297,6 @@ def explained(prediction: Prediction) -> Explanation:
 _FLOPS = {"fma": 2.0, "add": 1.0, "mul": 1.0, "div": 1.0, "pow": 1.0, "special": 1.0}
 
 
-@checks_keywords
 def with_compiled_code(
     kernel: Any,
     parameters: Mapping[str, int] | None = None,

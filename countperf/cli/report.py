@@ -134,10 +134,7 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
             f"{short_name(weights.model)} model, fitted for {weights.device.name}",
             *filter(None, [choice]),
         ),
-        sections={
-            "Accuracy": parts,
-            "Weights as rates": [Printed(shown=weights_table(weights))],
-        },
+        sections={"Accuracy": parts, "Weights as rates": [Printed(shown=weights_table(weights))]},
     )
 
 

@@ -43,7 +43,7 @@ def test_several_sizes_are_several_tables(run: Run) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (f"--model volkov,linear {ON}", "'linear' is no mechanistic model"),
+        (f"--model volkov,linear {ON}", "no mechanistic model is called 'linear'"),
         (f"--model linear {ON}", "no mechanistic model is called 'linear'"),
         (f"--model volkov {ON} --explain", "--explain is for fitted weights"),
         ("--model volkov", "--on SLUG"),
