@@ -7,17 +7,22 @@ do: ``n=256,512 m=16,32`` means two points and not four. All combinations are ne
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import wraps
+from inspect import signature
 from numbers import Real
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from countperf.errors import ParameterError
+from countperf.errors import ParameterError, UnknownSizeError, nearest
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Sizes = Mapping[str, Any]
 """Values of the size parameters by name: an integer each, or a sequence or array of integers."""
@@ -149,6 +154,40 @@ def given_sizes(sizes: Sizes | None, more: Sizes) -> dict[str, Any]:
         name: value if _is_several(value) else as_integer(name, value)
         for name, value in {**(sizes or {}), **more}.items()
     }
+
+
+def checks_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """Have a function refuse keywords that are neither options nor sizes, by the nearest option."""
+    parameters = signature(function).parameters.values()
+    options = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    has_sizes = any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+    @wraps(function)
+    def check(*args: P.args, **given: P.kwargs) -> R:
+        others = [name for name in given if name not in options]
+        for name in others:
+            if not (has_sizes and _is_size(given[name])):
+                value = f", and a size is an integer, not {given[name]!r:.40}" if has_sizes else ""
+                near = nearest(name, options) or f"; its options are {', '.join(options)}"
+                raise ParameterError(
+                    f"{function.__name__} has no option {name}{value}{near}", parameter=name
+                )
+        try:
+            return function(*args, **given)
+        except UnknownSizeError as error:
+            if error.parameter not in others or not (near := nearest(error.parameter, options)):
+                raise
+            raise UnknownSizeError(f"{error}{near}", parameter=error.parameter) from error
+
+    return check
+
+
+def _is_size(value: Any) -> bool:
+    with suppress(ParameterError):
+        if not _is_several(value):
+            as_integer("", value)
+        return True
+    return False
 
 
 def _is_several(value: Any) -> bool:

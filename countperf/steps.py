@@ -111,8 +111,9 @@ def note_interrupts() -> Generator[list[int]]:
 def defer_interrupts() -> Generator[None]:
     """Have Ctrl-C wait for `end_if_interrupted`, or for the end of the block.
 
-    Else it is raised between any two instructions, also where a lock has just been taken. In other
-    threads, and where others handle interrupts, this does nothing.
+    Python raises `KeyboardInterrupt` between any two instructions of the main thread, also where a
+    lock has just been taken that another thread waits for. In other threads, and where others
+    handle interrupts, this does nothing.
     """
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)

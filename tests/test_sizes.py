@@ -247,6 +247,30 @@ SIZED: Mapping[str, Callable[[Any], object]] = {
     "occupancy": lambda sizes: countperf.occupancy(MATMUL, "nvidia-gtx-970", sizes),
     "rank": lambda sizes: countperf.rank("matmul", sizes, weights=SLUG),
 }
+# a function, a keyword that it does not have, and the one that is meant
+MISSPELT: list[tuple[Callable[..., object], str, str]] = [
+    (countperf.rank, "weight", "did you mean weights"),
+    (countperf.rank, "models", "did you mean model"),
+    (countperf.tune, "budget", "its options are seconds, measurements"),
+    (countperf.predict, "incomplete", "did you mean incomplete_ok"),
+    (countperf.time_kernel, "wieghts", "did you mean weights"),
+    (countperf.sweep, "model", "did you mean models"),
+    (countperf.predict_all, "model", "did you mean models"),
+    (countperf.occupancy, "profile_option", "did you mean profile_options"),
+    (countperf.step_formulas, "models", "its options are profile_options"),
+    (countperf.predict_on, "weights", "its options are models"),
+    (countperf.predict_application, "models", "did you mean model"),
+    (countperf.with_compiled_code, "statistic", "did you mean statistics"),
+    (countperf.count_kernel, "statistic", "did you mean statistics"),
+    (countperf.analyze_kernel, "statistic", "did you mean statistics"),
+    (countperf.load_weights, "modle", "did you mean model"),
+    (countperf.measure, "stor", "did you mean store"),
+    (countperf.measure_catalogue, "stor", "did you mean store"),
+    (countperf.fit, "modle", "did you mean model"),
+    (countperf.evaluate, "weight", "did you mean weights"),
+    (countperf.recording, "weight", "did you mean weights"),
+    (countperf.doctor, "x", "its options are discovery"),
+]
 HAND = {"launches": 1, "groups": 64}
 WRONG: Any = 3
 DEVICE = make_device("fake:0", "Abacus")
@@ -263,7 +287,14 @@ DEVICE = make_device("fake:0", "Abacus")
             (lambda call=call: call({"n": "1024"}), "parameter n is '1024'; pass an integer")
             for call in SIZED.values()
         ),
-        (lambda: countperf.rank("matmul", point=3, weights=SLUG), "no size point"),
+        *(
+            (
+                lambda call=call, name=name: call("matmul", **{name: "x"}),
+                f"no option {name}.*{said}",
+            )
+            for call, name, said in MISSPELT
+        ),
+        (lambda: countperf.rank("matmul", point=3, weights=SLUG), "no size point.*mean points"),
         *(
             (
                 lambda measure=measure: measure(store="m.jsonl", profile=WRONG),

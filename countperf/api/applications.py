@@ -38,7 +38,7 @@ from countperf.mechanistic.merpsys import transfer_time
 from countperf.mechanistic.profile import MechanisticPrediction, check_not_negative, check_whole
 from countperf.mechanistic.schedules import STEP_KINDS, Schedule, Step, schedule
 from countperf.models import expressions
-from countperf.sizes import given_sizes
+from countperf.sizes import checks_keywords, given_sizes
 from countperf.store import read_file_text
 
 _OPTIONS = ("stream", "device", "after", "name", "to")
@@ -137,6 +137,7 @@ def _whole(text: str, values: Mapping[str, int]) -> int:
     return int(value)
 
 
+@checks_keywords
 def predict_application(
     application: str | Path,
     devices: DeviceParameters | str | Path | Sequence[DeviceParameters | str | Path],

@@ -34,6 +34,7 @@ from countperf.models.fitting.rescale import rescale_weights
 from countperf.models.library import OWN, check_own_name, user_fits_folder
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
+from countperf.sizes import checks_keywords
 from countperf.steps import report
 from countperf.store import check_writable
 from countperf.text import ShortRepr
@@ -67,6 +68,7 @@ class CalibrationTask(ShortRepr):
     minutes: float  # the budget
 
 
+@checks_keywords
 def calibrate(
     *,
     device: str | Device | None = None,
@@ -80,10 +82,11 @@ def calibrate(
 ) -> prior.CalibrationResult:
     """Measure the kernels that tell most about a device, and fit its weights to them.
 
-    What other devices' fits say is the prior of weights that the measured kernels do not determine;
-    weights that ship for the very device are rescaled (`countperf.models.fitting.rescale`). They
-    are stored among the user's own, for ``predict(..., weights="mine/NAME")``. Called again, it
-    goes on with the next kernels.
+    What other devices' fits say is the prior: weights that the measured kernels do not determine
+    stay there, with the uncertainty that other devices show. Where weights of the very device ship,
+    they are rescaled to the measured kernels instead (`countperf.models.fitting.rescale`). Weights
+    are stored among the user's own, for ``predict(..., weights="mine/NAME")``; those that ship stay
+    as they are. Called again, it goes on with the next kernels.
 
     Parameters
     ----------

@@ -22,6 +22,7 @@ from countperf.measuring.campaign import measure, open_store, rewrite_file
 from countperf.measuring.runner import BROAD, QUICK, KernelRunner
 from countperf.measuring.size_choice import calibrate, measure_limits
 from countperf.models.definition import OVERLAPPED
+from countperf.sizes import checks_keywords
 from countperf.steps import stepped
 from countperf.text import ShortRepr
 from measurement_kernels.catalog import APART, entries, entry
@@ -157,6 +158,7 @@ def evenly_spaced(kernels: Sequence[str], share: float) -> list[str]:
     return [kernels[i * len(kernels) // number] for i in range(number)]
 
 
+@checks_keywords
 def measure_catalogue(
     *,
     store: Path | str,
@@ -269,10 +271,11 @@ def read_code(
 ) -> MeasurementSet:
     """Compile the measured kernels of the catalogue, and note what their code executes, in place.
 
-    Misses are those of the first-level cache that the counts of a case state
+    Nothing is measured. Misses are those of the first-level cache that the counts of a case state
     (`countperf.api.evaluation.recount` makes it that of the device). Cases that have their
-    instructions, with cycles that overlap, are left as they are. The file is written now and then:
-    a run that is cut off goes on. `progress` is told of cases whose code cannot be followed.
+    instructions already are left as they are, unless what older versions noted says nothing of
+    cycles that overlap. The file is written now and then, so that a run that is cut off goes on
+    where it was. `progress` is told of cases whose code cannot be followed.
     """
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)
@@ -282,30 +285,41 @@ def read_code(
                 f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled"
                 " for each processor; read it there"
             )
-        waiting: dict[str, list[_CodeCase]] = {}
-        for case in measured:
-            if case.code is None or OVERLAPPED not in case.code:
-                # with the first-level cache that the counts of a case say code is read for
-                cache = caches_of(case.properties or {}).code
-                waiting.setdefault(case.kernel, []).append((case.case, case.parameters, cache))
-        kernels = [*waiting.items()]
-        batches = [kernels[first : first + _BATCH] for first in range(0, len(kernels), _BATCH)]
-        code: dict[str, dict[str, int]] = {}
-        written = time.monotonic()
-        with Pool() as pool:
-            read = pool.map(partial(_code_of, chosen.label), batches)
-            for outcomes in stepped(read, "reading code", total=len(batches)):
-                for case, outcome in outcomes:
-                    if not isinstance(outcome, str):
-                        code[case] = outcome
-                    elif progress is not None:
-                        progress(f"{case}: {outcome}")
-                if time.monotonic() > written + _BETWEEN_FILES_S:
-                    write(with_field(measured, "code", code))
-                    written = time.monotonic()
-        noted = with_field(measured, "code", code)
+        noted = add_missing_code(measured, chosen.label, progress=progress, write=write)
         write(noted)
     return noted
+
+
+def add_missing_code(
+    measured: MeasurementSet,
+    label: str,
+    *,
+    progress: Callable[[str], None] | None = None,
+    write: Callable[[MeasurementSet], object] | None = None,
+) -> MeasurementSet:
+    """Compile the kernels whose code measurements lack, on the device that was measured."""
+    waiting: dict[str, list[_CodeCase]] = {}
+    for case in measured:
+        if case.code is None or OVERLAPPED not in case.code:
+            # with the first-level cache that the counts of a case say code is read for
+            cache = caches_of(case.properties or {}).code
+            waiting.setdefault(case.kernel, []).append((case.case, case.parameters, cache))
+    kernels = [*waiting.items()]
+    batches = [kernels[first : first + _BATCH] for first in range(0, len(kernels), _BATCH)]
+    code: dict[str, dict[str, int]] = {}
+    written = time.monotonic()
+    with Pool() as pool:
+        read = pool.map(partial(_code_of, label), batches)
+        for outcomes in stepped(read, "reading code", total=len(batches)):
+            for case, outcome in outcomes:
+                if not isinstance(outcome, str):
+                    code[case] = outcome
+                elif progress is not None:
+                    progress(f"{case}: {outcome}")
+            if write is not None and time.monotonic() > written + _BETWEEN_FILES_S:
+                write(with_field(measured, "code", code))
+                written = time.monotonic()
+    return with_field(measured, "code", code)
 
 
 def with_field(

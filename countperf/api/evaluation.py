@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from countperf import errors
-from countperf.api.catalogue import with_field
+from countperf.api.catalogue import add_missing_code, with_field
 from countperf.api.fits import known_device
 from countperf.api.kernels import table_kernels
 from countperf.api.mechanistic_models import profiler_of
@@ -19,6 +19,7 @@ from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches
 from countperf.counting.transactions import TransactionCounts
+from countperf.devices.discovery import matching_devices
 from countperf.devices.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
 from countperf.devices.machine import read_processor
 from countperf.devices.nvcc import require_program
@@ -45,6 +46,7 @@ from countperf.models.library import fits_folders
 from countperf.models.metrics import Evaluation
 from countperf.models.shipped import load_fitted_model
 from countperf.models.weights import WeightSet
+from countperf.sizes import checks_keywords
 from countperf.steps import report, stepped
 from countperf.store import check_writable, read_file_text
 from countperf.text import some_of
@@ -162,6 +164,7 @@ def measurements_of_table(
     )
 
 
+@checks_keywords
 def fit(
     measurements: MeasurementSet | Path | str,
     *,
@@ -215,6 +218,7 @@ def fit(
     return result
 
 
+@checks_keywords
 def evaluate(
     measurements: MeasurementSet | Path | str,
     *,
@@ -273,17 +277,30 @@ def _judge(
 
     def judge_by(used: ChosenWeights, _: bool) -> tuple[_Judged, str]:
         definition = used.weights.definition
-        if definition.reads_code and len(judged) and not any(case.code for case in judged):
-            raise errors.FitError(
-                "no machine code of these kernels is stored; run countperf compiled --store FILE on"
-                f" a machine with {judged.device.name} and its compiler, or name another model"
-            )
-        return judge(used.weights, with_known_transactions(judged, definition)), used.why
+        known = _add_code(judged) if definition.reads_code else judged
+        return judge(used.weights, with_known_transactions(known, definition)), used.why
 
     has_code = any(case.code for case in judged)
     return choose_weights(
         weights, model=model, device=judged.device, force=force, has_code=has_code
     ).apply(judge_by)
+
+
+def _add_code(judged: MeasurementSet) -> MeasurementSet:
+    """Read the machine code that is not stored, if the device is here; refuse if there is none."""
+    device = judged.device
+    reason = f"{device.slug}, {device.name}, is not here"
+    if here := matching_devices(device):
+        try:
+            judged = add_missing_code(judged, here[0].label)
+        except errors.CountperfError as error:
+            reason = str(error)
+    if len(judged) and not any(case.code for case in judged):
+        raise errors.FitError(
+            "no machine code of these kernels is stored; run countperf compiled --store FILE on a"
+            f" machine with {device.name} and its compiler ({reason}), or name another model"
+        )
+    return judged
 
 
 def evaluate_ranking(

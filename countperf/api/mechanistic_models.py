@@ -26,10 +26,11 @@ from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy, 
 from countperf.models.library import find_fit, load_weights, model_in, short_name
 from countperf.models.predictions import DeviceAnswer, DeviceAnswers
 from countperf.models.validity import Level
-from countperf.sizes import combine_sizes, given_sizes
+from countperf.sizes import checks_keywords, combine_sizes, given_sizes
 from countperf.store import read_file_text
 
 
+@checks_keywords
 def predict_all(
     kernel: Any,
     device: DeviceParameters | str | Path,
@@ -76,6 +77,7 @@ def predict_all(
     return answering.answers_of(profiler, values, models)
 
 
+@checks_keywords
 def occupancy(
     kernel: Any,
     device: DeviceParameters | str | Path,
@@ -117,6 +119,7 @@ def occupancy(
     )
 
 
+@checks_keywords
 def sweep(
     kernel: Any,
     device: DeviceParameters | str | Path,
@@ -143,8 +146,8 @@ def sweep(
     values : sequence of int, optional
         Values on it; by default those that the device holds.
     timed_on : str or Device, optional
-        A device of this machine that times the kernel over occupancy, too: unused local memory
-        limits the resident groups.
+        A device of this machine, as for `countperf.time_kernel`, where the kernel is timed over
+        occupancy, beside the models: unused local memory limits the resident groups.
 
     Returns
     -------
@@ -183,6 +186,7 @@ def sweep(
     return replace(swept, note=profiler.note)
 
 
+@checks_keywords
 def step_formulas(
     kernel: Any,
     device: DeviceParameters | str | Path,
@@ -283,6 +287,7 @@ least published error (`countperf.mechanistic.published_errors`) of those that n
 simulation nor a cost of barriers, which nobody published of current GPUs."""
 
 
+@checks_keywords
 def predict_on(
     kernel: Any,
     devices: Sequence[DeviceParameters | Path | str],

@@ -21,7 +21,7 @@ from countperf.models.library import find_fit, fits_for, load_weights, named_fit
 from countperf.models.shipped import COMPILED
 from countperf.models.validity import Level, refuse_negative
 from countperf.models.weights import WeightSet, charge_inputs
-from countperf.sizes import given_sizes
+from countperf.sizes import checks_keywords, given_sizes
 from countperf.text import ShortRepr
 
 if TYPE_CHECKING:
@@ -188,6 +188,7 @@ def default_weights(identity: DeviceIdentity, *, model: str | None = None) -> We
     )
 
 
+@checks_keywords
 def predict(
     kernel: Any,
     parameters: Mapping[str, Any] | None = None,
@@ -216,10 +217,12 @@ def predict(
         Weights, or their name or path; by default those fitted on `device`.
     model : str, optional
         Which model's weights, where they are looked up by name. By default the one that reads
-        compiled code wherever the device of the weights and its compiler are here, else the
-        structural one; ``model_choice`` of the prediction says which it is and why.
+        compiled code wherever the device of the weights and its compiler are at hand, for one size
+        and for several, else the structural one. The attribute ``model_choice`` of the prediction
+        says which it is and why.
     device : str or DeviceIdentity, optional
-        Device of this machine to predict for; by default that of the weights, here or not.
+        Device to predict for: the name of one of this machine. Without it, predictions are for the
+        weights' device, which need not be here.
     force : bool
         Use the weights for a device that they do not match.
     incomplete_ok : bool
@@ -297,6 +300,7 @@ def explained(prediction: Prediction) -> Explanation:
 _FLOPS = {"fma": 2.0, "add": 1.0, "mul": 1.0, "div": 1.0, "pow": 1.0, "special": 1.0}
 
 
+@checks_keywords
 def with_compiled_code(
     kernel: Any,
     parameters: Mapping[str, int] | None = None,

@@ -15,7 +15,7 @@ from countperf.devices.workers import pool_or
 from countperf.errors import ParameterError, SearchSpaceError, nearest, option
 from countperf.measuring.runner import ApartRunner
 from countperf.models.weights import WeightSet
-from countperf.sizes import given_sizes
+from countperf.sizes import checks_keywords, given_sizes
 from countperf.steps import report
 from countperf.tuning.ranker import Point, PredictionTask, Ranking, rank_points
 from countperf.tuning.result import Budget, Plan, TuningResult
@@ -44,6 +44,7 @@ def load_space(
     return space
 
 
+@checks_keywords
 def rank(
     space: SearchSpace | str,
     parameters: Mapping[str, int] | None = None,
@@ -108,6 +109,7 @@ def rank(
         )
 
 
+@checks_keywords
 def tune(
     space: SearchSpace | str,
     parameters: Mapping[str, int] | None = None,

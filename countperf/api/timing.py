@@ -29,7 +29,7 @@ from countperf.devices.opencl import describe
 from countperf.errors import CountperfError, ParameterError
 from countperf.measuring.campaign import measure
 from countperf.measuring.runner import LONGEST_S, TIMING, open_runner
-from countperf.sizes import Sizes, combine_sizes, given_sizes
+from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
 from countperf.steps import stepped
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def _digests(
     return digests
 
 
+@checks_keywords
 def time_kernel(
     kernel: Any,
     sizes: Sizes | None = None,
@@ -121,9 +122,10 @@ def time_kernel(
 ) -> measuring.Timing:
     """Time a kernel at some sizes, and compare the times with predicted ones.
 
-    Each size runs in several rounds, as in a campaign (`countperf.measure`); the first runs of a
-    round do not count, and the time is the minimum of the others. Before, the kernel runs once at
-    the smallest size, and its outputs are compared with the reference, if there is one.
+    Each size runs in several rounds, some time apart, as in a campaign (`countperf.measure`): after
+    a warm-up, the first runs of a round do not count, and the time is the minimum of the others.
+    Before it is timed, the kernel runs once at the smallest size, and its outputs are compared with
+    the reference, if there is one.
 
     Parameters
     ----------
@@ -131,7 +133,8 @@ def time_kernel(
         The kernel, or a text that `load_kernel` understands. A kernel of the catalogue brings its
         inputs, its reference and its statistics.
     sizes, **more : int or sequence of int
-        Values of the size parameters; several of several parameters go together value by value.
+        Values of the size parameters. Several parameters with several values each have equally
+        many, which go together value by value.
     device : str or Device, optional
         As for `measure`; by default the first GPU that works, else the first device.
     make_arguments : callable, optional
@@ -153,9 +156,9 @@ def time_kernel(
     Returns
     -------
     Timing
-        A row for each size: measured time, noise, predicted time, and what that says. It prints and
-        has ``to_frame()``; `countperf.draw` draws time over size, ``write_file`` keeps it as a
-        document, which predictions take as an anchor.
+        A row for each size: measured time, noise, predicted time, and what that says. It prints;
+        ``to_frame()`` has all rows, `countperf.draw` draws time over size, ``write_file`` keeps it
+        as a document, which ``Timing.read_file`` reads, and predictions take as an anchor.
 
     Raises
     ------
@@ -317,6 +320,7 @@ def _describe_made_up_arrays(case: measuring.KernelCase) -> str:
     return ""
 
 
+@checks_keywords
 def recording(
     *,
     weights: WeightSet | Path | str | None = None,

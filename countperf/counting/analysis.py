@@ -23,6 +23,7 @@ from countperf.counting.program_analysis import ProgramAnalysis, analyze_program
 from countperf.counting.scopes import Known
 from countperf.counting.size_parameters import SizeParameters, require_sizes
 from countperf.errors import CountingError
+from countperf.sizes import checks_keywords
 from countperf.symbolic import isl_sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import Column, Printed, Result, ShortRepr, plain
@@ -81,6 +82,7 @@ class KernelAnalysis(ShortRepr, Result):
         return Printed(head=head, rows=rows, columns=columns, facts=facts, name="rows")
 
 
+@checks_keywords
 def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) -> KernelAnalysis:
     """Analyze the structure of a Loopy kernel.
 

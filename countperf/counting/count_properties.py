@@ -29,6 +29,7 @@ from countperf.counting.structure.site_keys import name_of
 from countperf.counting.taxonomy import VIEWS, View, validate_name
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, ParameterError, PropertyNameError
+from countperf.sizes import checks_keywords
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 _MAXIMUM_IN_MEMORY = 512
@@ -110,6 +111,7 @@ def _key_builder() -> Callable[[Any], str]:
     return KeyBuilder()
 
 
+@checks_keywords
 def count_kernel(
     t_unit: Any,
     *,

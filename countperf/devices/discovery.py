@@ -15,6 +15,7 @@ from countperf.devices.device import Device, DriverFile, Findings, Session, chec
 from countperf.devices.machine import read_processor
 from countperf.errors import DeviceError, KernelBuildError, nearest
 from countperf.machine_code import tools
+from countperf.sizes import checks_keywords
 from countperf.text import Printed, Result, ShortRepr, check_lines
 
 if TYPE_CHECKING:
@@ -226,6 +227,7 @@ class DoctorReport(ShortRepr, Result):
         return Printed(head=said, facts=asdict(self))
 
 
+@checks_keywords
 def doctor(
     discovery: Discovery | None = None,
     *,

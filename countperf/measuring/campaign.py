@@ -36,6 +36,7 @@ from countperf.measuring.runner import (
     in_mixed_order,
     open_runner,
 )
+from countperf.sizes import checks_keywords
 from countperf.steps import report
 from countperf.store import AppendedLines, lock_file, write_atomically
 
@@ -140,6 +141,7 @@ IsOver = Callable[[Collection[str], Sequence[Measurement]], bool]
 """From the kernels that were begun, and what was measured, to whether no more are to begin."""
 
 
+@checks_keywords
 def measure(
     cases: Sequence[KernelCase],
     *,

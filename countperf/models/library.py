@@ -19,6 +19,7 @@ from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DocumentError, ParameterError, nearest
 from countperf.models.shipped import STRUCTURAL
 from countperf.models.weights import WeightSet
+from countperf.sizes import checks_keywords
 from countperf.store import lock_file
 from countperf.text import short_name
 
@@ -215,6 +216,7 @@ def find_fit(name: str) -> NamedFit | None:
     return stored if folder.is_dir() and stored.default is not None else None
 
 
+@checks_keywords
 def load_weights(name: Path | str, *, model: str | None = None) -> WeightSet:
     """Load fitted weights by name or from a path.
 

@@ -54,7 +54,7 @@ from countperf.models.predictions import (
     largest_first,
 )
 from countperf.models.validity import LAUNCH, Level, Where
-from countperf.sizes import given_sizes
+from countperf.sizes import checks_keywords, given_sizes
 from countperf.text import Printed, Result, ShortRepr
 
 if TYPE_CHECKING:
@@ -191,6 +191,7 @@ class WeightSet(Document, Result):
         """Give the weights of a model."""
         return lay_out_weights(self)
 
+    @checks_keywords
     def predict(
         self,
         counts: Mapping[str, Any],
