@@ -40,6 +40,8 @@ _INT = np.iinfo(np.int32)  # in which C computes at least
 REFUSALS = (CountingError, NotAffineError, LoopyError)
 
 Interval = tuple[int, int]
+Conditions = tuple[tuple[Any, bool], ...]
+"""Expressions that must hold, or must not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class ArrayAccess:
     # whether `index` is one subscript of the memory instead, without the array's offset
     is_flat: bool
     within: frozenset[str]  # loop variables around it
-    conditions: tuple[tuple[Any, bool], ...]  # what must hold where it is executed, or must not
+    conditions: Conditions  # what must hold where it is executed, or must not
 
     @property
     def text(self) -> str:
@@ -86,14 +88,30 @@ def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess
     return list(accesses)
 
 
-class _Accesses(WalkMapper[[]]):
+class SideWalker(WalkMapper[[]]):
+    """Walks through expressions, and knows the conditions under which each part is evaluated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conditions: Conditions = ()
+
+    def map_if(self, expr: Any) -> None:
+        """Go through both sides with the condition, or its opposite."""
+        self.rec(expr.condition)
+        outer = self.conditions
+        for side, holds in ((expr.then, True), (expr.else_, False)):
+            self.conditions = (*outer, (expr.condition, holds))
+            self.rec(side)
+        self.conditions = outer
+
+
+class _Accesses(SideWalker):
     """Collects the accesses of an instruction, each with the conditions around it."""
 
     def __init__(self, instruction: Any, accesses: dict[ArrayAccess, None]) -> None:
         super().__init__()
         self._instruction = instruction
         self._accesses = accesses
-        self._conditions: tuple[tuple[Any, bool], ...] = ()
         self._target: Any = None
 
     def collect(self) -> None:
@@ -105,7 +123,7 @@ class _Accesses(WalkMapper[[]]):
             return
         if not isinstance(instruction, lp.MultiAssignmentBase):
             raise CountingError(f"instruction {instruction.id!r} is not written in expressions")
-        self._conditions = tuple((test, True) for test in sorted(instruction.predicates, key=str))
+        self.conditions = tuple((test, True) for test in sorted(instruction.predicates, key=str))
         self.rec(instruction.expression)
         for assignee in instruction.assignees:
             self._target = assignee
@@ -120,7 +138,7 @@ class _Accesses(WalkMapper[[]]):
             index=index,
             is_flat=is_flat,
             within=self._instruction.within_inames,
-            conditions=self._conditions,
+            conditions=self.conditions,
         )
         self._accesses[access] = None
 
@@ -135,15 +153,6 @@ class _Accesses(WalkMapper[[]]):
 
     def map_variable(self, expr: Any) -> None:
         self._note(expr.name, (), expr, is_flat=False)
-
-    def map_if(self, expr: Any) -> None:
-        """Go through both sides with the condition, or its opposite."""
-        self.rec(expr.condition)
-        outer = self._conditions
-        for side, holds in ((expr.then, True), (expr.else_, False)):
-            self._conditions = (*outer, (expr.condition, holds))
-            self.rec(side)
-        self._conditions = outer
 
     def map_sub_array_ref(self, expr: Any) -> None:
         """Refuse: what is passed to a function that is not inlined cannot be followed."""
@@ -339,7 +348,7 @@ class Region(ToQuasiPolynomial):
         data: Subscripts,
         within: frozenset[str],
         reader: str,
-        conditions: Sequence[tuple[Any, bool]] = (),
+        conditions: Conditions = (),
         around: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(within.__contains__)
