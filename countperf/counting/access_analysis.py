@@ -172,11 +172,7 @@ class SubGroupCounts:
 
 
 def transactions(
-    access: AccessAnalysis,
-    parameters: Mapping[str, int],
-    *,
-    line_bytes: int,
-    sub_group_size: int,
+    access: AccessAnalysis, parameters: Mapping[str, int], *, line_bytes: int, sub_group_size: int
 ) -> SubGroupCounts:
     """Count the lines that each sub-group touches whenever it executes an access.
 

@@ -536,10 +536,7 @@ class Widener:
         return counter.count(cells).mark_as_bound(padding), widened, counter
 
     def _assume_no_overlaps(
-        self,
-        order: Sequence[int],
-        extents: Sequence[QuasiPolynomial | None],
-        counter: Counter,
+        self, order: Sequence[int], extents: Sequence[QuasiPolynomial | None], counter: Counter
     ) -> tuple[Counter, frozenset[str]]:
         """Return a counter that assumes that rows do not overlap, and what it assumes."""
         gaps: list[QuasiPolynomial] = []

@@ -93,10 +93,7 @@ class Layout(ShortRepr):
 
 
 def layout_of(
-    kernel: Any,
-    array: Any,
-    to_polynomial: Callable[[Any], QuasiPolynomial],
-    component_of: int = 0,
+    kernel: Any, array: Any, to_polynomial: Callable[[Any], QuasiPolynomial], component_of: int = 0
 ) -> Layout:
     """Return the layout of an array of a kernel."""
     if not array.dim_tags:  # scalars, and arrays of unknown shape, which have one axis

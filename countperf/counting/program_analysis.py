@@ -191,9 +191,7 @@ class _Builder:
         scope = instruction.scope
         executions = self.domains.executions(scope.within, scope.cases, self.grid)
         return InstructionAnalysis(
-            id=instruction_id,
-            executions=executions.scale(instruction.probability),
-            scope=scope,
+            id=instruction_id, executions=executions.scale(instruction.probability), scope=scope
         )
 
     def _find_chains(self) -> Iterator[ChainAnalysis]:

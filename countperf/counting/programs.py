@@ -214,10 +214,7 @@ def kernel_programs(
 
 
 def sub_group_work(
-    programs: tuple[KernelProgram, ...],
-    parameters: Mapping[str, int],
-    *,
-    sub_group_size: int,
+    programs: tuple[KernelProgram, ...], parameters: Mapping[str, int], *, sub_group_size: int
 ) -> dict[str, int]:
     """Count what all sub-groups of a kernel execute."""
     names = ("launched", "arithmetic", "load", "store", "local", "passes", "barrier")

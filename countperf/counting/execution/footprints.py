@@ -203,10 +203,7 @@ class FootprintCounter:
         return pieces
 
     def _count_cells(
-        self,
-        members: Sequence[_GlobalAccess],
-        axes: Sequence[int],
-        without: Collection[int] = (),
+        self, members: Sequence[_GlobalAccess], axes: Sequence[int], without: Collection[int] = ()
     ) -> PiecewiseQuasiPolynomial:
         """Count distinct subscripts, perhaps without some, told apart by groups along some axes."""
         pieces: list[isl_sets.IntegerSet] = []

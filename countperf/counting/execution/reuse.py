@@ -132,12 +132,7 @@ class _ReusePath(NamedTuple):
 
 
 def _find_reuse_path(
-    scope: Scope,
-    bits: int,
-    strides: Sequence[AxisStride],
-    own: Sequence[str],
-    *,
-    items_first: bool,
+    scope: Scope, bits: int, strides: Sequence[AxisStride], own: Sequence[str], *, items_first: bool
 ) -> _ReusePath:
     """Find how far an access goes until it comes back."""
     of_kind: defaultdict[str, list[AxisStride]] = defaultdict(list)
@@ -252,9 +247,7 @@ def _share_sets(
 
 
 def _sort_by_lines(
-    lines: QuasiPolynomial | None,
-    executions: PiecewiseQuasiPolynomial,
-    limits: dict[_Key, int],
+    lines: QuasiPolynomial | None, executions: PiecewiseQuasiPolynomial, limits: dict[_Key, int]
 ) -> Iterator[tuple[_Key, PiecewiseQuasiPolynomial]]:
     """Sort executions by the first limit that some lines keep to; the last where unknown."""
     if not executions:

@@ -112,10 +112,7 @@ class ExecutionCounts:
 
 
 def count_execution(
-    kernel: Any,
-    *,
-    caches: CountedCaches = DEFAULT_CACHES,
-    **options: Any,
+    kernel: Any, *, caches: CountedCaches = DEFAULT_CACHES, **options: Any
 ) -> ExecutionCounts:
     """Count operations and accesses of a unit, or a prepared kernel, by how they are executed.
 
