@@ -11,16 +11,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from loopy import Assignment, BarrierInstruction, CallInstruction, NoOpInstruction
+from loopy import Assignment, BarrierInstruction, CallInstruction, NoOpInstruction, schedule
 from loopy.kernel.data import UnrolledIlpTag, UnrollTag, VectorizeTag
-from loopy.schedule import (
-    Barrier,
-    CallKernel,
-    EnterLoop,
-    LeaveLoop,
-    ReturnFromKernel,
-    RunInstruction,
-)
 from loopy.symbolic import WalkMapper
 
 from countperf.counting.keys import Case
@@ -183,13 +175,13 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
     for item in kernel.linearization:
         inside = loops[-1].body if loops else body
         match item:
-            case EnterLoop():
+            case schedule.EnterLoop():
                 loop = Loop(item.iname)
                 inside.append(loop)
                 loops.append(loop)
-            case LeaveLoop():
+            case schedule.LeaveLoop():
                 loops.pop()
-            case CallKernel():
+            case schedule.CallKernel():
                 host, loops, body = loops, [], []
                 programs.append(
                     DeviceProgram(
@@ -199,15 +191,15 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
                         body=body,
                     )
                 )
-            case ReturnFromKernel():
+            case schedule.ReturnFromKernel():
                 host, loops, body = [], host, []
-            case RunInstruction():
+            case schedule.RunInstruction():
                 inside.append(item.insn_id)
-            case Barrier(synchronization_kind="local"):
+            case schedule.Barrier(synchronization_kind="local"):
                 inside.append(Wait())
                 for loop in loops:
                     loop.has_barrier = True
-            case Barrier(synchronization_kind="global"):
+            case schedule.Barrier(synchronization_kind="global"):
                 global_barriers.append(frozenset(loop.iname for loop in loops))
             case _:
                 raise UnsupportedExpressionError(
