@@ -77,11 +77,6 @@ class KernelProgram(ShortRepr):
 
     def typical_group(self, values: Mapping[str, int]) -> Point:
         """Return the number of a work group of the kind that executes the most, at given sizes."""
-        return self._find_typical_group(tuple(sorted(values.items())))
-
-    @memoize_method
-    def _find_typical_group(self, sizes: tuple[tuple[str, int], ...]) -> Point:
-        values = dict(sizes)
         extents = {axis: int(n.evaluate(values)) for axis, n in self.grid.groups.items()}
         groups = [extents.get(axis, 1) for axis in range(max(extents, default=-1) + 1)]
         executed = {(s.within, n.cases) for s in self.statements for n in s.nodes}
@@ -153,25 +148,21 @@ class KernelProgram(ShortRepr):
     def local_bytes(self, parameters: Mapping[str, int]) -> int:
         """Return the bytes of local memory that a work group holds."""
         largest: dict[str, int] = {}
-        used = {
-            node.key.array
-            for statement in self.statements
-            for node in statement.nodes
-            if isinstance(node.key, MemoryAccess) and node.key.address_space == "local"
-        }
-        for name in used:
-            variable = self.kernel.temporary_variables[name]
+        keys = {node.key for statement in self.statements for node in statement.nodes}
+        for key in keys:
+            if not isinstance(key, MemoryAccess) or key.address_space != "local":
+                continue
+            variable = self.kernel.temporary_variables[key.array]
             number = variable.dtype.numpy_dtype.itemsize
             for extent in variable.storage_shape or variable.shape:
                 try:
-                    size = self.domains.to_polynomial(extent)
+                    number *= int(self.domains.to_polynomial(extent).evaluate(parameters))
                 except NotAffineError as error:
                     raise UnsupportedExpressionError(
-                        f"kernel '{self.kernel.name}', array '{name}': its extent {extent} is no "
-                        "polynomial of the sizes; declare its shape"
+                        f"kernel '{self.kernel.name}', array '{key.array}': its extent {extent} is "
+                        "no polynomial of the sizes; declare its shape"
                     ) from error
-                number *= int(size.evaluate(parameters))
-            storage = variable.base_storage or name
+            storage = variable.base_storage or key.array
             largest[storage] = max(largest.get(storage, 0), number)
         return sum(largest.values())
 
@@ -283,30 +274,25 @@ def access_cost(
     key = node.key
     assert isinstance(key, MemoryAccess)
     asked = sub_group_size * key.bits // 8
-    access = _analysis(program, statement, node)
+    access = _find_analysis(program, statement, node)
     if access.is_estimate == PROBABILITY:  # those sub-groups that execute it do with all items
         access = replace(access, is_estimate="")
     if key.address_space == "local":
         passes = Fraction(1)
         if shape.banks and access.address is not None and not access.is_estimate:
-            conflicts = bank_conflicts(
-                access,
-                parameters,
-                banks=shape.banks,
-                bank_width_bytes=shape.bank_bytes,
-                sub_group_size=sub_group_size,
-            )
+            banks = {"banks": shape.banks, "bank_width_bytes": shape.bank_bytes}
+            conflicts = bank_conflicts(access, parameters, **banks, sub_group_size=sub_group_size)
             fewest = -(-key.bits // (8 * shape.bank_bytes))  # wide elements take several words
             passes = max(passes, conflicts.mean / fewest)
         return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
     if access.address is None or access.is_estimate:
         stated = _find_stated_pattern(program.domains, access)
-        if declared is None and stated is not None:
-            return _find_stated_cost(stated[0], asked, sub_group_size, shape)
         if declared is not None:
             lines = Fraction(declared).limit_denominator(10**6)
             moved = lines * shape.sector_bytes
             return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
+        if stated is not None:
+            return _find_stated_cost(stated[0], asked, sub_group_size, shape)
         why = access.is_estimate or "its address"
         raise DataDependentControlFlowError(
             f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that a "
@@ -342,17 +328,16 @@ def _find_stated_cost(name: str, asked: int, sub_group_size: int, shape: MemoryS
     return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
 
 
-def _analysis(program: KernelProgram, statement: Statement, node: Node) -> AccessAnalysis:
+def _find_analysis(program: KernelProgram, statement: Statement, node: Node) -> AccessAnalysis:
     """Return the analysis of an access, of several equal ones that of the same conditions."""
     analyses = [
         access
         for access in program.accesses
         if access.instruction == statement.name and access.access == node.key
     ]
-    same = [access for access in analyses if access.scope.cases == node.cases]
     if not analyses:
         raise CountingError(
             f"kernel '{program.kernel.name}', instruction '{statement.name}': accesses in vectors"
             " have no lines; leave the tag 'vec' out of the kernel's axes and arrays"
         )
-    return (same or analyses)[0]
+    return next((a for a in analyses if a.scope.cases == node.cases), analyses[0])
