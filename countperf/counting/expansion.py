@@ -24,8 +24,7 @@ from pytools import memoize_method
 
 from countperf.counting.device_programs import Item, Loop, Wait, ids_in
 from countperf.counting.keys import MemoryAccess
-from countperf.counting.programs import Iterations, KernelProgram
-from countperf.counting.statements import Node, Read, Source, Statement
+from countperf.counting.programs import Iterations, KernelProgram, Node, Read, Source, Statement
 from countperf.symbolic.point_arrays import SUB_GROUP, Membership
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sets import at_values

@@ -14,8 +14,7 @@ from hypothesis import given
 from countperf.counting.access_analysis import transactions
 from countperf.counting.kernel import count_loopy_kernel
 from countperf.counting.keys import MemoryAccess, Operation
-from countperf.counting.programs import Iterations, KernelProgram, kernel_programs
-from countperf.counting.statements import Node, Statement
+from countperf.counting.programs import Iterations, KernelProgram, Node, Statement, kernel_programs
 from countperf.errors import CountingError
 from measurement_kernels import catalog
 from tests.counting import profiled
