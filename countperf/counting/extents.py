@@ -35,7 +35,7 @@ from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
 _OPERATIONS = 2_000_000
 """Of isl for one subscript, a second or so; beyond, its ends are not known."""
-_INT = np.iinfo(np.int32)  # in which C computes at least
+_INT = np.dtype(np.int32)  # in which C computes at least
 
 REFUSALS = (CountingError, NotAffineError, LoopyError)
 
@@ -313,7 +313,11 @@ class Subscripts:
         """The least number with which C computes as mathematics does."""
         kernel = self.kernel
         names = (*kernel.arg_dict, *kernel.temporary_variables)
-        return 0 if any(type_of(kernel, name).kind == "u" for name in names) else int(_INT.min)
+        return (
+            0
+            if any(type_of(kernel, name).kind == "u" for name in names)
+            else int(np.iinfo(_INT).min)
+        )
 
     def follow(
         self,
@@ -435,7 +439,7 @@ class Region(ToQuasiPolynomial):
 
     def map_type_cast(self, expr: Any) -> QuasiPolynomial:
         """Keep numbers that the type holds."""
-        return self._check_held(self.rec(expr.child), np.dtype(expr.type.numpy_dtype), expr)
+        return self._check_type(self.rec(expr.child), expr, np.dtype(expr.type.numpy_dtype))
 
     def map_min(self, expr: Any) -> QuasiPolynomial:
         """Choose the least."""
@@ -455,44 +459,33 @@ class Region(ToQuasiPolynomial):
     def _choose(self, parts: Sequence[Any], sign: int) -> QuasiPolynomial:
         values = [self.rec(part) for part in parts]
         chosen = self._name()
-        self.points = sets.union(
-            [
-                sets.restrict(
-                    self.points,
-                    zero=[chosen - value],
-                    nonnegative=[(other - value) * sign for other in values],
-                )
-                for value in values
-            ]
-        )
+        parts: list[Any] = []
+        for value in values:
+            beyond = [(other - value) * sign for other in values]
+            parts.append(sets.restrict(self.points, zero=[chosen - value], nonnegative=beyond))
+        self.points = sets.union(parts)
         return chosen
 
     def _read_written(self, name: str) -> QuasiPolynomial:
         """Return the value of a private variable, if it is written once before it is read."""
         kernel = self._data.kernel
-        if self._data.ranges is None:
-            raise CountingError(f"{name!r} is not followed")
         variable = kernel.temporary_variables.get(name)
         writers = [kernel.id_to_insn[writer] for writer in kernel.writer_map().get(name, ())]
-        if variable is None or variable.shape != () or len(writers) != 1:
+        if self._data.ranges is None or variable is None or variable.shape or len(writers) != 1:
             raise CountingError(f"the value of {name!r} is not a single one")
         if variable.address_space not in (lp.AddressSpace.PRIVATE, lp.auto):
             raise CountingError(f"other work items may write {name!r}")
         (writer,) = writers
-        before = kernel.recursive_insn_dep_map()
-        if (
-            not isinstance(writer, lp.Assignment)
-            or writer.predicates
-            or not writer.within_inames <= self._within
-            or (self._reader and writer.id not in before[self._reader])
-        ):
+        is_before = not self._reader or writer.id in kernel.recursive_insn_dep_map()[self._reader]
+        is_always = isinstance(writer, lp.Assignment) and not writer.predicates
+        if not (is_before and is_always and writer.within_inames <= self._within):
             raise CountingError(f"{name!r} may be read before it is written")
         outer, self._reader = self._reader, writer.id
         try:
             value = self.rec(writer.expression)
         finally:
             self._reader = outer
-        return self._check_held(value, type_of(kernel, name), name)
+        return self._check_type(value, name, type_of(kernel, name))
 
     def _name(self) -> QuasiPolynomial:
         self._symbols += 1
@@ -507,22 +500,14 @@ class Region(ToQuasiPolynomial):
         ends = extremes(self.points, [value])
         return (0, 0) if ends is None else ends[0]
 
-    def _check_held(
-        self, value: QuasiPolynomial, dtype: np.dtype[Any], what: object
+    def _check_type(
+        self, value: QuasiPolynomial, what: object, dtype: np.dtype[Any] = _INT
     ) -> QuasiPolynomial:
         if dtype.kind not in ("i" if self._data.checks_types else "iu"):
             raise CountingError(f"{what} is no signed integer")
-        return self._check_type(value, what, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
-
-    def _check_type(
-        self,
-        value: QuasiPolynomial,
-        what: object,
-        least: int = int(_INT.min),
-        most: int = int(_INT.max),
-    ) -> QuasiPolynomial:
         if self._data.checks_types:
             low, high = self._ends(value)
-            if low < max(least, self._data.least) or high > most:
+            held = np.iinfo(dtype)
+            if low < max(int(held.min), self._data.least) or high > held.max:
                 raise CountingError(f"{what} may leave the range of its type")
         return value
