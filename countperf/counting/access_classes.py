@@ -47,7 +47,6 @@ from countperf.symbolic.sets import quotients
 
 Digits = tuple[QuasiPolynomial, ...]
 Pair = tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial, Counter]
-_Counts = tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial]
 Cases = tuple[Case | FirstIteration, ...]
 
 
@@ -228,15 +227,10 @@ class Footprints:
                 digits = stride.digits
                 if cell_layout is not layout:
                     digits = digits_of(stride.flat, cell_layout)
-                widener = Widener(cell_layout, stride.flat, digits, is_flattened=is_flattened)
+                array = f"kernel '{name}', array '{access.array}'"
+                widener = _Widener(array, cell_layout, stride.flat, digits, is_flattened)
                 counts = widener.count(cells, self.domains.counter)
-                if counts is not None:
-                    return accesses.utilization_classes(number, *counts)
-                raise UncountableSetError(
-                    f"kernel '{name}', array '{access.array}': no exact utilization for stride "
-                    f"{stride.flat} in a layout with strides "
-                    f"({', '.join(map(str, cell_layout.strides))}); give the array a compact layout"
-                )
+                return accesses.utilization_classes(number, *counts)
         except CountingError as error:
             refusals = (UnsupportedExpressionError, DataDependentControlFlowError)
             if isinstance(error, refusals) and not isinstance(error, _NoStrideError):
@@ -465,23 +459,28 @@ def is_within_rows(cells: IntegerSet, layout: accesses.Layout, counter: Counter)
 
 
 @dataclass(frozen=True, slots=True)
-class Widener:
+class _Widener:
     """Counts the cells of a footprint, and those of it with the gaps along the lanes filled in."""
 
+    array: str  # for messages
     layout: accesses.Layout
     stride: QuasiPolynomial
     digits: Digits | None
     is_flattened: bool  # whether cells are offsets
 
-    def count(self, cells: IntegerSet, counter: Counter) -> Pair | None:
-        """Count both; None if there is no rule for it."""
+    def count(self, cells: IntegerSet, counter: Counter) -> Pair:
+        """Count both, under assumptions that the counter that is returned has."""
         accessed = widened = ZERO_COUNT
         for part in [cells] if self.is_flattened else self._split_arrays(cells):
-            pair = self._count_array(part, counter)
-            if pair is None:
-                return None
-            accessed, widened, counter = accessed + pair[0], widened + pair[1], pair[2]
+            more, more_widened, counter = self._count_array(part, counter)
+            accessed, widened = accessed + more, widened + more_widened
         return accessed, widened, counter
+
+    def _refuse_stride(self) -> UncountableSetError:
+        return UncountableSetError(
+            f"{self.array}: no exact utilization for stride {self.stride} in a layout with strides "
+            f"({', '.join(map(str, self.layout.strides))}); give the array a compact layout"
+        )
 
     def _split_arrays(self, cells: IntegerSet) -> list[IntegerSet]:
         """Return the cells of each array, where axes are implemented as several arrays."""
@@ -502,11 +501,11 @@ class Widener:
                 parts.append(part)
         return parts
 
-    def _count_array(self, cells: IntegerSet, counter: Counter) -> Pair | None:
+    def _count_array(self, cells: IntegerSet, counter: Counter) -> Pair:
         layout = self.layout
         if self.is_flattened or layout.is_numeric:
             if not self.stride.is_affine:
-                return None
+                raise self._refuse_stride()
             counted = cells
             if not self.is_flattened:
                 axes = [QuasiPolynomial.name(n) for n in isl_sets.names_of(cells, parameters=False)]
@@ -516,15 +515,15 @@ class Widener:
             return counter.count(counted), counter.count(widened), counter
         nested = layout.nest_axes()
         if nested is None or self.digits is None:
-            return None
+            raise self._refuse_stride()
         order, extents = nested
         if any(e is None or not e.is_affine for e in extents[1:]):
-            return None
+            raise self._refuse_stride()
         counter, padding = self._assume_no_overlaps(order, extents, counter)
         steps = [self.digits[axis] for axis in order]
         filled = coverage.widen_lexicographically(cells, order, extents, steps)
         if filled is None:
-            return None
+            raise self._refuse_stride()
         widened = counter.count(counter.as_one_piece(filled))
         return counter.count(cells).mark_as_bound(padding), widened, counter
 
