@@ -35,9 +35,7 @@ from functools import partial
 from math import prod
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.access_classes import reads_data
-from countperf.counting.accesses import address_of
 from countperf.counting.instructions import Instruction
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.preparation import PreparedKernel
@@ -286,7 +284,6 @@ class StepSorter:
     def __init__(self, prepared: PreparedKernel, caches: CountedCaches) -> None:
         self._limits = ReuseLimits.of(caches)
         self._domains = prepared.domains
-        self._analyzer = AccessAnalyzer(prepared)
         self._statistics = prepared.statistics
         self._found: dict[Any, tuple[Scope, tuple[AxisStride, ...]]] = {}
         self.assumed: set[str] = set()
@@ -296,14 +293,10 @@ class StepSorter:
         scope = instruction.scope
         key = (access, id(scope))
         if key not in self._found:
-            layout = self._domains.layout_of(access)
-            self.assumed |= {layout.assumed} - {""}
-            address = self._domains.address(access)
-            if address is None and not reads_data(access, self._domains):
+            self.assumed |= {self._domains.layout_of(access).assumed} - {""}
+            if self._domains.address(access) is None and not reads_data(access, self._domains):
                 self.assumed.add(f"uneven steps of {access.text}, as if data led there")
-            opaque = address or address_of(access, layout, self._analyzer.to_opaque)
-            changing = self._analyzer.changing
-            strides = strides_of(scope, opaque, instruction.kinds, changing, of_most=True)
+            strides = strides_of(scope, access, instruction.kinds, of_most=True)
             self._found[key] = scope, strides  # kept, and with it its identity
         return self._found[key][1]
 
