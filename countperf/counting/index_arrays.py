@@ -34,7 +34,7 @@ def ranges_of(contents: Mapping[str, NDArray[Any]]) -> dict[str, extents.Interva
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class IndexLimits:
     """Range of the elements of an integer array."""
 
@@ -87,12 +87,7 @@ def index_limits(
         raise CountingError(f"{waiting[0][0].text}: no elements keep its subscript in the array")
     rows = _find_rows(data)
     return {
-        name: IndexLimits(
-            low=ranges[name][0],
-            high=ranges[name][1],
-            bounds_loops=name in loop_arrays,
-            rows=rows.get(name, ""),
-        )
+        name: IndexLimits(*ranges[name], name in loop_arrays, rows.get(name, ""))
         for name in {name: None for *_, sources in waiting for name in sorted(sources)}
     }
 
@@ -151,9 +146,8 @@ def _follows(element: Subscript, other: Subscript) -> bool:
     """Return whether another element is the next one of the same array of one axis."""
     if element.aggregate != other.aggregate or len(element.index_tuple) != 1:
         return False
-    subscript: Any = element.index_tuple[0]
-    following: Any = other.index_tuple[0]
-    return simplify_via_aff(following - subscript) == 1
+    difference: Any = other.index_tuple[0] - element.index_tuple[0]
+    return simplify_via_aff(difference) == 1
 
 
 def shapes_of_temporaries(kernel: Any, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
