@@ -266,9 +266,7 @@ def _check_executions(
 
 
 @pytest.mark.parametrize("entry", _CATALOGUE[::2], ids=lambda entry: entry.name)
-def test_accesses_are_executed_as_often_as_work_items_that_are_listed_do(
-    entry: Any,
-) -> None:
+def test_accesses_are_executed_as_often_as_work_items_that_are_listed_do(entry: Any) -> None:
     sub_group_size = 32
     parameters = dict(entry.check_parameters)
 
