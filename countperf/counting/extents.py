@@ -459,11 +459,13 @@ class Region(ToQuasiPolynomial):
     def _choose(self, parts: Sequence[Any], sign: int) -> QuasiPolynomial:
         values = [self.rec(part) for part in parts]
         chosen = self._name()
-        parts: list[Any] = []
+        chosen_points: list[Any] = []
         for value in values:
             beyond = [(other - value) * sign for other in values]
-            parts.append(sets.restrict(self.points, zero=[chosen - value], nonnegative=beyond))
-        self.points = sets.union(parts)
+            chosen_points.append(
+                sets.restrict(self.points, zero=[chosen - value], nonnegative=beyond)
+            )
+        self.points = sets.union(chosen_points)
         return chosen
 
     def _read_written(self, name: str) -> QuasiPolynomial:

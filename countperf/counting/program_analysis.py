@@ -446,7 +446,7 @@ def _weight(edges: Sequence[_Edge]) -> int:
 
 def is_power_of_two(expr: Any) -> bool:
     """Return whether an expression is a constant by which integers are divided by shifting them."""
-    return isinstance(expr, int | np.integer) and expr > 0 and int(expr).bit_count() == 1
+    return isinstance(expr, int | np.integer) and int(expr) > 0 and int(expr).bit_count() == 1
 
 
 def divisions_that_shift(instruction: Any) -> frozenset[str]:

@@ -254,7 +254,8 @@ class StatementReader(InstructionCounter):
             self._writes += self._private(assignee.name, ())
         else:
             index = assignee.index_tuple if isinstance(assignee, p.Subscript) else (assignee.index,)
-            self._writes += self._private(assignee.aggregate.name, index)
+            aggregate: Any = assignee.aggregate
+            self._writes += self._private(aggregate.name, index)
         return dtype
 
 
@@ -458,7 +459,7 @@ def sub_group_work(
 ) -> dict[str, int]:
     """Count what all sub-groups of a kernel execute."""
     names = ("launched", "arithmetic", "load", "store", "local", "passes", "barrier")
-    totals = dict.fromkeys(names, 0)
+    totals: dict[str, int] = dict.fromkeys(names, 0)
     for program in programs:
         numbers = (program.launches, *program.grid.groups.values())
         groups = prod(int(number.evaluate(parameters)) for number in numbers)
