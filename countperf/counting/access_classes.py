@@ -17,7 +17,7 @@ Where what data reads leaves a strided access without a class, it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
@@ -245,7 +245,8 @@ class Footprints:
             if any(address.has_products for address, _, _ in addressed):
                 self._cells[key] = self._find_cells_by_strides(access, addressed)
             else:
-                cells = unite_accessed_cells(addressed, self.domains, lambda address: address.index)
+                accessed = ((address.index, within, cases) for address, within, cases in addressed)
+                cells = unite_accessed_cells(accessed, self.domains)
                 is_flattened = any(address.is_flattened for address, _, _ in addressed)
                 self._cells[key] = cells, self.domains.layout_of(access), is_flattened
         return self._cells[key]
@@ -261,11 +262,9 @@ class Footprints:
             if written is None:
                 break
             layout, indices = written
-            replaced = [
-                (accesses.Address(index=index, strides=layout.strides), within, cases)
-                for index, (_, within, cases) in zip(indices, addressed, strict=True)
-            ]
-            cells = unite_accessed_cells(replaced, self.domains, lambda address: address.index)
+            places = ((within, cases) for _, within, cases in addressed)
+            accessed = ((i, *place) for i, place in zip(indices, places, strict=True))
+            cells = unite_accessed_cells(accessed, self.domains)
             if is_within_rows(cells, layout, self.domains.counter):
                 return cells, layout, False
         raise UncountableSetError(
@@ -343,16 +342,18 @@ FOOTPRINT_OPERATIONS = 500_000
 
 
 def unite_accessed_cells(
-    addressed: Iterable[tuple[accesses.Address, frozenset[str], tuple[Case | FirstIteration, ...]]],
-    domains: Domains,
-    functions: Callable[[accesses.Address], Sequence[QuasiPolynomial]],
+    accessed: Iterable[tuple[Sequence[QuasiPolynomial], frozenset[str], Cases]], domains: Domains
 ) -> IntegerSet:
-    """Return the union of the cells that accesses reach, as one set."""
+    """Return the union of the cells that accesses reach, as one set.
+
+    Given for each access: functions of loop variables that tell cells apart, loops around it, and
+    conditions on them.
+    """
     parts: list[IntegerSet] = []
-    for address, within, cases in addressed:
+    for functions, within, cases in accessed:
         counted, _ = domains.trip_statistics(within)
         executed = domains.executed_set(counted, cases)
-        for part, values in _without_quotients(executed, tuple(functions(address)), domains):
+        for part, values in _without_quotients(executed, tuple(functions), domains):
             parts.append(sets.image(part, values))
     return domains.counter.as_one_piece(sets.union(parts))
 

@@ -185,11 +185,9 @@ def _cells(members: Sequence[AccessAnalysis]) -> Known:
         return None
     scopes = dict.fromkeys((a.index, a.scope.within, a.scope.cases) for a in members)
     with suppress(CountingError), isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
-        cells = unite_accessed_cells(
-            ((i, w, c) for i, w, c in scopes if i is not None),
-            domains,
-            _injective_index(layout, what),
-        )
+        tell_apart = _injective_index(layout, what)
+        accessed = ((tell_apart(i), w, c) for i, w, c in scopes if i is not None)
+        cells = unite_accessed_cells(accessed, domains)
         return domains.counter.count(cells)
     return None
 
