@@ -177,7 +177,13 @@ def barrier_passes(
                 "the loop 'unr'"
             )
     dependent = _find_deciding_groups(domains, loops)
-    dependent |= _find_idle_groups(domains, barrier.neighbors, grid)
+    around = (domains.kernel.id_to_insn[i].within_inames for i in barrier.neighbors)
+    working = frozenset(domains.group_axes).intersection(frozenset[str]().union(*around))
+    axes = {domains.group_axes[name] for name in working}
+    if working and len(axes) == len(working):
+        everything = PiecewiseQuasiPolynomial.product(grid.groups[axis] for axis in axes)
+        if domains.executions(working, (), NOWHERE) != everything:  # some groups skip the loops
+            dependent |= working
     points = domains.executions(loops | dependent, (), NOWHERE)
     used = {domains.group_axes[name] for name in dependent}
     if len(used) < len(dependent):
@@ -189,21 +195,6 @@ def barrier_passes(
         if axis not in used:
             points = points * size
     return points.scale(grid.group_size)
-
-
-def _find_idle_groups(
-    domains: Domains, instruction_ids: frozenset[str], grid: Grid
-) -> frozenset[str]:
-    """Return the group inames of instructions, if some groups execute none of them."""
-    used = frozenset[str]().union(
-        *(domains.kernel.id_to_insn[i].within_inames for i in instruction_ids)
-    ) & frozenset(domains.group_axes)
-    axes = {domains.group_axes[name] for name in used}
-    if len(axes) < len(used) or not used:
-        return frozenset()
-    everything = PiecewiseQuasiPolynomial.product(grid.groups[axis] for axis in axes)
-    working = domains.executions(used, (), NOWHERE)
-    return frozenset() if working == everything else used
 
 
 def _find_deciding_groups(domains: Domains, loops: frozenset[str]) -> frozenset[str]:
