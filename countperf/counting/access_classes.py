@@ -37,7 +37,7 @@ from countperf.errors import (
     UncountableSetError,
     UnsupportedExpressionError,
 )
-from countperf.symbolic import coverage, isl_sets, sets
+from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import ALWAYS, Condition, ParametricFloor
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.isl_sets import IntegerSet
@@ -512,7 +512,7 @@ class _Widener:
                 axes = [QuasiPolynomial.name(n) for n in isl_sets.names_of(cells, parameters=False)]
                 flat = sum((axis * s for axis, s in zip(axes, layout.strides, strict=True)), ZERO)
                 cells = sets.image(cells, [flat])
-            widened = counter.as_one_piece(coverage.widen_on_line(cells, self.stride))
+            widened = counter.as_one_piece(sets.widen_on_line(cells, self.stride))
             return counter.count(counted), counter.count(widened), counter
         nested = layout.nest_axes()
         if nested is None or self.digits is None:
@@ -522,7 +522,7 @@ class _Widener:
             raise self._refuse_stride()
         counter, padding = self._assume_no_overlaps(order, extents, counter)
         steps = [self.digits[axis] for axis in order]
-        filled = coverage.widen_lexicographically(cells, order, extents, steps)
+        filled = sets.widen_lexicographically(cells, order, extents, steps)
         if filled is None:
             raise self._refuse_stride()
         widened = counter.count(counter.as_one_piece(filled))

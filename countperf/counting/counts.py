@@ -18,7 +18,7 @@ from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules, V
 from countperf.documents import Document, Part, validate
 from countperf.errors import CountingError, DocumentError
 from countperf.steps import stepped
-from countperf.symbolic.isl_counts import to_isl_text
+from countperf.symbolic.isl_sets import to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import parse_polynomial
 from countperf.text import shortened

@@ -33,7 +33,7 @@ from countperf.symbolic.affine import (
     ToQuasiPolynomial,
 )
 from countperf.symbolic.cardinality import Counter, FactoredDomain
-from countperf.symbolic.isl_counts import from_isl_count
+from countperf.symbolic.isl_sets import from_isl_count
 from countperf.symbolic.kernel_sets import domain_of, domains_of, group_counts_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
@@ -341,7 +341,7 @@ class Domains:
             if isinstance(case, FirstIteration):
                 continue
             holding = sets.where_holds(result, case.alternatives)
-            result = holding if case.holds else sets.subtract(sets.union([result]), holding)
+            result = holding if case.holds else sets.union([result]) - holding
         return result
 
     def executions(

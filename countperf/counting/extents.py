@@ -29,9 +29,9 @@ from countperf.counting.frontend.loopy_patches import unattended
 from countperf.errors import CountingError, option
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, ToCondition, ToQuasiPolynomial
-from countperf.symbolic.coverage import at_values, extremes
 from countperf.symbolic.kernel_sets import domain_of
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
+from countperf.symbolic.sets import extremes, fix_parameters
 
 _OPERATIONS = 2_000_000
 """Of isl for one subscript, a second or so; beyond, its ends are not known."""
@@ -364,7 +364,7 @@ class Region(ToQuasiPolynomial):
         self._symbols = 0
         domain = sets.project_onto(domain_of(data.kernel, within), within)
         self.points = sets.at_values(domain, data.sizes)
-        _, unknown = at_values(domain, data.sizes)
+        _, unknown = fix_parameters(domain, data.sizes)
         for name in unknown:
             with suppress(*REFUSALS):  # without it, the loop has no bound that is known
                 bound = QuasiPolynomial.name(name) - self._read_written(name)
@@ -379,7 +379,7 @@ class Region(ToQuasiPolynomial):
             except REFUSALS:
                 self.is_exact = False
                 continue
-            self.points = holding if holds else sets.subtract(self.points, holding)
+            self.points = holding if holds else self.points - holding
 
     def read(self, expressions: Sequence[Any]) -> list[QuasiPolynomial]:
         """Return expressions as quasi-polynomials, and note which arrays decide them."""

@@ -18,8 +18,8 @@ from countperf.counting.automatic import offset_of
 from countperf.counting.expression_types import type_of
 from countperf.errors import CountingError
 from countperf.symbolic import sets
-from countperf.symbolic.coverage import extremes
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.sets import extremes
 
 _ROUNDS = 200
 _SOME_ROW = (3, 10)  # the elements around a row, by which it is told from other loops

@@ -50,9 +50,8 @@ from countperf.errors import (
 )
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS, NotAffineError
-from countperf.symbolic.kinds import Point
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
-from countperf.symbolic.point_arrays import find_sub_groups_executing
+from countperf.symbolic.point_arrays import Point, find_sub_groups_executing
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 from countperf.text import ShortRepr
 

@@ -26,8 +26,7 @@ from countperf.counting.preparation import PreparedKernel
 from countperf.errors import DataDependentControlFlowError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, ToCondition
-from countperf.symbolic.coverage import at_values
-from countperf.symbolic.kinds import (
+from countperf.symbolic.point_arrays import (
     MAX_KINDS,
     Kind,
     Point,
@@ -175,12 +174,12 @@ def _by_group(
             points = domains.executed_set(within.difference(domains.data_loops), cases)
         except DataDependentControlFlowError:
             continue
-        points, _ = at_values(sets.at_values(points, values), {})
+        points, _ = sets.fix_parameters(sets.at_values(points, values), {})
         names = isl_sets.names_of(points, parameters=False)
         axes = {domains.group_axes[name]: name for name in names if name in domains.group_axes}
         functions: list[QuasiPolynomial] = []
         for axis in sorted(axes):
-            line, _ = at_values(domains.domain(frozenset([axes[axis]])), values)
+            line, _ = sets.fix_parameters(domains.domain(frozenset([axes[axis]])), values)
             first = sets.constant_bounds(line)[axes[axis]][0] or 0
             functions.append(QuasiPolynomial.name(axes[axis]) - first)
         functions += [QuasiPolynomial.name(name) for name in names if name not in axes.values()]

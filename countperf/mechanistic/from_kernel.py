@@ -51,8 +51,7 @@ from countperf.mechanistic.profile import (
     ProfiledKernel,
 )
 from countperf.mechanistic.profiler_csv import KernelMetrics, with_measured
-from countperf.symbolic.isl_counts import guards_of
-from countperf.symbolic.isl_sets import assumptions_text
+from countperf.symbolic.isl_sets import assumptions_text, guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.text import ShortRepr
 

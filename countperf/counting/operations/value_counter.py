@@ -33,7 +33,7 @@ from countperf.counting.operations.access_counter import Key, Tally, is_linear
 from countperf.counting.operations.functions import TupleCounter
 from countperf.counting.operations.sinking import sunk_instructions
 from countperf.errors import CountingError
-from countperf.symbolic import coverage, sets
+from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS, NotAffineError
 from countperf.symbolic.kernel_sets import assumptions_of
 
@@ -117,7 +117,7 @@ class Hoisting:
         if not cases and not inner:
             return True
         executed = sets.project_onto(self._domains.executed_set(counted, cases), outer)
-        return coverage.is_all_or_nothing(executed, self._domains.domain(outer), region.iname)
+        return sets.is_all_or_nothing(executed, self._domains.domain(outer), region.iname)
 
     def _is_unguarded(
         self, within: frozenset[str], cases: Sequence[Case], outer: frozenset[str]
@@ -125,8 +125,8 @@ class Hoisting:
         """Return whether all items of a group execute a node in all iterations of outer loops."""
         executed = sets.project_onto(self._domains.executed_set(within, cases), outer)
         lanes = {name: self._lanes[name] for name in outer & set(self._lanes)}
-        everything = coverage.widened_along(self._domains.domain(outer), lanes)
-        return coverage.contains(executed, everything, assumptions_of(self._domains.kernel))
+        everything = sets.widened_along(self._domains.domain(outer), lanes)
+        return sets.contains(executed, everything, assumptions_of(self._domains.kernel))
 
     @cached_property
     def _lanes(self) -> dict[str, tuple[int, int]]:
