@@ -15,10 +15,15 @@ from numpy.typing import NDArray
 
 from countperf.counting.accesses import Address, address_of
 from countperf.counting.automatic import offset_of
-from countperf.counting.instructions import Instruction, InstructionPart
 from countperf.counting.keys import Case, MemoryAccess
 from countperf.counting.lanes import LanePattern, lane_patterns
-from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
+from countperf.counting.preparation import (
+    Instruction,
+    InstructionPart,
+    KernelTally,
+    Launch,
+    PreparedKernel,
+)
 from countperf.counting.scopes import AxisStride, Scope, strides_of
 from countperf.counting.size_parameters import SizeParameters
 from countperf.errors import CountingError

@@ -11,11 +11,9 @@ import loopy as lp
 
 from countperf.counting.chains import Operations, PlacedInstruction, Recurrence, recurrences
 from countperf.counting.device_programs import LocalBarrier, RegionOutline
-from countperf.counting.instructions import computing
 from countperf.counting.keys import Grid, type_name
-from countperf.counting.operations.complex_arithmetic import real_part
-from countperf.counting.operations.vectors import component_of
-from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
+from countperf.counting.operations.source_view import component_of, real_part
+from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, computing
 from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
 from countperf.errors import CountingError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial

@@ -113,6 +113,7 @@ class StatementReader(InstructionCounter):
 
     def __init__(self, domains: Domains, *, contract: bool = True) -> None:
         super().__init__(domains)
+        self.unrolled = frozenset[str]()
         self.contract = contract
         self._frames: list[_Frame] = []
         self._nodes: list[Node] = []
@@ -204,8 +205,6 @@ class StatementReader(InstructionCounter):
         dtype = super().map_variable(expr)
         self._frames[-1].own += self._private(expr.name, ())
         return dtype
-
-    map_tagged_variable = map_variable
 
     def _private(self, name: str, index: tuple[Any, ...]) -> list[Read]:
         variable = self.kernel.temporary_variables.get(name)

@@ -25,16 +25,13 @@ from countperf.counting.execution.reuse import (
     step_of,
     within_line,
 )
-from countperf.counting.instructions import Instruction
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
-from countperf.counting.preparation import PreparedKernel
+from countperf.counting.preparation import Instruction, PreparedKernel
 from countperf.counting.program_analysis import ChainAnalysis, ProgramAnalysis, RegionAnalysis
 from countperf.counting.scopes import AxisStride, Known, Scope, strides_of
 from countperf.counting.structure.site_keys import (
     BY_DATA,
-    ChainKey,
     EventKey,
-    LiveValuesKey,
     Site,
     SiteKey,
     StepName,
@@ -188,7 +185,7 @@ class LoopCounter:
             )
         site = self._placements.site(flat, ())
         for bits, executions in waiting_values:
-            yield LiveValuesKey(site, values[bits], bits), executions
+            yield EventKey(site, f"live_across_barrier.{values[bits]}.{bits}"), executions
 
     def _chains(
         self, region: RegionAnalysis, flat: Site, own: Collection[str]
@@ -207,7 +204,7 @@ class LoopCounter:
             total = executed[chain.instructions[-1]].scale(_share(chain))
             for operation, times in chain.operations:
                 kind, _, type_name = operation.partition(".")
-                yield ChainKey(site, kind, type_name), total.scale(times)
+                yield EventKey(site, f"chain.{kind}.{type_name}"), total.scale(times)
 
 
 def _share(chain: ChainAnalysis) -> Fraction:

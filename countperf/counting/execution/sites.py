@@ -72,9 +72,8 @@ from countperf.counting.execution.placement import (
     tells_apart,
 )
 from countperf.counting.execution.reuse import ReuseLimits
-from countperf.counting.instructions import Conditions, Instruction
 from countperf.counting.keys import FirstIteration, Grid, Operation
-from countperf.counting.preparation import Launch, PreparedKernel
+from countperf.counting.preparation import Conditions, Instruction, Launch, PreparedKernel
 from countperf.counting.program_analysis import analyze_program
 from countperf.counting.scopes import Known, Scope, slots_of
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
@@ -85,7 +84,6 @@ from countperf.counting.structure.site_keys import (
     ExecutionKey,
     FootprintKey,
     OperationKey,
-    PrivateAccessKey,
     Site,
     Space,
     StepName,
@@ -295,7 +293,7 @@ class _Executions:
         for direction, several in accessed:
             for reference in several:
                 elements = self._private_elements(reference.aggregate.name)
-                yield PrivateAccessKey(site, direction, elements), executions
+                yield EventKey(site, f"pmem.{direction}.{elements}"), executions
 
     def _private_references(self, expressions: Sequence[Any], loops: Collection[str]) -> set[Any]:
         """Return references to private arrays whose subscripts depend on some loops."""
