@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from countperf.counting.accesses import Address
 from countperf.counting.automatic import offset_of
-from countperf.counting.instructions import Instruction, InstructionPart
 from countperf.counting.keys import Case, MemoryAccess
 from countperf.counting.lanes import lane_patterns
-from countperf.counting.preparation import PreparedKernel
+from countperf.counting.preparation import Instruction, InstructionPart, PreparedKernel
 from countperf.counting.scopes import AxisStride, Scope, strides_of
 from countperf.counting.size_parameters import SizeParameters
 from countperf.errors import CountingError

@@ -26,11 +26,9 @@ from loopy.symbolic import TypeCast, get_dependencies
 
 from countperf.counting.device_programs import LocalBarrier, Loop, RegionOutline
 from countperf.counting.expression_types import flattened_operands, name_of
-from countperf.counting.instructions import computing
 from countperf.counting.keys import Grid, type_name
-from countperf.counting.operations.complex_arithmetic import real_part
-from countperf.counting.operations.vectors import component_of
-from countperf.counting.preparation import KernelTally, Launch, PreparedKernel
+from countperf.counting.operations.source_view import component_of, real_part
+from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, computing
 from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
 from countperf.errors import CountingError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial

@@ -37,11 +37,10 @@ from countperf.counting.access_analysis import (
 from countperf.counting.device_programs import Item
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType, is_constant
-from countperf.counting.instructions import computing
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation, type_name
 from countperf.counting.operations.access_counter import Key
 from countperf.counting.operations.scalars import InstructionCounter
-from countperf.counting.preparation import PreparedKernel
+from countperf.counting.preparation import PreparedKernel, computing
 from countperf.counting.work_groups import typical_group
 from countperf.errors import (
     CountingError,
@@ -132,6 +131,7 @@ class StatementReader(InstructionCounter):
 
     def __init__(self, domains: Domains, *, contract: bool = True) -> None:
         super().__init__(domains)
+        self.unrolled = frozenset[str]()
         self.contract = contract
         self._frames: list[_Frame] = []
         self._nodes: list[Node] = []
@@ -227,8 +227,6 @@ class StatementReader(InstructionCounter):
         dtype = super().map_variable(expr)
         self._frames[-1].own += self._private(expr.name, ())
         return dtype
-
-    map_tagged_variable = map_variable
 
     def _private(self, name: str, index: tuple[Any, ...]) -> list[Read]:
         variable = self.kernel.temporary_variables.get(name)

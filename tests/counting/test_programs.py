@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from countperf.counting.access_analysis import transactions
-from countperf.counting.kernel import count_loopy_kernel
+from countperf.counting.count_properties import count_loopy_kernel
 from countperf.counting.keys import MemoryAccess, Operation
 from countperf.counting.programs import Iterations, KernelProgram, Node, Statement, kernel_programs
 from countperf.errors import CountingError

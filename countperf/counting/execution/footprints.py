@@ -12,8 +12,8 @@ from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_access
 from countperf.counting.accesses import Address
 from countperf.counting.domains import Domains
 from countperf.counting.execution.reuse import StepSorter, within_line
-from countperf.counting.instructions import Conditions, Instruction
 from countperf.counting.keys import Grid, MemoryAccess
+from countperf.counting.preparation import Conditions, Instruction
 from countperf.counting.scopes import Scope
 from countperf.counting.structure.memory_hierarchy import LINE_BYTES
 from countperf.counting.structure.site_keys import Direction, FootprintKey

@@ -36,9 +36,8 @@ from math import prod
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from countperf.counting.access_classes import reads_data
-from countperf.counting.instructions import Instruction
 from countperf.counting.keys import MemoryAccess
-from countperf.counting.preparation import PreparedKernel
+from countperf.counting.preparation import Instruction, PreparedKernel
 from countperf.counting.scopes import AxisStride, Scope, strides_of
 from countperf.counting.structure.memory_hierarchy import LINE_BYTES, CountedCaches
 from countperf.counting.structure.site_keys import (

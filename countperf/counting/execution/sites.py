@@ -62,9 +62,14 @@ from loopy.symbolic import DependencyMapper, get_dependencies
 
 from countperf.counting.execution.footprints import FootprintCounter
 from countperf.counting.execution.reuse import NARROW_ROW, StepSorter
-from countperf.counting.instructions import Conditions, Instruction, InstructionPart
 from countperf.counting.keys import Case, FirstIteration, Operation
-from countperf.counting.preparation import Launch, PreparedKernel
+from countperf.counting.preparation import (
+    Conditions,
+    Instruction,
+    InstructionPart,
+    Launch,
+    PreparedKernel,
+)
 from countperf.counting.program_analysis import (
     ChainAnalysis,
     RegionAnalysis,
@@ -261,7 +266,7 @@ class _LaunchCounter:
                     continue
                 elements = self.private_arrays.get(getattr(reference.aggregate, "name", ""))
                 if elements is not None and not loops.isdisjoint(get_dependencies(reference.index)):
-                    yield keys.PrivateAccessKey(site, direction, elements), executions
+                    yield keys.EventKey(site, f"pmem.{direction}.{elements}"), executions
 
     # --- placement of instructions: which loops compilers unroll, and what bounds cut
 
@@ -325,7 +330,8 @@ class _LaunchCounter:
                 values[bits] += 1 if self.looped_copies & within else chain.side_by_side
                 waiting.append((bits, self._count_executions(within.difference(own))))
         for bits, executions in waiting:
-            yield keys.LiveValuesKey(self.flat, values[bits], bits), executions
+            name = f"live_across_barrier.{values[bits]}.{bits}"
+            yield keys.EventKey(self.flat, name), executions
 
     def _count_chains(self, region: RegionAnalysis, own: set[str]) -> Iterator[CountPart]:
         """Yield what chains carry, and of those that the same loops carry the longest."""
@@ -343,7 +349,7 @@ class _LaunchCounter:
             total = executed[chain.instructions[-1]].scale(Fraction(1, chain.side_by_side))
             for operation, times in chain.operations:
                 kind, _, type_name = operation.partition(".")
-                yield keys.ChainKey(site, kind, type_name), total.scale(times)
+                yield keys.EventKey(site, f"chain.{kind}.{type_name}"), total.scale(times)
 
 
 def _sort_operation(
