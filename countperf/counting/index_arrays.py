@@ -146,8 +146,9 @@ def _follows(element: Subscript, other: Subscript) -> bool:
     """Return whether another element is the next one of the same array of one axis."""
     if element.aggregate != other.aggregate or len(element.index_tuple) != 1:
         return False
-    difference: Any = other.index_tuple[0] - element.index_tuple[0]
-    return simplify_via_aff(difference) == 1
+    one: Any = element.index_tuple[0]
+    following: Any = other.index_tuple[0]
+    return simplify_via_aff(following - one) == 1
 
 
 def shapes_of_temporaries(kernel: Any, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
