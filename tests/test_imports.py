@@ -27,7 +27,6 @@ SLOW = {"pandas": 0.18, "scipy": 0.15}
 LIGHT = {
     "countperf.caches": "importing the package is cheap",
     "countperf.cli.predict": "plain predictions import no mechanistic model",
-    "countperf.counting.operations.vectors": "kernels without random numbers need no Mako",
     "countperf.cli.options": "the help is made without Loopy and NumPy",
     "countperf.counting.frontend.loopy_patches": "kernels are counted without Loopy's executors",
     "countperf.models.weights": "weights are loaded without Loopy and isl",

@@ -49,7 +49,7 @@ _GUARDS = "assumption_guards"
         ({_GUARDS: [{"nonnegative": ["n - 16"]}, {"zero": 3}]}, f"$.{_GUARDS}[1].zero"),
         ({_GUARDS: [{"nonnegative": "n - 16"}]}, f"$.{_GUARDS}[0].nonnegative"),
         ({_GUARDS: [{"positive": ["n"]}]}, f"$.{_GUARDS}[0].positive"),
-        ({_GUARDS: [{"nonnegative": ["n ->"]}]}, f"$.{_GUARDS}"),
+        ({_GUARDS: [{"nonnegative": ["n ->"]}]}, f"$.{_GUARDS}[0].nonnegative[0]"),
         ({_GUARDS: {"n": 1}}, f"$.{_GUARDS}"),
         ({_GUARDS: None}, f"$.{_GUARDS}"),
     ],

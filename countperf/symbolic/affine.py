@@ -126,6 +126,14 @@ class NotAffineError(Exception):
         self.expression = expression
 
 
+def try_affine(function: Callable[[Any], Any], expression: Any) -> Any | None:
+    """Return what a function of expressions makes of one; None where it is not affine."""
+    try:
+        return function(expression)
+    except NotAffineError:
+        return None
+
+
 class RefusingMapper(Mapper[Any, []]):
     """A mapper that refuses each node class for which it has no handler of its own."""
 
