@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Context, Counter, FactoredDomain
 from countperf.symbolic.isl_sets import assumptions_text
@@ -34,12 +33,6 @@ def test_polyhedra_come_back_from_isl(
     there = isl_sets.to_isl(polyhedron)
     again = isl_sets.to_isl(isl_sets.from_isl(there, ("n",), ("i", "j")))
     assert there.is_equal(again)
-
-
-def test_existentials_are_no_columns_of_a_polyhedron() -> None:
-    basic = isl.BasicSet("[n] -> { [i] : exists e : i = 3e and 0 <= i < n }")
-    with pytest.raises(CountingError, match="no polyhedron"):
-        isl_sets.from_isl(basic, ("n",), ("i",))
 
 
 @given(rows=_rows, box=_boxes)

@@ -72,16 +72,6 @@ def test_what_is_off_together_is_learnt(
     assert times.center_s[rest] == pytest.approx((factor * PREDICTED)[rest], rel=error)
 
 
-def test_a_second_measurement_replaces_the_first() -> None:
-    once, twice = _posterior(), _posterior()
-    once.add(3, 2e-3)
-    twice.add(3, 5e-3)
-    twice.add(3, 2e-3)
-
-    assert twice.log_times().freedom == PRIOR_FREEDOM + 1
-    assert twice.log_times().mean == pytest.approx(once.log_times().mean)
-
-
 DRAWS = (
     Draw(matters=np.array([0.3, 0.6, 0.1, 0.2]), own=0.1),
     Draw(matters=np.array([0.9, 0.1, 0.1, 0.5]), own=0.3),
