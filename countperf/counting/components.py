@@ -15,6 +15,7 @@ from countperf.counting.keys import Case, Grid
 from countperf.counting.scopes import Scope
 from countperf.errors import CountingError
 from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.elimination import Polyhedron
 from countperf.symbolic.isl_sets import IntegerSet, to_isl
 from countperf.symbolic.point_arrays import (
     Points,
@@ -24,7 +25,6 @@ from countperf.symbolic.point_arrays import (
 )
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sets import rows_of
-from countperf.symbolic.tiles import Polyhedron
 
 Enumeration = Callable[[int], tuple[Points, int]]
 """Lists the points of a part of a loop domain, if there are not more than a limit."""

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Context, Counter, FactoredDomain
+from countperf.symbolic.elimination import Polyhedron
 from countperf.symbolic.isl_sets import assumptions_text
 from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
-from countperf.symbolic.tiles import Polyhedron
 
 _rows = st.lists(
     st.tuples(st.integers(-6, 6), *(st.integers(-3, 3) for _ in range(3))), min_size=1, max_size=5
