@@ -265,7 +265,7 @@ def test_the_evidence_of_length_scales_is_that_of_a_multivariate_student() -> No
         law(np.zeros(6), (base + (1 - own) * one + own * np.eye(6)) / 4.0, df=4.0).logpdf(ratios)
         for one, own in zip(among, OWN[1:3], strict=True)
     ]
-    sampler = Sampler(similar, base, ratios, prior_square=1.0, prior_freedom=4.0)
+    sampler = Sampler(similar, base, ratios, prior_square=1.0)
 
     evidence = sampler.evidence(among, OWN[1:3])
 
@@ -275,7 +275,7 @@ def test_the_evidence_of_length_scales_is_that_of_a_multivariate_student() -> No
 def test_parameters_that_decide_are_told_from_those_that_do_not_matter() -> None:
     similar, ratios = _made(24)
 
-    drawn = Sampler(similar, np.ones((24, 24)), ratios, prior_square=1.0, prior_freedom=4.0).draws()
+    drawn = Sampler(similar, np.ones((24, 24)), ratios, prior_square=1.0).draws()
 
     matters = np.mean([draw.matters for draw in drawn], axis=0)
     assert matters[1] > 2 * max(matters[[0, 2, 3]])
