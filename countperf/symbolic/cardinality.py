@@ -15,11 +15,10 @@ from pytools import memoize_method
 
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets, piecewise, sets
-from countperf.symbolic.elimination import sum_weight
+from countperf.symbolic.elimination import Polyhedron, Row, sum_weight
 from countperf.symbolic.isl_sets import IntegerSet, from_isl, guards_of, names_of, to_isl
 from countperf.symbolic.piecewise import Piece, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, Conjunction, QuasiPolynomial
-from countperf.symbolic.tiles import Polyhedron, Row
 
 _DT = isl.dim_type
 _MANY_TERMS = 14

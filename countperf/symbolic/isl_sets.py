@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import islpy as isl
 
 from countperf.errors import CountingError, UncountableSetError
+from countperf.symbolic.elimination import Polyhedron
 from countperf.symbolic.piecewise import Guards, Piece, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial, parse_polynomial
-from countperf.symbolic.tiles import Polyhedron
 
 _DT = isl.dim_type
 IntegerSet: TypeAlias = Any

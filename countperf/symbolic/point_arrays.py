@@ -23,9 +23,9 @@ from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.compiled import nothing_wraps
+from countperf.symbolic.elimination import Polyhedron, Row
 from countperf.symbolic.isl_sets import IntegerSet, names_of
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
-from countperf.symbolic.tiles import Polyhedron, Row
 
 Points = dict[str, NDArray[np.int64]]
 """One coordinate array for each name, all of one length."""

@@ -13,6 +13,7 @@ from typing import Any
 import islpy as isl
 
 from countperf.errors import CountingError
+from countperf.symbolic.elimination import Polyhedron, Row, fuse_tiles
 from countperf.symbolic.isl_sets import (
     Bounds,
     IntegerSet,
@@ -23,7 +24,6 @@ from countperf.symbolic.isl_sets import (
     written_rows,
 )
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, Floor, QuasiPolynomial
-from countperf.symbolic.tiles import Polyhedron, Row, fuse_tiles
 
 _DT = isl.dim_type
 

@@ -205,10 +205,8 @@ class Candidates:
         """Bound by which fraction of a variant's median run the fastest that is known takes less.
 
         Of those that were measured, the shortest runs count, and what later ones might have come
-        to where there were few: that the variant is the fastest of them may be luck of its own. Of
-        its median there is a limit as well, with half the chance to be wrong. The sum over what was
-        not measured takes the whole chance, as where the search stops, but is far from it in
-        replays of recorded searches, so that there is room for both.
+        to where there were few. The limit of its median has half the chance to be wrong; the sum
+        over what was not measured takes the whole, but is far from it in replays of searches.
         """
         confidence = self._plan.confidence
         median_s = median_limit(winner.samples_s, (1 + confidence) / 2)

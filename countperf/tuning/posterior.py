@@ -79,20 +79,12 @@ class Draw:
 class Sampler:
     """Draws what matters how much, given measurements; the same from the same."""
 
-    def __init__(
-        self,
-        similar: Array,
-        base: Array,
-        ratios: Array,
-        *,
-        prior_square: float,
-        prior_freedom: float,
-    ) -> None:
+    def __init__(self, similar: Array, base: Array, ratios: Array, *, prior_square: float) -> None:
         self._similar = np.moveaxis(similar, 2, 0)
         self._base = base
         self._ratios = ratios
         self._prior_square = prior_square
-        self._freedom = prior_freedom + len(ratios)
+        self._freedom = PRIOR_FREEDOM + len(ratios)
         self._random = np.random.default_rng(0)
         self._unit = np.eye(len(ratios))
 
@@ -196,7 +188,10 @@ class Posterior:
     ) -> None:
         self._log_predicted = np.log(np.asarray(predicted_s, np.float64))
         count = len(self._log_predicted)
-        codes, numeric = ranks(parameters, choices, groups or [""] * count)
+        groups = groups or [""] * count  # as one more parameter
+        parameters = {**parameters, "": list(dict.fromkeys(groups))}
+        choices = [{**c, "": group} for c, group in zip(choices, groups, strict=True)]
+        codes, numeric = ranks(parameters, choices)
         self._codes = np.column_stack([codes, self._log_predicted / _LEVEL])
         self._numeric = np.append(numeric, np.True_)
         self._parts = _shares(parts, count)
@@ -212,19 +207,12 @@ class Posterior:
         measured, ratios = list(self._measured), np.array([*self._measured.values()])
         whole = PART_VARIANCE * (self._parts**2).sum(axis=1) + 1.0
         if not measured:
-            scale = np.sqrt(whole * self._prior_square / PRIOR_FREEDOM)
-            return LogTimes(
-                mean=self._log_predicted[None], scale=scale[None], freedom=PRIOR_FREEDOM
-            )
+            scale = np.sqrt(whole * self._prior_square / PRIOR_FREEDOM)[None]
+            return LogTimes(mean=self._log_predicted[None], scale=scale, freedom=PRIOR_FREEDOM)
         similar = alike(np.abs(self._codes[:, None] - self._codes[measured]), self._numeric)
         cross = PART_VARIANCE * self._parts @ self._parts[measured].T
-        sampler = Sampler(
-            similar[measured],
-            cross[measured],
-            ratios,
-            prior_square=self._prior_square,
-            prior_freedom=PRIOR_FREEDOM,
-        )
+        base = cross[measured]
+        sampler = Sampler(similar[measured], base, ratios, prior_square=self._prior_square)
         freedom = PRIOR_FREEDOM + len(ratios)
         means: list[Array] = []
         scales: list[Array] = []
@@ -240,11 +228,8 @@ class Posterior:
             scales.append(np.sqrt(variance))
             excess.append(float((weights**2 / np.diag(inverse) / square).mean()))
         wider = np.sqrt(max(1.0, float(np.mean(excess))))
-        return LogTimes(
-            mean=self._log_predicted + np.array(means),
-            scale=wider * np.array(scales),
-            freedom=freedom,
-        )
+        mean, scale = self._log_predicted + np.array(means), wider * np.array(scales)
+        return LogTimes(mean=mean, scale=scale, freedom=freedom)
 
     def unknown(self, predicted_s: float) -> LogTimes:
         """Return the distribution of a variant of which nothing but its prediction is known."""
@@ -253,12 +238,9 @@ class Posterior:
         weight = 1 / PART_VARIANCE + len(ratios)
         mean = float(ratios.sum() / weight)
         spread = self._prior_square + float(ratios @ ratios) - weight * mean**2
-        scale = np.sqrt(spread / freedom * (1 + 1 / weight))
-        return LogTimes(
-            mean=np.array([[np.log(predicted_s) + mean]]),
-            scale=np.array([[scale]]),
-            freedom=freedom,
-        )
+        scale = np.array([[np.sqrt(spread / freedom * (1 + 1 / weight))]])
+        center = np.array([[np.log(predicted_s) + mean]])
+        return LogTimes(mean=center, scale=scale, freedom=freedom)
 
 
 def alike(apart: Array, is_number: NDArray[np.bool_] | np.bool_) -> Array:
@@ -267,7 +249,7 @@ def alike(apart: Array, is_number: NDArray[np.bool_] | np.bool_) -> Array:
 
 
 def ranks(
-    parameters: Mapping[str, Sequence[Value]], choices: Sequence[Choice], groups: Sequence[str] = ()
+    parameters: Mapping[str, Sequence[Value]], choices: Sequence[Choice]
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Write choices as ranks of values, shape (n, p), and tell which parameters are numbers."""
     columns: list[list[int]] = []
@@ -278,10 +260,6 @@ def ranks(
         ranks = {value: rank for rank, value in enumerate(ordered)}
         columns.append([ranks[choice[name]] for choice in choices])
         numeric.append(is_number)
-    if groups:
-        names = {name: rank for rank, name in enumerate(dict.fromkeys(groups))}
-        columns.append([names[group] for group in groups])
-        numeric.append(False)
     return np.array(columns, np.float64).T.reshape(len(choices), -1), np.array(numeric)
 
 

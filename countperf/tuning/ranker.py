@@ -95,11 +95,7 @@ class PredictionTask:
         object.__setattr__(self, "sizes", self.space.sizes_with(self.sizes))
 
     def pack(self) -> bytes:
-        """Pack the task for other processes.
-
-        Functions of the caller's main module, of notebooks and of functions go along by value,
-        those of other modules by name.
-        """
+        """Pack the task for other processes; functions of imported modules go by their names."""
         try:
             return zlib.compress(cloudpickle.dumps(self), _LEVEL)
         except NOT_SENT as error:

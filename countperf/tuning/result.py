@@ -139,12 +139,7 @@ class Trial(ShortRepr):
 
     @property
     def time_s(self) -> float:
-        """Shortest run of a round, the median of all rounds, s.
-
-        What a variant takes depends on where its arrays happen to lie, and on what else goes on:
-        of the shortest runs of all rounds the shortest is that of a lucky one, and the more rounds
-        the luckier.
-        """
+        """Shortest run of a round, the median of all rounds, s: the shortest of all is luck."""
         return median(self.rounds_s)
 
     @property
@@ -205,11 +200,7 @@ class TuningResult(Outlook, Result):
     __repr__ = Result.__str__
 
     def lay_out(self) -> text.Printed:
-        """Give the winner's time, which one it is, how sure that is, and what it took.
-
-        The bound is null where nothing but the winner is known; it is about ``"bounded"``
-        variants, and of ``"unbounded"`` others of the space nothing is known.
-        """
+        """Give the winner, how sure that is (null where nothing else is known), what it took."""
         fastest = accumulate((trial.time_s for trial in self.tried), min)
         rows = [
             {

@@ -147,10 +147,7 @@ def tune_space(
     longest_s: float | None = None,
     builders: Sequence[CaseRunner] = (),
 ) -> TuningResult:
-    """Find the fastest variant of a space on a device within a budget.
-
-    More runners of the device build as many more variants at a time.
-    """
+    """Find the fastest variant of a space within a budget; `builders` build more at a time."""
     plan = plan or Plan()
     now = runner.clock.now
     began_s = now() if began_s is None else began_s
@@ -271,10 +268,7 @@ class _Search:
     # --- predicting and measuring
 
     def predict_first(self) -> None:
-        """Predict for the first share of the seconds, and go on until there is a prediction.
-
-        Where no variant can be predicted, that ends soon after the seconds.
-        """
+        """Predict for the first share of the seconds, or until there is a prediction or no time."""
         while not self.ranker.is_done:
             end_if_interrupted()
             is_late = self.left_s(self.plan.first_share) <= 0 and self.ranker.predicted
@@ -292,11 +286,7 @@ class _Search:
         self.known.look(self.ranking)
 
     def measure(self) -> Stop:
-        """Measure one variant after the other until one of the reasons to stop.
-
-        While variants are built, the executor goes on with predictions, for a share of the seconds;
-        it gets all that is left where no variant that is predicted is worth a measurement.
-        """
+        """Measure one variant after the other, and predict more while none is worth it."""
         while True:
             self.look()
             if self.is_over():
@@ -327,10 +317,7 @@ class _Search:
         report(f"{'; '.join(said)}; variants that ran", len(known.tried))
 
     def try_promising(self) -> bool:
-        """Build the most promising variants and try them; tell whether there was time for any.
-
-        While they are timed on the processors of this machine, nothing else is done.
-        """
+        """Build the most promising variants and try them; tell whether there was time for any."""
         most = len(self.benches)
         if (limit := self.budget.measurements) is not None:
             most = max(1, min(most, limit - self.done))
@@ -396,11 +383,7 @@ class _Search:
         return timing.result()
 
     def confirm(self) -> None:
-        """Run the fastest again, each time in fresh memory, as far as there is time.
-
-        Of many variants that ran once, the fastest is likely to have been lucky. When it is not the
-        fastest any more, the one that is then takes its place.
-        """
+        """Run the fastest, which may have been lucky, again in fresh memory while there is time."""
         self.be_alone()
         while len(self.known.tried) > 1 and self.left_s() > 0:
             fastest = self.known.fastest

@@ -52,30 +52,10 @@ def test_minimum_is_pointwise_where_it_cannot_be_decided() -> None:
     for n, m in itertools.product(range(1, 9), repeat=2):
         values = {"n": n, "m": m}
         assert smaller.evaluate(values) == min(left.evaluate(values), right.evaluate(values))
+    assert counter.minimum(left, left.scale(2)) == left
 
 
-def test_minimum_is_decided_where_assumptions_allow() -> None:
-    counter = Counter(isl.Set("[n] -> { : n >= 1 }"))
-    square = PiecewiseQuasiPolynomial.from_value(QuasiPolynomial.name("n") ** 2)
-    assert counter.minimum(square, square.scale(2)) == square
-
-
-@pytest.mark.parametrize(
-    ("polynomial", "provable"),
-    [
-        ("n^2 - 3*n + 3", True),  # never below 3/4
-        ("n^2 - 3*n + 2", True),  # zero at 1 and 2, positive beyond
-        ("n^2 - 5*n + 5", False),  # -1 at 2
-        ("n*m - n - m", False),  # -1 at n = m = 1
-        ("n - floor(n/2)", True),
-        ("n - 1 - 2*floor(n/2)", False),  # -1 at 2
-    ],
-)
-def test_signs_are_proved_or_left_open(polynomial: str, provable: bool) -> None:
-    counter = Counter(isl.Set("[n, m] -> { : n >= 1 and m >= 1 }"))
-    assert counter.is_nonnegative(parse_polynomial(polynomial)) is provable
-
-
+_POSITIVE = "[n, m] -> { : n >= 1 and m >= 1 }"
 _SIXTEENTHS = "[n, m] -> { : n mod 16 = 0 and n >= 1 and m >= 1 }"
 _COUPLED = "[n, m] -> { : (n + m) mod 4 = 0 and n >= 1 and m >= 1 }"
 
@@ -83,6 +63,12 @@ _COUPLED = "[n, m] -> { : (n + m) mod 4 = 0 and n >= 1 and m >= 1 }"
 @pytest.mark.parametrize(
     ("assumptions", "polynomial", "guards", "provable"),
     [
+        (_POSITIVE, "n^2 - 3*n + 3", (), True),  # never below 3/4
+        (_POSITIVE, "n^2 - 3*n + 2", (), True),  # zero at 1 and 2, positive beyond
+        (_POSITIVE, "n^2 - 5*n + 5", (), False),  # -1 at 2
+        (_POSITIVE, "n*m - n - m", (), False),  # -1 at n = m = 1
+        (_POSITIVE, "n - floor(n/2)", (), True),
+        (_POSITIVE, "n - 1 - 2*floor(n/2)", (), False),  # -1 at 2
         (_SIXTEENTHS, "n - 16", (), True),
         (_SIXTEENTHS, "n - 17", (), False),
         (_SIXTEENTHS, "n^2*m - 16*n*m", (), True),  # n m (n - 16)
@@ -102,7 +88,7 @@ _COUPLED = "[n, m] -> { : (n + m) mod 4 = 0 and n >= 1 and m >= 1 }"
         ("[n] -> { : n >= 0 }", "3 - n", ("4 - n",), False),
     ],
 )
-def test_signs_under_congruences(
+def test_signs_are_proved_or_left_open(
     assumptions: str, polynomial: str, guards: tuple[str, ...], provable: bool
 ) -> None:
     counter = Counter(isl.Set(assumptions))

@@ -15,19 +15,26 @@ RIGHT = {"islpy": "2026.1", "loopy": "2025.2", "pymbolic": "2025.1"}
 
 
 @pytest.mark.parametrize(
-    ("package", "version"),
+    ("package", "version", "is_right"),
     [
-        ("islpy", "2026.2"),
-        ("islpy", "2026.2.1"),
-        ("islpy", "2025.2.4"),
-        ("loopy", "2025.3"),
-        ("loopy", "2026.1rc1"),
-        ("pymbolic", "2024.2.2"),
+        ("islpy", "2026.2", False),
+        ("islpy", "2026.2.1", False),
+        ("islpy", "2025.2.4", False),
+        ("islpy", "2025.2.5.post1", True),
+        ("islpy", "2026.1.4", True),
+        ("loopy", "2026.1rc1", False),
+        ("pymbolic", "2024.2.2", False),
     ],
 )
-def test_other_versions_are_refused_with_what_to_install(package: str, version: str) -> None:
+def test_other_versions_are_refused_with_what_to_install(
+    package: str, version: str, is_right: bool
+) -> None:
+    installed = {**RIGHT, package: version}.__getitem__
+    if is_right:
+        check_versions(installed)
+        return
     with pytest.raises(IncompatibleVersionError) as refused:
-        check_versions({**RIGHT, package: version}.__getitem__)
+        check_versions(installed)
 
     lowest, too_new = RANGES[package]
     assert f"pip install '{package}>={lowest},<{too_new}'" in str(refused.value)
@@ -42,11 +49,6 @@ def test_missing_packages_are_refused_with_what_to_install() -> None:
 
     with pytest.raises(IncompatibleVersionError, match=r"islpy, which is not installed; install"):
         check_versions(missing)
-
-
-@pytest.mark.parametrize("version", ["2025.2.5", "2025.2.5.post1", "2026.1", "2026.1.4"])
-def test_versions_in_the_range_are_taken(version: str) -> None:
-    check_versions({**RIGHT, "islpy": version}.__getitem__)
 
 
 def test_a_newer_islpy_is_taken_beside_a_loopy_of_named_sets() -> None:

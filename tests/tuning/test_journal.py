@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from countperf.errors import DocumentError, MeasurementError
-from countperf.tuning.posterior import Posterior
 from countperf.tuning.result import Budget, Plan, SearchInterrupt
 from countperf.tuning.search import tune_space
 from tests.devices.fakes import FakeRunner
@@ -137,28 +136,6 @@ def _choice(choice: Any) -> str:
 
 def _tried(store: Path) -> Iterator[dict[str, Any]]:
     return (line["choice"] for line in _lines(store) if line.get("kind") == "tried")
-
-
-def test_ctrl_c_amid_an_update_of_what_is_known_shows_the_result(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(SearchInterrupt) as before:
-        search(_interrupting(7), store=store, plan=PLAN)
-    updates = iter(range(1))
-
-    def interrupted_update(*args: Any, **more: Any) -> Posterior:
-        if next(updates, None) is not None:
-            raise KeyboardInterrupt
-        return Posterior(*args, **more)
-
-    monkeypatch.setattr("countperf.tuning.candidates.Posterior", interrupted_update)
-    with pytest.raises(SearchInterrupt) as caught:
-        search(scripted(), store=store, plan=PLAN)
-
-    assert before.value.result is not None
-    assert caught.value.result is not None
-    assert caught.value.result.tried == before.value.result.tried
-    assert caught.value.result.regret_bound is not None
 
 
 def test_a_search_resumes_after_any_cut_and_answers_at_once_when_it_has_ended(store: Path) -> None:

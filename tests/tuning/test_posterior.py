@@ -72,16 +72,6 @@ def test_what_is_off_together_is_learnt(
     assert times.center_s[rest] == pytest.approx((factor * PREDICTED)[rest], rel=error)
 
 
-def test_a_second_measurement_replaces_the_first() -> None:
-    once, twice = _posterior(), _posterior()
-    once.add(3, 2e-3)
-    twice.add(3, 5e-3)
-    twice.add(3, 2e-3)
-
-    assert twice.log_times().freedom == PRIOR_FREEDOM + 1
-    assert twice.log_times().mean == pytest.approx(once.log_times().mean)
-
-
 DRAWS = (
     Draw(matters=np.array([0.3, 0.6, 0.1, 0.2]), own=0.1),
     Draw(matters=np.array([0.9, 0.1, 0.1, 0.5]), own=0.3),
@@ -275,7 +265,7 @@ def test_the_evidence_of_length_scales_is_that_of_a_multivariate_student() -> No
         law(np.zeros(6), (base + (1 - own) * one + own * np.eye(6)) / 4.0, df=4.0).logpdf(ratios)
         for one, own in zip(among, OWN[1:3], strict=True)
     ]
-    sampler = Sampler(similar, base, ratios, prior_square=1.0, prior_freedom=4.0)
+    sampler = Sampler(similar, base, ratios, prior_square=1.0)
 
     evidence = sampler.evidence(among, OWN[1:3])
 
@@ -285,7 +275,7 @@ def test_the_evidence_of_length_scales_is_that_of_a_multivariate_student() -> No
 def test_parameters_that_decide_are_told_from_those_that_do_not_matter() -> None:
     similar, ratios = _made(24)
 
-    drawn = Sampler(similar, np.ones((24, 24)), ratios, prior_square=1.0, prior_freedom=4.0).draws()
+    drawn = Sampler(similar, np.ones((24, 24)), ratios, prior_square=1.0).draws()
 
     matters = np.mean([draw.matters for draw in drawn], axis=0)
     assert matters[1] > 2 * max(matters[[0, 2, 3]])

@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +21,9 @@ from countperf.errors import (
 from countperf.figures import draw
 from countperf.measuring import KernelCase
 from countperf.measuring.runner import Run
+from countperf.steps import listening
 from countperf.tuning import SearchSpace
-from countperf.tuning.ranker import PredictionTask, Refused
+from countperf.tuning.ranker import Predicted, PredictionTask, Ranking, Refused, count_refusals
 from countperf.tuning.result import (
     Budget,
     Plan,
@@ -219,29 +219,6 @@ def test_one_variant_is_measured_even_if_ranking_took_all_the_time() -> None:
     assert result.regret_bound == 1.0
 
 
-def test_where_nothing_but_the_winner_is_known_no_regret_is_bounded() -> None:
-    class One(Inline):
-        """Predicts one point of its first task, and ends no other one."""
-
-        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-            future, self.future = self.future, Future()
-            if not runner.clock.now():
-                runner.clock.sleep(1.0)
-                asked, (first, *others) = args
-                unknown = [Refused(choice=c, stage="count", reason="unknown") for c in others]
-                future.set_result([*fn(asked, [first], **kwargs), *unknown])
-            return future
-
-        future: Future[Any] = Future()
-
-    runner = scripted()
-
-    result = tune_space(QUESTION, runner, Budget(seconds=1e-9), executor=One())
-
-    assert (len(result.tried), result.bounded, result.unbounded) == (1, 1, 15)
-    assert result.regret_bound is None
-
-
 def test_the_regret_is_of_a_median_run_of_the_winner_against_the_shortest_of_others() -> None:
     def duration(name: str, _turn: int, run: int) -> float:
         factors = _factors(name)
@@ -347,6 +324,125 @@ def test_the_figure_shows_what_ran_the_winner_and_the_best_so_far(
     assert {"ran", "winner", "best-so-far"} <= set(re.findall(r'<g id="([a-z-]+)"', drawn))
     with pytest.raises(ParameterError, match="cannot be written as 'doc'"):
         draw(result, tmp_path / "search.doc")
+
+
+# --- what rankings and searches say
+
+WINNER = Trial(choice={"tile": 8}, predicted_s=1.2e-3, samples_s=(1e-3, 1.1e-3, 1.2e-3))
+RESULT = TuningResult(
+    space="toy",
+    device="pocl-testchip",
+    weights="mine/run",
+    model="structural",
+    sizes={"n": 64},
+    winner=WINNER,
+    within_noise=(),
+    tried=(WINNER,),
+    predicted=182,
+    ranking_complete=True,
+    stopped="confident",
+    confidence=0.95,
+    regret_bound=0.12,
+    bounded=182,
+    unbounded=0,
+    spent_s=5.0,
+    ranking_s=1.0,
+)
+
+
+def ranking_of(points: tuple[Predicted, ...], refusals: dict[str, Any] | None = None) -> Ranking:
+    return Ranking(
+        space="toy",
+        sizes={},
+        device="fake",
+        weights="fake",
+        model="linear",
+        best=points,
+        predicted=len(points),
+        refusals=refusals or {},
+        complete=True,
+        seconds=0.0,
+    )
+
+
+def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
+    kinds = [("KeyError: x", 5), ("ValueError: y", 3), ("TypeError: z", 2), ("IndexError: w", 1)]
+    refused = [
+        Refused(choice={"tile": number}, stage="build", reason=reason)
+        for reason, count in kinds
+        for number in range(count)
+    ]
+    ranking = ranking_of((), count_refusals(refused))
+
+    assert text_of(ranking, kept="all.jsonl has").splitlines()[-4:] == [
+        "refused (build): 5 of 11, such as tile=0: KeyError: x",
+        "refused (build): 3 of 11, such as tile=0: ValueError: y",
+        "refused (build): 2 of 11, such as tile=0: TypeError: z",
+        "all.jsonl has every refused one with its reason",
+    ]
+    reasons = object_of(ranking)["refused"]["build"]["reasons"]
+    assert [reason["count"] for reason in reasons] == [5, 3, 2, 1]
+
+
+def test_predictions_come_with_their_intervals_where_there_are_any() -> None:
+    with_one = replace(WINNER, interval_s=(0.8e-3, 2e-3), interval_level=0.9)
+
+    said, without = (
+        text_of(replace(RESULT, winner=winner)).splitlines()[0] for winner in (with_one, WINNER)
+    )
+
+    assert said == "1.00 ms (noise 10 %, predicted 1.20 ms, 800 µs to 2.00 ms at 90 %)"
+    assert without == "1.00 ms (noise 10 %, predicted 1.20 ms)"
+    printed = object_of(replace(RESULT, winner=with_one))["winner"]
+    assert (printed["interval_s"], printed["interval_level"]) == ([0.8e-3, 2e-3], 0.9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {},
+            "\nthe fastest of the space takes at most 12 % less than a median run of this one, at "
+            "95 % confidence\n",
+        ),
+        (
+            {"ranking_complete": False, "unbounded": 974},
+            "\nthe fastest of the 182 variants that have a prediction takes at most 12 % less than "
+            "a median run of this one, at 95 % confidence\nnothing is known of the 974 others that "
+            "the space may have\n",
+        ),
+        (
+            {"bounded": 1, "unbounded": 99, "regret_bound": None},
+            "\ntoo little was measured to bound the fastest of toy\nnothing is known of the 99",
+        ),
+        ({"regret_bound": 1.0}, "\ntoo little was measured to bound the fastest of toy\n"),
+    ],
+)
+def test_a_bound_of_the_regret_says_of_what_it_is(changes: dict[str, object], said: str) -> None:
+    result = replace(RESULT, **changes)
+
+    assert said in text_of(result)
+    assert ("of the space takes" in text_of(result)) is (not changes)
+    printed = object_of(result)
+    fields = ("regret_bound", "bounded", "unbounded")
+    assert [printed[name] for name in fields] == [getattr(result, name) for name in fields]
+
+
+def test_a_search_tells_its_state() -> None:
+    states: list[tuple[str, int]] = []
+
+    with listening(lambda work, done, _: states.append((work, done))):
+        result = tune_space(QUESTION, scripted(), Budget(seconds=100), executor=Inline())
+
+    ran = [done for _, done in states]
+    assert ran == sorted({*ran})
+    assert states[0][0].startswith("searching double; ")
+    assert (ran[0], ran[-1]) == (0, len(result.tried))
+    assert states[-1][0].startswith("searching double: best 1.69 ms (group=128 each=4 fetch=no);")
+    chances = [int(found) for work, _ in states for found in re.findall(r"(\d+) % chance", work)]
+    assert len(chances) == len(states) - 1
+    assert chances[-1] <= 5  # it stops at 95 % confidence
+    assert re.fullmatch(r".* s left; variants that ran", states[-1][0])
 
 
 # --- one variant at a time
