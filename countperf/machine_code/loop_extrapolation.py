@@ -41,9 +41,6 @@ from countperf.machine_code.operands import (
     signed,
 )
 
-ENDLESS = 1 << 62
-"""More iterations than any loop has."""
-
 _ALIKE = 5
 _LAST = 2
 _LONGEST = 200_000
@@ -195,10 +192,7 @@ class Loops:
         ways = [self._way[a.passed : b.passed] for a, b in itertools.pairwise(states)]
         if any(way != ways[0] for way in ways):
             return None
-        if len({(state.low, state.masks) for state in states}) > 1:
-            return None
-        carried = self._even_steps(states)
-        if carried is None:
+        if len({(state.low, state.masks) for state in states}) > 1 or not self._has_even(states):
             return None
         flags = even_flags([state.flags for state in states])
         registers = even([state.registers for state in states], 64)
@@ -206,15 +200,10 @@ class Loops:
         written = self._describe_writes(states)
         iterations = self._iterations(states)
         if iterations is not None:
-            iterations = self._with_alike_loads(states, min(iterations, carried))
-        if (
-            flags is None
-            or registers is None
-            or not is_even
-            or written is None
-            or iterations is None
-            or (any(e.step for e in written) and iterations * len(written) > _MOST_WRITES)
-        ):
+            iterations = self._with_alike_loads(states, iterations)
+        if flags is None or registers is None or not is_even or written is None or not iterations:
+            return None
+        if any(write.step for write in written) and iterations * len(written) > _MOST_WRITES:
             return None
         return _Growth(registers, vectors, flags, written, iterations)
 
@@ -249,39 +238,27 @@ class Loops:
         for decisions in (*branches, *moves):
             suffixes = {suffix for suffix, _ in decisions}
             flags = [move for _, move in decisions]
-            if all(move is None for move in flags):
-                continue
-            growth = even_flags(flags)
-            if growth is None or len(suffixes) > 1:
-                return None
-            more = iterations_alike(flags[-1], growth, suffixes.pop())
-            if more is not None:
-                least = more if least is None else min(least, more)
+            if any(move is not None for move in flags):
+                growth = even_flags(flags)
+                if growth is None or len(suffixes) > 1:
+                    return None
+                more = iterations_alike(flags[-1], growth, suffixes.pop())
+                if more is not None:
+                    least = more if least is None else min(least, more)
         return least - _LAST if least is not None and least > _LAST else None
 
-    def _even_steps(self, states: Sequence[_State]) -> int | None:
-        """Return for how many iterations nothing that grows makes what does not grow evenly."""
+    def _has_even(self, states: Sequence[_State]) -> bool:
+        """Say whether nothing that grows goes where results do not grow evenly with it."""
         rows = _by_iteration(self.machine.journal.stepped, [state.stepped for state in states])
-        if rows is None:
-            return None
-        most = ENDLESS
-        for operands in rows:
-            if all(entry == operands[0] for entry in operands):
-                continue
-            shifts = {shift for shift, _ in operands}
-            shift = shifts.pop()
-            if shifts or shift is None:
-                return None
-            if shift < 0:
-                fitting = without_carry([values for _, values in operands], -shift)
-                if fitting is None:
-                    return None
-                most = min(most, fitting)
-                continue
-            grown = even([values[:1] for _, values in operands], 64)
-            if grown is None or grown[0] % (1 << shift):
-                return None
-        return most
+        for operands in rows or ():
+            if any(entry != operands[0] for entry in operands):
+                (shift, *others) = {shift for shift, _ in operands}
+                if others or shift is None:
+                    return False
+                grown = even([values[:1] for _, values in operands], 64)
+                if grown is None or grown[0] % (1 << shift):
+                    return False
+        return rows is not None
 
     def _with_alike_loads(self, states: Sequence[_State], most: int) -> int | None:
         """Return for how many more iterations what is loaded grows as before; None for none."""
@@ -356,25 +333,6 @@ def even(rows: Sequence[Sequence[Value]], bits: int) -> tuple[int, ...] | None:
     return tuple(growth)
 
 
-def without_carry(rows: Sequence[Sequence[Value]], shift: int) -> int | None:
-    """Return for how many iterations elements of 64 bits, shifted to the left, fit into 32.
-
-    Then their high lanes stay zero, and low ones grow evenly; None where they do not.
-    """
-    grown = even(rows, _LANE_BITS)
-    if grown is None:
-        return None
-    most, largest = ENDLESS, (1 << _LANE_BITS >> shift) - 1
-    for position, (value, step) in enumerate(zip(rows[-1], grown, strict=True)):
-        if value is None:
-            continue
-        if value > (0 if position % 2 else largest) or (position % 2 and step):
-            return None
-        if step:
-            most = min(most, (largest - value) // step if step > 0 else value // -step)
-    return most
-
-
 def _even_vectors(rows: Sequence[bytes]) -> tuple[bool, npt.NDArray[np.uint32] | None]:
     """Say whether words of vector registers grow evenly, and by how much; None if none does."""
     if len(set(rows)) == 1:
@@ -389,17 +347,17 @@ def even_flags(flags: Sequence[Flags | None]) -> tuple[int, int] | None:
     """Return by how much what flags compare grows; None if unevenly."""
     if all(flag is None for flag in flags):
         return 0, 0
-    steps = {
-        None if a is None or b is None else growth_of(a, b) for a, b in itertools.pairwise(flags)
-    }
+    steps = {_growth_of(a, b) for a, b in itertools.pairwise(flags)}
     return steps.pop() if len(steps) == 1 else None
 
 
-def growth_of(before: Flags, after: Flags) -> tuple[int, int] | None:
+def _growth_of(before: Flags | None, after: Flags | None) -> tuple[int, int] | None:
     """Return by how much what flags compare grew; None if that has no meaning."""
+    if before is None or after is None:
+        return None
     if (before.kind, before.bits) != (after.kind, after.bits):
         return None
-    if after.kind not in ("sub", "add"):
+    if after.kind == "exact":
         return (0, 0) if before == after else None
     whole = 1 << after.bits
     return (
@@ -485,18 +443,6 @@ def note_of_step(mnemonic: str, operands: str) -> Action | None:
     if len(parts) > 1 and "{" not in parts[-1] and _WRITES_ONLY.match(mnemonic):
         del parts[-1]
     vectors = [int(match[1]) for part in parts if (match := _VECTOR.match(part))]
-    by = _CONSTANT.match(parts[0])
-    if mnemonic == "vpsllq" and by is not None and len(vectors) == 1:
-        number, left = vectors[0], -int(by[1], 0)
-
-        def note_words(machine: Machine) -> None:
-            lanes = machine.vectors[number]
-            known = (lanes.reshape(-1, 4) >= 0).all(axis=1)
-            words = zip(_words(lanes).tolist(), known.tolist(), strict=True)
-            values = tuple(word if is_known else None for word, is_known in words)
-            machine.journal.stepped.append((left, values))
-
-        return note_words
     if vectors:
 
         def note_vectors(machine: Machine) -> None:
