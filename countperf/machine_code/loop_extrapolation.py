@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,19 +71,11 @@ _NARROW = re.compile(r"^%(?:e|r\d+d)")
 _CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
 _VECTOR = re.compile(r"^%[xyz]mm(\d+)")
 
-_Entry = TypeVar("_Entry")
-_Passed = tuple[int, bool | None, int]
-"""A block, whether its branch was taken, and how often; several times where it is a loop."""
-
 
 class _State(NamedTuple):
-    """State at the beginning of an iteration, and positions in the record."""
+    """State at the beginning of an iteration, and lengths of the records."""
 
-    passed: int
-    written: int
-    loaded: int
-    stepped: int
-    decided: int
+    lengths: dict[str, int]
     registers: tuple[Value, ...]
     low: tuple[Value, ...]
     vectors: bytes
@@ -118,29 +110,25 @@ class _Watch:
     states: list[_State] = field(default_factory=list[_State])
 
 
-@dataclass(slots=True)
 class Loops:
-    """The way through a function, and the loops that are being gone through."""
+    """The loops of a function that are being gone through."""
 
-    machine: Machine  # the processor
-    _way: list[_Passed] = field(default_factory=list[_Passed])
-    _flags: list[tuple[str, Flags | None]] = field(default_factory=list[tuple[str, Flags | None]])
-    _watches: dict[tuple[int, int], _Watch] = field(default_factory=dict[tuple[int, int], _Watch])
-
-    def __post_init__(self) -> None:
-        self._begin()
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._watches: dict[tuple[int, int], _Watch] = {}
+        machine.journal = EffectRecord()
 
     def passed(
-        self, position: int, suffix: str = "", taken: bool | None = None, flags: Flags | None = None
+        self,
+        position: int,
+        suffix: str = "",
+        taken: bool | None = None,
+        flags: Flags | None = None,
+        times: int = 1,
     ) -> None:
-        """Note that a block was executed, and what its branch decided by."""
-        self._way.append((position, taken, 1))
-        self._flags.append((suffix, flags))
-
-    def note_repeats(self, position: int, times: int) -> None:
-        """Note that a block was executed several times more."""
-        self._way.append((position, None, times))
-        self._flags.append(("", None))
+        """Note that a block was executed, what its branch decided by, and how often."""
+        self.machine.journal.passed.append((position, taken, times))
+        self.machine.journal.branched.append((suffix, flags))
 
     def back(self, position: int, target: int) -> Counter[int]:
         """Go on by iterations that are alike, where a branch leads back."""
@@ -148,14 +136,14 @@ class Loops:
             del self._watches[inner]
         watch = self._watches.setdefault((position, target), _Watch())
         watch.count += 1
-        if len(self._way) > _LONGEST:
+        if len(self.machine.journal.passed) > _LONGEST:
             for other in self._watches.values():
                 other.watched_from, other.states = 2 * other.count, []
-            self._begin()
+            self.machine.journal = EffectRecord()
         if watch.count < watch.watched_from:
             return Counter()
         if not any(other.states for other in self._watches.values()):
-            self._begin()
+            self.machine.journal = EffectRecord()
         watch.states.append(self._state())
         if len(watch.states) <= _ALIKE:
             return Counter()
@@ -167,19 +155,10 @@ class Loops:
             return Counter()
         return self._go_on(growth, *last)
 
-    def _begin(self) -> None:
-        self._way.clear()
-        self._flags.clear()
-        self.machine.journal = EffectRecord()
-
     def _state(self) -> _State:
         machine = self.machine
         return _State(
-            len(self._way),
-            len(machine.journal.written),
-            len(machine.journal.loaded),
-            len(machine.journal.stepped),
-            len(machine.journal.decided),
+            {name: len(getattr(machine.journal, name)) for name in EffectRecord.__slots__},
             tuple(machine.registers),
             tuple(machine.low),
             machine.vectors.tobytes(),
@@ -187,10 +166,16 @@ class Loops:
             machine.flags,
         )
 
+    def _by_iteration(self, name: str, states: Sequence[_State]) -> list[tuple[Any, ...]] | None:
+        """Return what stands side by side in a record; None if some iterations have more."""
+        record, starts = getattr(self.machine.journal, name), [s.lengths[name] for s in states]
+        slices = [record[a:b] for a, b in itertools.pairwise(starts)]
+        return None if len(set(map(len, slices))) > 1 else list(zip(*slices, strict=True))
+
     def _growth(self, states: Sequence[_State]) -> _Growth | None:
         """Return by how much everything grows; None if iterations are not alike."""
-        ways = [self._way[a.passed : b.passed] for a, b in itertools.pairwise(states)]
-        if any(way != ways[0] for way in ways):
+        ways = self._by_iteration("passed", states)
+        if ways is None or any(len(set(blocks)) > 1 for blocks in ways):
             return None
         if len({(state.low, state.masks) for state in states}) > 1 or not self._has_even(states):
             return None
@@ -209,7 +194,7 @@ class Loops:
 
     def _describe_writes(self, states: Sequence[_State]) -> list[_Write] | None:
         """Return what is written to which places; None if that does not grow evenly."""
-        rows = _by_iteration(self.machine.journal.written, [state.written for state in states])
+        rows = self._by_iteration("written", states)
         if rows is None:
             return None
         written: list[_Write] = []
@@ -230,8 +215,8 @@ class Loops:
 
     def _iterations(self, states: Sequence[_State]) -> int | None:
         """Return for how many more iterations all is decided alike; None for endless ones."""
-        branches = _by_iteration(self._flags, [state.passed for state in states])
-        moves = _by_iteration(self.machine.journal.decided, [state.decided for state in states])
+        branches = self._by_iteration("branched", states)
+        moves = self._by_iteration("decided", states)
         if branches is None or moves is None:
             return None
         least: int | None = None
@@ -249,7 +234,7 @@ class Loops:
 
     def _has_even(self, states: Sequence[_State]) -> bool:
         """Say whether nothing that grows goes where results do not grow evenly with it."""
-        rows = _by_iteration(self.machine.journal.stepped, [state.stepped for state in states])
+        rows = self._by_iteration("stepped", states)
         for operands in rows or ():
             if any(entry != operands[0] for entry in operands):
                 (shift, *others) = {shift for shift, _ in operands}
@@ -262,7 +247,7 @@ class Loops:
 
     def _with_alike_loads(self, states: Sequence[_State], most: int) -> int | None:
         """Return for how many more iterations what is loaded grows as before; None for none."""
-        rows = _by_iteration(self.machine.journal.loaded, [state.loaded for state in states])
+        rows = self._by_iteration("loaded", states)
         if rows is None:
             return None
         for loads in rows:
@@ -298,19 +283,12 @@ class Loops:
                 value = (write.value + write.grown * number) % (1 << write.bits)
                 machine.store(write.address + write.step * number, write.bits, value)
         counts: Counter[int] = Counter()
-        for count, _, number in self._way[before.passed : now.passed]:
-            counts[count] += number * times
-        for count, number in counts.items():
-            self.note_repeats(count, number)
+        way = slice(before.lengths["passed"], now.lengths["passed"])
+        for position, _, number in machine.journal.passed[way]:
+            counts[position] += number * times
+        for position, number in counts.items():
+            self.passed(position, times=number)
         return counts
-
-
-def _by_iteration(
-    record: Sequence[_Entry], starts: Sequence[int]
-) -> list[tuple[_Entry, ...]] | None:
-    """Return what stands side by side in all iterations; None if some have more than others."""
-    slices = [record[a:b] for a, b in itertools.pairwise(starts)]
-    return None if len(set(map(len, slices))) > 1 else list(zip(*slices, strict=True))
 
 
 def _words(vectors: Lanes) -> npt.NDArray[np.uint32]:
