@@ -81,7 +81,7 @@ _ORDERS: Sequence[tuple[re.Pattern[str], int, Callable[[str, int, int, int], Seq
     )
 )
 
-_PIECES = re.compile(r"^v(extract|insert)[if](128|32x4|64x2|32x8|64x4)$")
+_PIECES = re.compile(r"^v(?:(extract|insert)[if]|pinsr)(128|32x4|64x2|32x8|64x4|[bwdq])$")
 _BROADCASTS = re.compile(r"^vp?broadcast(?:[if])?(?P<size>[bwdq]|s[sd]|128|32x[248]|64x[24])$")
 _NARROWED = re.compile(r"^vpmov([qdw])([dwb])$")
 
@@ -103,7 +103,7 @@ def move_source(mnemonic: str, parts: Sequence[str], width: int) -> Source | Non
     by = immediate(parts[0])
     if (match := _PIECES.match(mnemonic)) and by is not None:
         size = ELEMENT_BYTES[match[2]]
-        if match[1] == "insert" and len(parts) == 4:
+        if match[1] != "extract" and len(parts) == 4:
             own, new = source_of(parts[2], width), source_of(parts[1], size)
             count = width // size
             order = [count if k == by % count else k for k in range(count)]

@@ -37,6 +37,7 @@ from countperf.machine_code.operands import (
     joined,
     lanes_of,
     operands_of,
+    signed,
     source_of,
     widest,
     writer,
@@ -336,19 +337,6 @@ def _saturate_elements(match: re.Match[str], parts: Sequence[str], width: int) -
     )
 
 
-def _insert_element(match: re.Match[str], parts: Sequence[str], _width: int) -> Source:
-    size = ELEMENT_BYTES[match[1]]
-    start = size * ((immediate(parts[0]) or 0) % (16 // size))
-    new, old = source_of(parts[1], size), source_of(parts[2], 16)
-
-    def insert(machine: Machine) -> Lanes:
-        lanes = old(machine).copy()
-        lanes[start : start + size] = new(machine)
-        return lanes
-
-    return insert
-
-
 def _blend_by_mask(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Choose elements by the highest bits of those of a vector."""
     size = ELEMENT_BYTES[match[1]]
@@ -425,7 +413,6 @@ _RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
         (r"^vpmul(u?)dq$", 3, _products),
         (r"^vpack(s|u)s(wb|dw)$", 3, _saturate_elements),
         (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _widen_elements),
-        (r"^vpinsr([bwdq])$", 4, _insert_element),
         (r"^vp?blendv(p[sd]|b)$", 4, _blend_by_mask),
         (_MASKED.pattern, 3, _load_masked),
         (r"^vperm(t2)?(d|q|ps|pd)$", 3, _permute_by_indices),
@@ -500,20 +487,15 @@ def lane_addresses(mnemonic: str, operands: str) -> tuple[list[Read], int]:
     base = REGISTERS.get(match["base"] or "")
     offset, scale, vector = (int(match[name] or "0", 0) for name in ("offset", "scale", "index"))
 
-    def lane_of(lane: int) -> Read:
-        def address(machine: Machine) -> Value:
-            start = 0 if base is None else machine.registers[base.number]
-            lanes = machine.vectors[vector, index_size * lane : index_size * (lane + 1)]
-            value = joined(lanes)
-            if start is None or value is None:
-                return None
-            if index_size == 4:
-                value -= (value >> 31) << 32
-            return (start + value * (scale or 1) + offset) & ((1 << 48) - 1)
+    def address(lane: int, machine: Machine) -> Value:
+        start = 0 if base is None else machine.registers[base.number]
+        value = joined(machine.vectors[vector, index_size * lane : index_size * (lane + 1)])
+        if start is None or value is None:
+            return None
+        value = signed(value, 8 * index_size)
+        return (start + value * (scale or 1) + offset) & ((1 << 48) - 1)
 
-        return address
-
-    return [lane_of(lane) for lane in range(count)], size
+    return [partial(address, lane) for lane in range(count)], size
 
 
 def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | None:
@@ -522,36 +504,32 @@ def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | 
     address = address_of(last)
     if vector is None or (address is None and last not in REGISTERS):
         return action_of(mnemonic, ",".join(parts))
-    number, width = int(vector[2]), WIDTHS[vector[1]]
+    width = WIDTHS[vector[1]]
     source: Source | None = None
     if (match := _EXTRACTED.match(mnemonic)) and len(parts) == 3:
-        size = ELEMENT_BYTES[match[1] or match[2]]
-        start = size * ((immediate(parts[0]) or 0) % (16 // size))
-        source = lambda machine: machine.vectors[number, start : start + size]  # noqa: E731
-        width = size
+        width = ELEMENT_BYTES[match[1] or match[2]]
+        place = (immediate(parts[0]) or 0) % (16 // width)
+        source = rearranged([source_of(parts[1], 16)], [place], width)
     elif mnemonic in _SCALARS and len(parts) == 2:
         width = _SCALARS[mnemonic]
         source = source_of(parts[0], width)
     elif match := _SIGNS.match(mnemonic):
-        return _signs(number, width, ELEMENT_BYTES[match[1] or match[2]], last)
+        source = _take_signs(source_of(parts[-2], width), ELEMENT_BYTES[match[1] or match[2]])
     if last in REGISTERS:
         write = writer(last, max(32, REGISTERS[last].bits))
         return lambda machine: write(machine, None if source is None else joined(source(machine)))
     assert address is not None
     if (match := _MASKED.match(mnemonic)) and len(parts) == 3:
-        signs, size = VECTOR.match(parts[1]), ELEMENT_BYTES[match[1]]
-        values = VECTOR.match(parts[0])
-        assert signs is not None
-        assert values is not None
+        (values, signs), size = (
+            (source_of(part, width) for part in parts[:2]),
+            ELEMENT_BYTES[match[1]],
+        )
         return lambda machine: machine.store_lanes(
-            address(machine),
-            machine.vectors[int(values[2]), :width],
-            _sign_of(machine.vectors[int(signs[2]), :width], size)[::4],
+            address(machine), values(machine), _sign_of(signs(machine), size)[::4]
         )
     if source is None and _MOVES.match(mnemonic):
         source = source_of(parts[0], width)
-    elif source is None:
-        source = move_source(mnemonic, parts, width)
+    source = source or move_source(mnemonic, parts, width)
     size, width = _element(mnemonic), 8 if _HALVES.match(mnemonic) else width
 
     def store(machine: Machine) -> None:
@@ -563,13 +541,12 @@ def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | 
     return store
 
 
-def _signs(number: int, width: int, size: int, target: str) -> Action:
-    """Take the highest bits of elements to an integer register."""
-    write = writer(target, max(32, REGISTERS[target].bits))
+def _take_signs(source: Source, size: int) -> Source:
+    """Return what reads the highest bits of elements, side by side."""
 
-    def take(machine: Machine) -> None:
-        bits = _sign_of(machine.vectors[number, :width], size)[::size]
-        unknown = (bits < 0).any()
-        write(machine, None if unknown else sum(1 << int(k) for k in np.flatnonzero(bits)))
+    def take(machine: Machine) -> Lanes:
+        bits = _sign_of(source(machine), size)[::size]
+        whole = sum(1 << int(k) for k in np.flatnonzero(bits))
+        return lanes_of(None if (bits < 0).any() else whole, 8)
 
     return take
