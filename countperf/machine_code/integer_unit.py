@@ -19,8 +19,6 @@ from countperf.machine_code.machine_state import (
     STACK_POINTER,
     Flags,
     Machine,
-    Register,
-    Value,
 )
 from countperf.machine_code.operands import (
     Action,
@@ -167,6 +165,7 @@ _RULES: Mapping[str, tuple[str, _Rule]] = {
     "bt2": ("10>", lambda bits, a, index: (_exact(bits, 1, a >> index % bits & 1),)),
     "tzcnt2": ("0>1", _count_zeros),
     "bzhi3": ("10>2", _low_bits),
+    "xchg2": ("10>10", lambda _, a, b: (b, a, _KEPT)),
     "cltd0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),
     "cqto0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),
 }
@@ -237,8 +236,6 @@ def _by_rule(mnemonic: str, parts: list[str]) -> Action | None:
     bits = {"cltd": 32, "cqto": 64}.get(name, bits)
     read, _, written = form.partition(">")
     reads = [_reader(kind, parts, bits) for kind in read]
-    if name in ("and", "test"):
-        reads[0] = _read_masked(reads[0], REGISTERS.get(parts[1]), reads[1])
     writes = [writer(_IMPLIED.get(kind) or parts[int(kind)], bits) for kind in written]
     lost: _Outcome = (*(None,) * len(writes), _KEPT if _KEEPING.match(mnemonic) else None)
 
@@ -263,18 +260,6 @@ def _reader(kind: str, parts: Sequence[str], bits: int) -> Read:
     return reader(_IMPLIED.get(kind) or parts[int(kind)], bits)
 
 
-def _read_masked(read: Read, register: Register | None, mask: Read) -> Read:
-    """Return what reads a register, or its low bits if a mask leaves no others."""
-
-    def masked(machine: Machine) -> Value:
-        value, other = read(machine), mask(machine)
-        if value is not None or register is None or register.shift:
-            return value
-        return None if other is None or other > 0xFF else machine.low[register.number]
-
-    return masked
-
-
 def _special(mnemonic: str, parts: list[str]) -> Action | None:
     """Return what moves, widens, computes addresses, pushes or depends on conditions."""
     if (move := _MOVE.match(mnemonic)) and len(parts) == 2:
@@ -282,8 +267,6 @@ def _special(mnemonic: str, parts: list[str]) -> Action | None:
         if move["way"]:
             return _move(parts, _BITS[move["low"]], _BITS[move["high"]], move["way"] == "s")
         return _move(parts, bits, bits)
-    if mnemonic.startswith("xchg") and len(parts) == 2:
-        return _exchange(parts, width_of(mnemonic, parts))
     if mnemonic.startswith("lea") and len(parts) == 2:
         return _lea(parts)
     if mnemonic.startswith("push") and parts:
@@ -298,31 +281,15 @@ def _special(mnemonic: str, parts: list[str]) -> Action | None:
 
 
 def _move(parts: list[str], low: int, high: int, is_signed: bool = False) -> Action:
-    read, write = reader(parts[0], low), writer(parts[1], high)
-    source, target = REGISTERS.get(parts[0]), REGISTERS.get(parts[1])
-    mask, keeps_low = (1 << high) - 1, source and target and low == high >= 32
+    read, write, mask = reader(parts[0], low), writer(parts[1], high), (1 << high) - 1
 
     def move(machine: Machine) -> None:
-        value, part = read(machine), machine.low[source.number] if source else None
+        value = read(machine)
         if is_signed and value is not None:
             value = signed(value, low) & mask
         write(machine, value)
-        if keeps_low and target and value is None:
-            machine.low[target.number] = part
 
     return move
-
-
-def _exchange(parts: list[str], bits: int) -> Action:
-    reads = [reader(part, bits) for part in parts]
-    writes = [writer(part, bits) for part in parts]
-
-    def exchange(machine: Machine) -> None:
-        first, second = reads[0](machine), reads[1](machine)
-        writes[0](machine, second)
-        writes[1](machine, first)
-
-    return exchange
 
 
 def _lea(parts: list[str]) -> Action:

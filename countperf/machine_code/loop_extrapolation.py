@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,9 +40,6 @@ from countperf.machine_code.operands import (
     reader,
     signed,
 )
-
-ENDLESS = 1 << 62
-"""More iterations than any loop has."""
 
 _ALIKE = 5
 _LAST = 2
@@ -74,19 +71,11 @@ _NARROW = re.compile(r"^%(?:e|r\d+d)")
 _CONSTANT = re.compile(r"^\$(0x[0-9a-f]+|\d+)$")
 _VECTOR = re.compile(r"^%[xyz]mm(\d+)")
 
-_Entry = TypeVar("_Entry")
-_Passed = tuple[int, bool | None, int]
-"""A block, whether its branch was taken, and how often; several times where it is a loop."""
-
 
 class _State(NamedTuple):
-    """State at the beginning of an iteration, and positions in the record."""
+    """State at the beginning of an iteration, and lengths of the records."""
 
-    passed: int
-    written: int
-    loaded: int
-    stepped: int
-    decided: int
+    lengths: dict[str, int]
     registers: tuple[Value, ...]
     low: tuple[Value, ...]
     vectors: bytes
@@ -121,29 +110,25 @@ class _Watch:
     states: list[_State] = field(default_factory=list[_State])
 
 
-@dataclass(slots=True)
 class Loops:
-    """The way through a function, and the loops that are being gone through."""
+    """The loops of a function that are being gone through."""
 
-    machine: Machine  # the processor
-    _way: list[_Passed] = field(default_factory=list[_Passed])
-    _flags: list[tuple[str, Flags | None]] = field(default_factory=list[tuple[str, Flags | None]])
-    _watches: dict[tuple[int, int], _Watch] = field(default_factory=dict[tuple[int, int], _Watch])
-
-    def __post_init__(self) -> None:
-        self._begin()
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._watches: dict[tuple[int, int], _Watch] = {}
+        machine.journal = EffectRecord()
 
     def passed(
-        self, position: int, suffix: str = "", taken: bool | None = None, flags: Flags | None = None
+        self,
+        position: int,
+        suffix: str = "",
+        taken: bool | None = None,
+        flags: Flags | None = None,
+        times: int = 1,
     ) -> None:
-        """Note that a block was executed, and what its branch decided by."""
-        self._way.append((position, taken, 1))
-        self._flags.append((suffix, flags))
-
-    def note_repeats(self, position: int, times: int) -> None:
-        """Note that a block was executed several times more."""
-        self._way.append((position, None, times))
-        self._flags.append(("", None))
+        """Note that a block was executed, what its branch decided by, and how often."""
+        self.machine.journal.passed.append((position, taken, times))
+        self.machine.journal.branched.append((suffix, flags))
 
     def back(self, position: int, target: int) -> Counter[int]:
         """Go on by iterations that are alike, where a branch leads back."""
@@ -151,14 +136,14 @@ class Loops:
             del self._watches[inner]
         watch = self._watches.setdefault((position, target), _Watch())
         watch.count += 1
-        if len(self._way) > _LONGEST:
+        if len(self.machine.journal.passed) > _LONGEST:
             for other in self._watches.values():
                 other.watched_from, other.states = 2 * other.count, []
-            self._begin()
+            self.machine.journal = EffectRecord()
         if watch.count < watch.watched_from:
             return Counter()
         if not any(other.states for other in self._watches.values()):
-            self._begin()
+            self.machine.journal = EffectRecord()
         watch.states.append(self._state())
         if len(watch.states) <= _ALIKE:
             return Counter()
@@ -170,19 +155,10 @@ class Loops:
             return Counter()
         return self._go_on(growth, *last)
 
-    def _begin(self) -> None:
-        self._way.clear()
-        self._flags.clear()
-        self.machine.journal = EffectRecord()
-
     def _state(self) -> _State:
         machine = self.machine
         return _State(
-            len(self._way),
-            len(machine.journal.written),
-            len(machine.journal.loaded),
-            len(machine.journal.stepped),
-            len(machine.journal.decided),
+            {name: len(getattr(machine.journal, name)) for name in EffectRecord.__slots__},
             tuple(machine.registers),
             tuple(machine.low),
             machine.vectors.tobytes(),
@@ -190,15 +166,18 @@ class Loops:
             machine.flags,
         )
 
+    def _by_iteration(self, name: str, states: Sequence[_State]) -> list[tuple[Any, ...]] | None:
+        """Return what stands side by side in a record; None if some iterations have more."""
+        record, starts = getattr(self.machine.journal, name), [s.lengths[name] for s in states]
+        slices = [record[a:b] for a, b in itertools.pairwise(starts)]
+        return None if len(set(map(len, slices))) > 1 else list(zip(*slices, strict=True))
+
     def _growth(self, states: Sequence[_State]) -> _Growth | None:
         """Return by how much everything grows; None if iterations are not alike."""
-        ways = [self._way[a.passed : b.passed] for a, b in itertools.pairwise(states)]
-        if any(way != ways[0] for way in ways):
+        ways = self._by_iteration("passed", states)
+        if ways is None or any(len(set(blocks)) > 1 for blocks in ways):
             return None
-        if len({(state.low, state.masks) for state in states}) > 1:
-            return None
-        carried = self._even_steps(states)
-        if carried is None:
+        if len({(state.low, state.masks) for state in states}) > 1 or not self._has_even(states):
             return None
         flags = even_flags([state.flags for state in states])
         registers = even([state.registers for state in states], 64)
@@ -206,21 +185,16 @@ class Loops:
         written = self._describe_writes(states)
         iterations = self._iterations(states)
         if iterations is not None:
-            iterations = self._with_alike_loads(states, min(iterations, carried))
-        if (
-            flags is None
-            or registers is None
-            or not is_even
-            or written is None
-            or iterations is None
-            or (any(e.step for e in written) and iterations * len(written) > _MOST_WRITES)
-        ):
+            iterations = self._with_alike_loads(states, iterations)
+        if flags is None or registers is None or not is_even or written is None or not iterations:
+            return None
+        if any(write.step for write in written) and iterations * len(written) > _MOST_WRITES:
             return None
         return _Growth(registers, vectors, flags, written, iterations)
 
     def _describe_writes(self, states: Sequence[_State]) -> list[_Write] | None:
         """Return what is written to which places; None if that does not grow evenly."""
-        rows = _by_iteration(self.machine.journal.written, [state.written for state in states])
+        rows = self._by_iteration("written", states)
         if rows is None:
             return None
         written: list[_Write] = []
@@ -241,51 +215,39 @@ class Loops:
 
     def _iterations(self, states: Sequence[_State]) -> int | None:
         """Return for how many more iterations all is decided alike; None for endless ones."""
-        branches = _by_iteration(self._flags, [state.passed for state in states])
-        moves = _by_iteration(self.machine.journal.decided, [state.decided for state in states])
+        branches = self._by_iteration("branched", states)
+        moves = self._by_iteration("decided", states)
         if branches is None or moves is None:
             return None
         least: int | None = None
         for decisions in (*branches, *moves):
             suffixes = {suffix for suffix, _ in decisions}
             flags = [move for _, move in decisions]
-            if all(move is None for move in flags):
-                continue
-            growth = even_flags(flags)
-            if growth is None or len(suffixes) > 1:
-                return None
-            more = iterations_alike(flags[-1], growth, suffixes.pop())
-            if more is not None:
-                least = more if least is None else min(least, more)
+            if any(move is not None for move in flags):
+                growth = even_flags(flags)
+                if growth is None or len(suffixes) > 1:
+                    return None
+                more = iterations_alike(flags[-1], growth, suffixes.pop())
+                if more is not None:
+                    least = more if least is None else min(least, more)
         return least - _LAST if least is not None and least > _LAST else None
 
-    def _even_steps(self, states: Sequence[_State]) -> int | None:
-        """Return for how many iterations nothing that grows makes what does not grow evenly."""
-        rows = _by_iteration(self.machine.journal.stepped, [state.stepped for state in states])
-        if rows is None:
-            return None
-        most = ENDLESS
-        for operands in rows:
-            if all(entry == operands[0] for entry in operands):
-                continue
-            shifts = {shift for shift, _ in operands}
-            shift = shifts.pop()
-            if shifts or shift is None:
-                return None
-            if shift < 0:
-                fitting = without_carry([values for _, values in operands], -shift)
-                if fitting is None:
-                    return None
-                most = min(most, fitting)
-                continue
-            grown = even([values[:1] for _, values in operands], 64)
-            if grown is None or grown[0] % (1 << shift):
-                return None
-        return most
+    def _has_even(self, states: Sequence[_State]) -> bool:
+        """Say whether nothing that grows goes where results do not grow evenly with it."""
+        rows = self._by_iteration("stepped", states)
+        for operands in rows or ():
+            if any(entry != operands[0] for entry in operands):
+                (shift, *others) = {shift for shift, _ in operands}
+                if others or shift is None:
+                    return False
+                grown = even([values[:1] for _, values in operands], 64)
+                if grown is None or grown[0] % (1 << shift):
+                    return False
+        return rows is not None
 
     def _with_alike_loads(self, states: Sequence[_State], most: int) -> int | None:
         """Return for how many more iterations what is loaded grows as before; None for none."""
-        rows = _by_iteration(self.machine.journal.loaded, [state.loaded for state in states])
+        rows = self._by_iteration("loaded", states)
         if rows is None:
             return None
         for loads in rows:
@@ -321,19 +283,12 @@ class Loops:
                 value = (write.value + write.grown * number) % (1 << write.bits)
                 machine.store(write.address + write.step * number, write.bits, value)
         counts: Counter[int] = Counter()
-        for count, _, number in self._way[before.passed : now.passed]:
-            counts[count] += number * times
-        for count, number in counts.items():
-            self.note_repeats(count, number)
+        way = slice(before.lengths["passed"], now.lengths["passed"])
+        for position, _, number in machine.journal.passed[way]:
+            counts[position] += number * times
+        for position, number in counts.items():
+            self.passed(position, times=number)
         return counts
-
-
-def _by_iteration(
-    record: Sequence[_Entry], starts: Sequence[int]
-) -> list[tuple[_Entry, ...]] | None:
-    """Return what stands side by side in all iterations; None if some have more than others."""
-    slices = [record[a:b] for a, b in itertools.pairwise(starts)]
-    return None if len(set(map(len, slices))) > 1 else list(zip(*slices, strict=True))
 
 
 def _words(vectors: Lanes) -> npt.NDArray[np.uint32]:
@@ -356,25 +311,6 @@ def even(rows: Sequence[Sequence[Value]], bits: int) -> tuple[int, ...] | None:
     return tuple(growth)
 
 
-def without_carry(rows: Sequence[Sequence[Value]], shift: int) -> int | None:
-    """Return for how many iterations elements of 64 bits, shifted to the left, fit into 32.
-
-    Then their high lanes stay zero, and low ones grow evenly; None where they do not.
-    """
-    grown = even(rows, _LANE_BITS)
-    if grown is None:
-        return None
-    most, largest = ENDLESS, (1 << _LANE_BITS >> shift) - 1
-    for position, (value, step) in enumerate(zip(rows[-1], grown, strict=True)):
-        if value is None:
-            continue
-        if value > (0 if position % 2 else largest) or (position % 2 and step):
-            return None
-        if step:
-            most = min(most, (largest - value) // step if step > 0 else value // -step)
-    return most
-
-
 def _even_vectors(rows: Sequence[bytes]) -> tuple[bool, npt.NDArray[np.uint32] | None]:
     """Say whether words of vector registers grow evenly, and by how much; None if none does."""
     if len(set(rows)) == 1:
@@ -389,17 +325,17 @@ def even_flags(flags: Sequence[Flags | None]) -> tuple[int, int] | None:
     """Return by how much what flags compare grows; None if unevenly."""
     if all(flag is None for flag in flags):
         return 0, 0
-    steps = {
-        None if a is None or b is None else growth_of(a, b) for a, b in itertools.pairwise(flags)
-    }
+    steps = {_growth_of(a, b) for a, b in itertools.pairwise(flags)}
     return steps.pop() if len(steps) == 1 else None
 
 
-def growth_of(before: Flags, after: Flags) -> tuple[int, int] | None:
+def _growth_of(before: Flags | None, after: Flags | None) -> tuple[int, int] | None:
     """Return by how much what flags compare grew; None if that has no meaning."""
+    if before is None or after is None:
+        return None
     if (before.kind, before.bits) != (after.kind, after.bits):
         return None
-    if after.kind not in ("sub", "add"):
+    if after.kind == "exact":
         return (0, 0) if before == after else None
     whole = 1 << after.bits
     return (
@@ -485,18 +421,6 @@ def note_of_step(mnemonic: str, operands: str) -> Action | None:
     if len(parts) > 1 and "{" not in parts[-1] and _WRITES_ONLY.match(mnemonic):
         del parts[-1]
     vectors = [int(match[1]) for part in parts if (match := _VECTOR.match(part))]
-    by = _CONSTANT.match(parts[0])
-    if mnemonic == "vpsllq" and by is not None and len(vectors) == 1:
-        number, left = vectors[0], -int(by[1], 0)
-
-        def note_words(machine: Machine) -> None:
-            lanes = machine.vectors[number]
-            known = (lanes.reshape(-1, 4) >= 0).all(axis=1)
-            words = zip(_words(lanes).tolist(), known.tolist(), strict=True)
-            values = tuple(word if is_known else None for word, is_known in words)
-            machine.journal.stepped.append((left, values))
-
-        return note_words
     if vectors:
 
         def note_vectors(machine: Machine) -> None:

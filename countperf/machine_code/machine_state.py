@@ -101,6 +101,12 @@ class ArrayData(NamedTuple):
 class EffectRecord:
     """Record of the effects of instructions, in order."""
 
+    # blocks, whether their branches were taken, and how often: several times where it is a loop
+    passed: list[tuple[int, bool | None, int]] = field(
+        default_factory=list[tuple[int, bool | None, int]]
+    )
+    # conditions of these branches, and flags that decided them
+    branched: list[tuple[str, Flags | None]] = field(default_factory=list[tuple[str, Flags | None]])
     # address, bits and value of what was written to memory
     written: list[tuple[int, int, Value]] = field(default_factory=list[tuple[int, int, Value]])
     # the same of what was loaded and known

@@ -168,16 +168,8 @@ def source_of(text: str, size: int) -> Source:
         number = int(register[2])
         return lambda machine: machine.vectors[number, :size]
     if text in REGISTERS:
-        read, whole = reader(text, 8 * size), REGISTERS[text].number
-
-        def from_register(machine: Machine) -> Lanes:
-            value, lowest = read(machine), machine.low[whole]
-            lanes = lanes_of(value, size)
-            if value is None and lowest is not None:  # of which a byte is known alone
-                lanes[0] = lowest
-            return lanes
-
-        return from_register
+        read = reader(text, 8 * size)
+        return lambda machine: lanes_of(read(machine), size)
     address = address_of(_BROADCAST.sub("", text))
     if address is None:
         return lambda _: lanes_of(None, size)

@@ -81,7 +81,7 @@ _ORDERS: Sequence[tuple[re.Pattern[str], int, Callable[[str, int, int, int], Seq
     )
 )
 
-_PIECES = re.compile(r"^v(extract|insert)[if](128|32x4|64x2|32x8|64x4)$")
+_PIECES = re.compile(r"^v(?:(extract|insert)[if]|pinsr)(128|32x4|64x2|32x8|64x4|[bwdq])$")
 _BROADCASTS = re.compile(r"^vp?broadcast(?:[if])?(?P<size>[bwdq]|s[sd]|128|32x[248]|64x[24])$")
 _NARROWED = re.compile(r"^vpmov([qdw])([dwb])$")
 
@@ -103,7 +103,7 @@ def move_source(mnemonic: str, parts: Sequence[str], width: int) -> Source | Non
     by = immediate(parts[0])
     if (match := _PIECES.match(mnemonic)) and by is not None:
         size = ELEMENT_BYTES[match[2]]
-        if match[1] == "insert" and len(parts) == 4:
+        if match[1] != "extract" and len(parts) == 4:
             own, new = source_of(parts[2], width), source_of(parts[1], size)
             count = width // size
             order = [count if k == by % count else k for k in range(count)]
@@ -152,17 +152,15 @@ def elements_of(lanes: Lanes, bits: int) -> tuple[Elements, npt.NDArray[np.bool_
     return values, lanes.reshape(-1, size).min(axis=1) >= 0
 
 
-def pair_of(
-    parts: Sequence[str], width: int, bits: int, *, is_signed: bool = False
-) -> Callable[[Machine], tuple[Elements, Elements, npt.NDArray[np.bool_]]]:
-    """Return what reads two operands, the one written last first, and where both are known."""
-    second, first = source_of(parts[0], width), source_of(parts[1], width)
+def elements_reader(
+    sources: Sequence[Source], bits: int, *, is_signed: bool = False
+) -> Callable[[Machine], tuple[list[Elements], npt.NDArray[np.bool_]]]:
+    """Return what reads the elements of operands, and where all of them are known."""
 
-    def read(machine: Machine) -> tuple[Elements, Elements, npt.NDArray[np.bool_]]:
-        (a, known), (b, also) = (elements_of(source(machine), bits) for source in (first, second))
-        if is_signed:
-            a, b = sign_elements(a), sign_elements(b)
-        return a, b, known & also
+    def read(machine: Machine) -> tuple[list[Elements], npt.NDArray[np.bool_]]:
+        operands = [elements_of(source(machine), bits) for source in sources]
+        values = [sign_elements(a) if is_signed else a for a, _ in operands]
+        return values, np.logical_and.reduce([known for _, known in operands])
 
     return read
 
@@ -296,10 +294,11 @@ def _compare_elements(
 ) -> Source:
     register = VECTOR.match(parts[1])
     width = WIDTHS[register[1]] if register is not None else WIDTHS["z"]
-    read = pair_of(parts, width, bits, is_signed=is_signed)
+    sources = [source_of(part, width) for part in (parts[1], parts[0])]
+    read = elements_reader(sources, bits, is_signed=is_signed)
 
     def compare(machine: Machine) -> Lanes:
-        a, b, known = read(machine)
+        (a, b), known = read(machine)
         mask = np.zeros(MASK_BITS, dtype=np.int16)
         mask[: len(a)] = np.where(known, order(a, b), UNKNOWN)
         return mask

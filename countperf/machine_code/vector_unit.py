@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,7 @@ from countperf.machine_code.operands import (
     joined,
     lanes_of,
     operands_of,
+    signed,
     source_of,
     widest,
     writer,
@@ -46,10 +48,10 @@ from countperf.machine_code.vector_moves import (
     MASK,
     WRITTEN_UNDER,
     Elements,
-    elements_of,
+    elements_reader,
     mask_action,
     move_source,
-    pair_of,
+    rearranged,
     sign_elements,
     spread_mask,
 )
@@ -252,14 +254,37 @@ def _shift(kind: str, a: Elements, by: Elements) -> Elements:
 
 _PAIRWISE: Mapping[str, Callable[[Elements, Elements], Elements]] = {
     **{"add": np.add, "sub": np.subtract, "mull": np.multiply},
-    **{"minu": np.minimum, "maxu": np.maximum, "cmpeq": np.equal},
+    **{"minu": np.minimum, "maxu": np.maximum, "mins": np.minimum, "maxs": np.maximum},
     **{"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor},
-    **{f"s{kind}v": lambda a, b, kind=kind: _shift(kind, a, b) for kind in ("ll", "rl", "ra")},
+    **{f"s{kind}v": partial(_shift, kind) for kind in ("ll", "rl", "ra")},
+    "cmpeq": lambda a, b: -(a == b).astype(np.int64),
+    "cmpgt": lambda a, b: -(a > b).astype(np.int64),
     "andn": lambda a, b: ~a & b,
 }
-_SIGNED_PAIRWISE: Mapping[str, Callable[[Elements, Elements], Elements]] = {
-    **{"mins": np.minimum, "maxs": np.maximum, "cmpgt": np.greater},
-}
+_SIGNED = ("mins", "maxs", "cmpgt")
+
+
+def _compute(
+    function: Callable[..., Elements],
+    sources: Sequence[Source],
+    bits: int,
+    result_bits: int = 0,
+    *,
+    is_signed: bool = False,
+) -> Source:
+    """Return what computes elements of the operands' elements, where all of these are known."""
+    read = elements_reader(sources, bits, is_signed=is_signed)
+
+    def compute(machine: Machine) -> Lanes:
+        values, known = read(machine)
+        return _pack_elements(function(*values), known, result_bits or bits)
+
+    return compute
+
+
+def _sources_of(parts: Sequence[str], width: int) -> list[Source]:
+    """Return what reads operands, the one written last first."""
+    return [source_of(part, width) for part in reversed(parts)]
 
 
 def _pairwise(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
@@ -267,83 +292,49 @@ def _pairwise(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     name, bits = match[1], BITS.get(match[2], 8)
     if parts[0] == parts[1] and name in ("xor", "sub", "cmpeq"):
         return lambda _: np.full(width, 0xFF if name == "cmpeq" else 0, np.int16)
-    is_signed = name in _SIGNED_PAIRWISE
-    function = (_SIGNED_PAIRWISE if is_signed else _PAIRWISE)[name]
-    read = pair_of(parts, width, bits, is_signed=is_signed)
-
-    def compute(machine: Machine) -> Lanes:
-        a, b, known = read(machine)
-        values = function(a, b)
-        return _pack_elements(
-            -values.astype(np.int64) if name[:3] == "cmp" else values, known, bits
-        )
-
-    return compute
+    sources = _sources_of(parts[:2], width)
+    return _compute(_PAIRWISE[name], sources, bits, is_signed=name in _SIGNED)
 
 
 def _widen_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     narrow, wide = BITS[match[2]], BITS[match[3]]
     source = source_of(parts[0], width * narrow // wide)
-
-    def compute(machine: Machine) -> Lanes:
-        values, known = elements_of(source(machine), narrow)
-        values = values if match[1] == "z" else sign_elements(values)
-        return _pack_elements(values.astype(np.int64), known, wide)
-
-    return compute
+    is_signed = match[1] == "s"
+    return _compute(lambda a: a.astype(np.int64), [source], narrow, wide, is_signed=is_signed)
 
 
 def _shift_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Shift by a constant, or by the lowest 64 bits of a vector."""
-    kind, bits, constant = match[1], BITS[match[2]], immediate(parts[0])
-    by, source = source_of(parts[0], 8), source_of(parts[1], width)
+    bits, constant, by = BITS[match[2]], immediate(parts[0]), source_of(parts[0], 8)
 
-    def compute(machine: Machine) -> Lanes:
+    def counts(machine: Machine) -> Lanes:
         count = joined(by(machine)) if constant is None else constant
-        values, known = elements_of(source(machine), bits)
-        counts = np.full(values.shape, count or 0, dtype=np.uint64)
-        return _pack_elements(_shift(kind, values, counts), known & (count is not None), bits)
+        count = None if count is None else min(count, 0xFF)
+        return np.tile(lanes_of(count, bits // 8), 8 * width // bits)
 
-    return compute
+    return _compute(partial(_shift, match[1]), [source_of(parts[1], width), counts], bits)
 
 
 def _products(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Multiply every other element of 32 bits, of which the others may be unknown."""
     kind = np.uint64 if match[1] else np.int64
-    read = pair_of(parts, width, 32, is_signed=not match[1])
-
-    def compute(machine: Machine) -> Lanes:
-        a, b, known = read(machine)
-        return _pack_elements(a[::2].astype(kind) * b[::2].astype(kind), known[::2], 64)
-
-    return compute
+    places = range(0, width // 4, 2)
+    halves = [rearranged([source], places, 4) for source in _sources_of(parts[:2], width)]
+    return _compute(
+        lambda a, b: a.astype(kind) * b.astype(kind), halves, 32, 64, is_signed=not match[1]
+    )
 
 
 def _saturate_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Narrow elements of two vectors, of each 128 bits of one and the other in turns."""
     wide, narrow = (BITS[letter] for letter in match[2])
     limits = np.iinfo(f"{'u' if match[1] == 'u' else 'i'}{narrow // 8}")
-    second, first = source_of(parts[0], width), source_of(parts[1], width)
-
-    def pack(machine: Machine) -> Lanes:
-        pieces = [read(machine).reshape(-1, 16) for read in (first, second)]
-        values, known = elements_of(np.concatenate(pieces, axis=1).reshape(-1), wide)
-        return _pack_elements(np.clip(sign_elements(values), limits.min, limits.max), known, narrow)
-
-    return pack
-
-
-def _insert_element(match: re.Match[str], parts: Sequence[str], _width: int) -> Source:
-    size = ELEMENT_BYTES[match[1]]
-    start = size * ((immediate(parts[0]) or 0) % (16 // size))
-    new, old = source_of(parts[1], size), source_of(parts[2], 16)
-
-    def insert(machine: Machine) -> Lanes:
-        lanes = old(machine).copy()
-        lanes[start : start + size] = new(machine)
-        return lanes
-
-    return insert
+    pieces = width // 16
+    order = [vector + piece for piece in range(pieces) for vector in (0, pieces)]
+    both = rearranged(_sources_of(parts[:2], width), order, 16)
+    return _compute(
+        lambda a: np.clip(a, limits.min, limits.max), [both], wide, narrow, is_signed=True
+    )
 
 
 def _blend_by_mask(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
@@ -398,17 +389,15 @@ def _ternary(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     table = immediate(parts[0]) or 0
     if table == 0xFF:
         return lambda _: np.full(width, 0xFF, np.int16)
-    sources = [source_of(part, width) for part in parts[:0:-1]]
 
-    def combine(machine: Machine) -> Lanes:
-        (a, known), (b, also), (c, too) = (elements_of(source(machine), 32) for source in sources)
+    def combine(a: Elements, b: Elements, c: Elements) -> Elements:
         value = np.zeros_like(a)
         for row in range(8):
             if table >> row & 1:
                 value |= (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
-        return _pack_elements(value, known & also & too, 32)
+        return value
 
-    return combine
+    return _compute(combine, _sources_of(parts[1:], width), 32)
 
 
 _RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
@@ -424,7 +413,6 @@ _RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
         (r"^vpmul(u?)dq$", 3, _products),
         (r"^vpack(s|u)s(wb|dw)$", 3, _saturate_elements),
         (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _widen_elements),
-        (r"^vpinsr([bwdq])$", 4, _insert_element),
         (r"^vp?blendv(p[sd]|b)$", 4, _blend_by_mask),
         (_MASKED.pattern, 3, _load_masked),
         (r"^vperm(t2)?(d|q|ps|pd)$", 3, _permute_by_indices),
@@ -499,20 +487,15 @@ def lane_addresses(mnemonic: str, operands: str) -> tuple[list[Read], int]:
     base = REGISTERS.get(match["base"] or "")
     offset, scale, vector = (int(match[name] or "0", 0) for name in ("offset", "scale", "index"))
 
-    def lane_of(lane: int) -> Read:
-        def address(machine: Machine) -> Value:
-            start = 0 if base is None else machine.registers[base.number]
-            lanes = machine.vectors[vector, index_size * lane : index_size * (lane + 1)]
-            value = joined(lanes)
-            if start is None or value is None:
-                return None
-            if index_size == 4:
-                value -= (value >> 31) << 32
-            return (start + value * (scale or 1) + offset) & ((1 << 48) - 1)
+    def address(lane: int, machine: Machine) -> Value:
+        start = 0 if base is None else machine.registers[base.number]
+        value = joined(machine.vectors[vector, index_size * lane : index_size * (lane + 1)])
+        if start is None or value is None:
+            return None
+        value = signed(value, 8 * index_size)
+        return (start + value * (scale or 1) + offset) & ((1 << 48) - 1)
 
-        return address
-
-    return [lane_of(lane) for lane in range(count)], size
+    return [partial(address, lane) for lane in range(count)], size
 
 
 def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | None:
@@ -521,36 +504,32 @@ def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | 
     address = address_of(last)
     if vector is None or (address is None and last not in REGISTERS):
         return action_of(mnemonic, ",".join(parts))
-    number, width = int(vector[2]), WIDTHS[vector[1]]
+    width = WIDTHS[vector[1]]
     source: Source | None = None
     if (match := _EXTRACTED.match(mnemonic)) and len(parts) == 3:
-        size = ELEMENT_BYTES[match[1] or match[2]]
-        start = size * ((immediate(parts[0]) or 0) % (16 // size))
-        source = lambda machine: machine.vectors[number, start : start + size]  # noqa: E731
-        width = size
+        width = ELEMENT_BYTES[match[1] or match[2]]
+        place = (immediate(parts[0]) or 0) % (16 // width)
+        source = rearranged([source_of(parts[1], 16)], [place], width)
     elif mnemonic in _SCALARS and len(parts) == 2:
         width = _SCALARS[mnemonic]
         source = source_of(parts[0], width)
     elif match := _SIGNS.match(mnemonic):
-        return _signs(number, width, ELEMENT_BYTES[match[1] or match[2]], last)
+        source = _take_signs(source_of(parts[-2], width), ELEMENT_BYTES[match[1] or match[2]])
     if last in REGISTERS:
         write = writer(last, max(32, REGISTERS[last].bits))
         return lambda machine: write(machine, None if source is None else joined(source(machine)))
     assert address is not None
     if (match := _MASKED.match(mnemonic)) and len(parts) == 3:
-        signs, size = VECTOR.match(parts[1]), ELEMENT_BYTES[match[1]]
-        values = VECTOR.match(parts[0])
-        assert signs is not None
-        assert values is not None
+        (values, signs), size = (
+            (source_of(part, width) for part in parts[:2]),
+            ELEMENT_BYTES[match[1]],
+        )
         return lambda machine: machine.store_lanes(
-            address(machine),
-            machine.vectors[int(values[2]), :width],
-            _sign_of(machine.vectors[int(signs[2]), :width], size)[::4],
+            address(machine), values(machine), _sign_of(signs(machine), size)[::4]
         )
     if source is None and _MOVES.match(mnemonic):
         source = source_of(parts[0], width)
-    elif source is None:
-        source = move_source(mnemonic, parts, width)
+    source = source or move_source(mnemonic, parts, width)
     size, width = _element(mnemonic), 8 if _HALVES.match(mnemonic) else width
 
     def store(machine: Machine) -> None:
@@ -562,13 +541,12 @@ def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | 
     return store
 
 
-def _signs(number: int, width: int, size: int, target: str) -> Action:
-    """Take the highest bits of elements to an integer register."""
-    write = writer(target, max(32, REGISTERS[target].bits))
+def _take_signs(source: Source, size: int) -> Source:
+    """Return what reads the highest bits of elements, side by side."""
 
-    def take(machine: Machine) -> None:
-        bits = _sign_of(machine.vectors[number, :width], size)[::size]
-        unknown = (bits < 0).any()
-        write(machine, None if unknown else sum(1 << int(k) for k in np.flatnonzero(bits)))
+    def take(machine: Machine) -> Lanes:
+        bits = _sign_of(source(machine), size)[::size]
+        whole = sum(1 << int(k) for k in np.flatnonzero(bits))
+        return lanes_of(None if (bits < 0).any() else whole, 8)
 
     return take

@@ -54,7 +54,7 @@ class WarpProgram:
         self.name = name
 
     @cached_property
-    def block_ends(self) -> tuple[int, ...]:
+    def block_ends(self) -> list[int]:
         """Place behind the block that an instruction is in, by the place of the instruction."""
         starts = {instruction.target for instruction in self.instructions}
         ends = [0] * len(self.instructions)
@@ -63,7 +63,7 @@ class WarpProgram:
             if self.instructions[index].base in _BRANCHES or index + 1 in starts:
                 end = index + 1
             ends[index] = end
-        return tuple(ends)
+        return ends
 
     @cached_property
     def needed(self) -> frozenset[int]:
@@ -105,38 +105,32 @@ class WarpProgram:
         """Follow a sub-group to its end."""
         return _Walk(self, state, lanes).walk()
 
-    def decided(self, index: int, unfollowed: str) -> bool:
+    def decide(self, index: int, unfollowed: str) -> bool:
         """Return how a condition of an instruction is taken to be that depends on data.
 
         ``unfollowed`` names what is not followed, if that decides it.
         """
         instruction = self.instructions[index]
-        is_jump = instruction.base == "BRA" and instruction.target is not None
-        if is_jump and self._skips_call(index):
+        target = instruction.target if instruction.base == "BRA" else None
+        if any(skipped.base in CALLS for skipped in self.instructions[index : target or index]):
             return True
         if unfollowed:
             raise CountingError(
                 f"{self.name}: {unfollowed}, which is not followed, decides whether"
                 f" instruction {index} ({instruction.opcode}) is executed"
             )
-        if is_jump and instruction.target is not None and instruction.target <= index:
+        if target is not None and target <= index:
             raise CountingError(
                 f"{self.name}: the loop that ends at instruction {index} depends on data"
             )
         return instruction.base not in _BRANCHES
-
-    def _skips_call(self, index: int) -> bool:
-        """Say whether a call lies between a forward branch and its target."""
-        target = self.instructions[index].target or index
-        return any(instruction.base in CALLS for instruction in self.instructions[index:target])
 
 
 class _Walk:
     """One sub-group on its way."""
 
     def __init__(self, program: WarpProgram, state: WarpState, lanes: int) -> None:
-        self.program = program
-        self.state = state
+        self.program, self.state = program, state
         self.places = np.zeros(LANES, dtype=np.int64)
         self.alive = np.arange(LANES) < lanes
         self.scopes: dict[str, list[int]] = {name: [] for name in _SCOPES}
@@ -149,7 +143,7 @@ class _Walk:
         ends = self.program.block_ends
         for _ in range(MOST_BLOCKS):
             if not self.alive.any():
-                return self._counted()
+                return self._count_instructions()
             start = int(self.places[self.alive].min())
             active = self.alive & (self.places == start)
             self._leave_scopes(start)
@@ -199,7 +193,7 @@ class _Walk:
             doubtful = active & (value < 0)
             if doubtful.any():
                 reason = self.state.name_of(int(value[doubtful].min()))
-                holds = holds | (doubtful & self.program.decided(index, reason))
+                holds = holds | (doubtful & self.program.decide(index, reason))
             condition = condition & holds
         return condition
 
@@ -233,7 +227,7 @@ class _Walk:
                 while targets and targets[-1] == index:
                     targets.pop()
 
-    def _counted(self) -> Executed:
+    def _count_instructions(self) -> Executed:
         instructions: Counter[int] = Counter()
         lanes: Counter[int] = Counter()
         for (start, end), times in self.runs.items():

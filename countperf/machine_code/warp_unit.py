@@ -273,7 +273,7 @@ def _compare(ins: SassInstruction, state: WarpState) -> Results:
 
 def _combine_predicates(ins: SassInstruction, state: WarpState) -> Results:
     """Follow Maxwell's ``PSETP.AND.AND``; others of them mix two operations, and are unknown."""
-    if ins.modifiers != {"AND"}:
+    if ins.modifiers != frozenset({"AND"}):
         return None
     first, second, third = (state.read(operand) for operand in ins.operands[2:5])
     return _combine("AND", _combine("AND", first, second), third)
@@ -477,7 +477,7 @@ def _to_float(modifiers: frozenset[str], value: Lanes) -> Lanes | None:
 
 
 def _reciprocal(modifiers: frozenset[str], value: Lanes) -> Lanes | None:
-    if modifiers != {"RCP"}:
+    if modifiers != frozenset({"RCP"}):
         return None
     number = (value & MASK).astype(np.uint32).view(np.float32)
     with np.errstate(divide="ignore", invalid="ignore"):

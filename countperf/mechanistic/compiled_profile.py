@@ -17,7 +17,7 @@ import numpy as np
 from countperf.counting.work_groups import GroupKinds, WorkGroups
 from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.description import describe_kernel
-from countperf.devices.host_code import Launches
+from countperf.devices.host_code import Launches, Shape
 from countperf.devices.nvcc import compile_for, compile_sass, find_program
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import (
@@ -76,6 +76,10 @@ def with_loops_kept(source: str) -> str:
     return _FOR.sub(r"\1#pragma unroll 1\n\g<0>", source)
 
 
+_Launch = tuple[str, Shape, Shape, list[Any]]
+"""Kernel, groups, shape of a group, and arguments."""
+
+
 def _integers(arguments: Sequence[Any]) -> list[int | None]:
     return [int(a) if isinstance(a, np.integer) else None for a in arguments]
 
@@ -124,12 +128,13 @@ class GpuKernel:
         instructions: Counter[str] = Counter()
         lanes: Counter[str] = Counter()
         sub_groups = assumed = 0
-        for kernel, extents, shape, arguments in self.launches.list_launches(parameters):
+        for launch in self.launches.list_launches(parameters):
+            kernel, extents, shape, arguments = launch
             program = self.programs[kernel]
             constants = self._constants(extents, shape, arguments)
             number = -(-prod(shape) // LANES)
             sub_groups += prod(extents) * number
-            kinds = self._kinds(kernel, extents, parameters, arguments, every_group=every_group)
+            kinds = self._kinds(launch, parameters, every_group=every_group)
             assumed += prod(extents) - len(kinds)
             for kind, sub_group in product(kinds, range(number)):
                 executed = program.executed(*launched(constants, kind.point, shape, sub_group))
@@ -155,25 +160,21 @@ class GpuKernel:
         return executed
 
     def _kinds(
-        self,
-        kernel: str,
-        groups: Sequence[int],
-        parameters: Mapping[str, int],
-        arguments: Sequence[Any],
-        *,
-        every_group: bool,
+        self, launch: _Launch, parameters: Mapping[str, int], *, every_group: bool
     ) -> Sequence[Kind]:
         """Return a group of each kind, or all groups."""
-        if not every_group:
-            found = self.groups.kinds(kernel, groups, parameters, _integers(arguments))
-            if all(kind.is_exact for kind in found.kinds):
-                return found.kinds
-            if prod(groups) > _MOST_GROUPS:
-                raise CountingError(
-                    f"kernel '{kernel}': work groups execute different numbers of instructions,"
-                    f" and there are {prod(groups)} of them; follow all with"
-                    f" {option('every_group', 'True')}, which takes long, or take smaller sizes"
-                )
+        kernel, groups, _, arguments = launch
+        if every_group:
+            return GroupKinds.of_each(groups).kinds
+        found = self.groups.kinds(kernel, groups, parameters, _integers(arguments))
+        if all(kind.is_exact for kind in found.kinds):
+            return found.kinds
+        if prod(groups) > _MOST_GROUPS:
+            raise CountingError(
+                f"kernel '{kernel}': work groups execute different numbers of instructions, and"
+                f" there are {prod(groups)} of them; follow all with"
+                f" {option('every_group', 'True')}, which takes long, or take smaller sizes"
+            )
         return GroupKinds.of_each(groups).kinds
 
     def _constants(
@@ -218,31 +219,12 @@ _DECLARED = ("registers_per_work_item", "occupancy", "active_groups")
 def profile_kernel(
     kernel: Any, device: DeviceParameters | str | Path, **options: Any
 ) -> KernelProfiler:
-    """Profile a Loopy kernel for the mechanistic models.
+    """Profile a Loopy kernel for the mechanistic models; options are those of `profile_declared`.
 
-    Parameters
-    ----------
-    kernel : loopy.TranslationUnit
-        With one entry point.
-    device : DeviceParameters, str or Path
-        A device, its slug in the catalogue, or the path of its TOML file.
-    **options
-        As of `countperf.mechanistic.from_kernel.profile_kernel`. If none of
-        ``registers_per_work_item``, ``occupancy`` and ``active_groups`` is given although the
-        device's registers limit its occupancy, ``nvcc`` says how many registers the kernel takes,
-        where it is installed and compiles for the device's compute capability.
-
-    Returns
-    -------
-    KernelProfiler
-        Its profiles ask for the registers if nobody knows them.
-
-    Raises
-    ------
-    CountingError
-        The kernel cannot be counted.
-    DeviceError, DocumentError
-        There is no such device, or its file is damaged.
+    If none of ``registers_per_work_item``, ``occupancy`` and ``active_groups`` is given although
+    the device's registers limit its occupancy, ``nvcc`` says how many registers the kernel takes,
+    where it is installed and compiles for the device's compute capability. Profiles ask for the
+    registers if nobody knows them.
     """
     described = device if isinstance(device, DeviceParameters) else load_device(device)
     if all(options.get(name) is None for name in _DECLARED):
@@ -252,12 +234,13 @@ def profile_kernel(
 
 def find_compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, int] | None:
     """Return the registers of a work item by device program, as ``nvcc`` allocates them."""
-    if device.registers_per_compute_unit is None or device.compute_capability is None:
+    capability = device.compute_capability
+    if device.registers_per_compute_unit is None or capability is None:
         return None
     if find_program("nvcc") is None:
         return None
     try:
-        compiled = compile_for(kernel, device.compute_capability)
+        compiled = compile_for(kernel, capability)
     except (KernelBuildError, DeviceError):
         return None
     return {name: resources.registers for name, resources in compiled.items()}
@@ -284,18 +267,15 @@ class MachineCodeProfiler(KernelProfiler):
         self, parameters: Mapping[str, Any], /
     ) -> tuple[tuple[ProfiledKernel, int], ...]:
         """Return profile and launch of each device program, and how often it is launched."""
-        profiles = KernelProfiler.launches_at(self, parameters)
         executed = self.gpu.follow_typical(parameters)
-        return tuple(
-            (self._with_code(profiled, executed[profiled.profile.name]), times)
-            for profiled, times in profiles
-        )
-
-    def _with_code(self, profiled: ProfiledKernel, executed: Executed) -> ProfiledKernel:
-        name = profiled.profile.name
-        graph = graph_of(name, self.gpu.programs[name].instructions, executed)
-        followed = with_graph(profiled, graph, self.max_instructions)
-        return self.sass[name].applied(followed, *self.sass[name].trips(executed.instructions))
+        launches: list[tuple[ProfiledKernel, int]] = []
+        for profiled, times in KernelProfiler.launches_at(self, parameters):
+            name = profiled.profile.name
+            graph = graph_of(name, self.gpu.programs[name].instructions, executed[name])
+            followed = with_graph(profiled, graph, self.max_instructions)
+            trips = self.sass[name].trips(executed[name].instructions)
+            launches.append((self.sass[name].applied(followed, *trips), times))
+        return tuple(launches)
 
 
 def capability_of(device: DeviceParameters) -> str:
@@ -353,11 +333,10 @@ def _with_lines(nodes: Sequence[str], alpha: Mapping[str, float]) -> list[str]:
         if name.startswith(("load.", "store.")):
             base, _, excess = name.partition(".x")
             number, product = totals.get(base, (0.0, 0.0))
-            weight = float(excess) if excess else 1.0
-            totals[base] = (number + count, product + count * weight)
+            totals[base] = (number + count, product + count * float(excess or 1.0))
     names = {
-        base: f"{base}.x{product / number:.4g}" if product > number else base
+        base: f"{base}.x{product / number:.4g}"
         for base, (number, product) in totals.items()
-        if number
+        if number and product > number
     }
     return [names.get(name, name) for name in nodes]

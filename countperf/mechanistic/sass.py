@@ -89,9 +89,9 @@ class SassSegment:
         """Pairs of instructions that are issued at once."""
         return sum(instruction.with_previous for instruction in self.instructions)
 
-    def count(self, *units: str) -> int:
-        """Return the instructions of some units, see `unit_of`."""
-        return sum(unit_of(instruction) in units for instruction in self.instructions)
+    def count(self, unit: str) -> int:
+        """Return the instructions of a unit, see `unit_of`."""
+        return sum(unit_of(instruction) == unit for instruction in self.instructions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +134,9 @@ class SassAnalysis:
 
     def applied(self, profiled: ProfiledKernel, *trips: float) -> ProfiledKernel:
         """Return a profile with latency bound, core instructions and issue slots of this code."""
-        profile = replace(
-            profiled.profile,
-            latency_bound=self.latency_bound(*trips),
-            ins_cuda=self.ins_cuda(*trips),
-            ins_issued=self.ins_issued(*trips),
-        )
+        cycles, core = self.latency_bound(*trips), self.ins_cuda(*trips)
+        issued = self.ins_issued(*trips)
+        profile = replace(profiled.profile, latency_bound=cycles, ins_cuda=core, ins_issued=issued)
         return replace(profiled, profile=profile)
 
     def _executed(self, trips: Sequence[float]) -> list[tuple[float, SassSegment]]:
@@ -187,8 +184,7 @@ def graph_of(
             names.append(name)
             number = recorder.barrier() if name == BARRIER else recorder.add(waits)
             waits = frozenset([number])
-        for register in instruction.results:
-            last[register] = waits
+        last |= dict.fromkeys(instruction.results, waits)
     return InstructionGraph(names, recorder.edges)
 
 

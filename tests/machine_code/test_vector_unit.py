@@ -31,8 +31,6 @@ ALL = 0xFFFFFFFF
         ("vpmovqd %ymm0,%xmm2", (1, 3, 5, 7)),
         ("vpbroadcastd %eax,%xmm2", (9,) * 4),
         ("vmovd %eax,%xmm2", (9, 0, 0, 0)),
-        # of a register of which one byte alone is known, that byte
-        ("cmp $0x9,%eax\nsete %cl\nvmovd %ecx,%xmm3\nvpbroadcastb %xmm3,%xmm2", (0x01010101,) * 4),
         ("vmovd %eax,%xmm2\nvpinsrd $0x2,%eax,%xmm2,%xmm2", (9, 0, 9, 0)),
         ("vmovdqu %ymm0,0x10(%rsp)\nvmovdqu 0x20(%rsp),%xmm2", (5, 6, 7, 8)),
         ("vmovdqu %ymm0,0x10(%rsp)\nvpaddd 0x14(%rsp){1to4},%xmm1,%xmm2", (12, 22, 32, 42)),

@@ -115,7 +115,13 @@ def build_unit(
     try:
         kernel = session.build_kernel(unit, choose_groups=fewest_groups)
         if session.device.identity.platform == INTEL:
-            return [(f"{number}.o", _object_of(session.program))]
+            binary = cast("list[bytes]", session.program.get_info(cl.program_info.BINARIES))[0]
+            start = binary.find(_ELF, len(_ELF))  # the object is a section of another ELF file
+            if start < 0:
+                raise DeviceError(
+                    "the runtime's binary holds no machine code: Intel's of 2026 does"
+                )
+            return [(f"{number}.o", binary[start:])]
         given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
         kernel.launch(bind_arguments(session, kernel, given).arguments)
         session.finish()
@@ -132,16 +138,6 @@ def build_unit(
             "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do", stage="run"
         )
     return [(path.name, path.read_bytes()) for path in paths]
-
-
-def _object_of(program: cl.Program) -> bytes:
-    """Return the object within a binary of Intel's runtime: an ELF file in a section of another."""
-    binaries = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
-    binary = binaries[0]
-    start = binary.find(_ELF, len(_ELF))
-    if start < 0:
-        raise DeviceError("the runtime's binary holds no machine code: Intel's of 2026 does")
-    return binary[start:]
 
 
 def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -162,9 +158,6 @@ def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tupl
 _ANY_SHAPE = "0-0-0"
 _LONGEST_S = 300.0  # for each kernel that is built and launched
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
-Programs = dict[str, MachineProgram]
-"""The code of kernels, by name."""
-
 Objects = list[tuple[str, bytes]]
 """Names and contents of object files."""
 
@@ -179,7 +172,7 @@ def find_library(name: str) -> Path | None:
     return None
 
 
-def programs_of(objects: Objects) -> Programs:
+def programs_of(objects: Objects) -> dict[str, MachineProgram]:
     """Return the code in objects by the names of kernels."""
     programs: dict[str, MachineProgram] = {}
     with tempfile.TemporaryDirectory(prefix="countperf-objects-") as folder:
@@ -201,13 +194,6 @@ def _read_kept(path: Path | None) -> Objects | None:
         return None
 
 
-def _keep(path: Path, objects: Objects) -> None:
-    try:
-        write_atomically(path, pickle.dumps(objects))
-    except CountperfError as error:
-        tell_not_kept("the cache of object files", error)
-
-
 def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | None:
     """Return the name under which a kernel's objects are kept; None if they are not."""
     try:
@@ -215,15 +201,11 @@ def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | No
         launches = code.launches(parameters)
     except (CountperfError, KeyError, TypeError, ValueError):
         return None
-    parts = [
-        *(device.identity.model_dump_json(), code.code.source),
-        *(repr(unit.default_entrypoint.options.build_options),),
-        *(
-            repr((e.kernel, e.group_shape, fewest_groups(e.groups, e.group_shape)))
-            for e in launches
-        ),
-        *(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith(_RUNTIME_SETTINGS)),
-    ]
+    shapes = [(e.kernel, e.group_shape, fewest_groups(e.groups, e.group_shape)) for e in launches]
+    settings = [f"{n}={v}" for n, v in os.environ.items() if n.startswith(_RUNTIME_SETTINGS)]
+    options = repr(unit.default_entrypoint.options.build_options)
+    parts = device.identity.model_dump_json(), code.code.source, options
+    parts = *parts, *map(repr, shapes), *sorted(settings)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -252,7 +234,10 @@ def objects_of(
     for position, made in zip(new, _compile([units[p] for p in new], device), strict=True):
         objects[position], path = made, paths[position]
         if path is not None and not isinstance(made, KernelBuildError):
-            _keep(path, made)
+            try:
+                write_atomically(path, pickle.dumps(made))
+            except CountperfError as error:
+                tell_not_kept("the cache of object files", error)
     return objects
 
 
@@ -263,10 +248,7 @@ def _compile(
     compiled: list[Objects | KernelBuildError] = []
     if not units:
         return compiled
-    with (
-        tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name,
-        Pool(1) as pool,
-    ):
+    with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name, Pool(1) as pool:
         for number, (unit, sizes) in enumerate(units):
             given = device.label, Path(name), number, unit, dict(sizes)
             try:
