@@ -288,10 +288,8 @@ class ModelDefinition(Document):
             if not self._may_have(name):
                 does = "what a kernel does: flop.add.f32, gmem.load.32.stride1"
                 if self.policy is not None:
-                    does = (
-                        "what a device issues: issue.vector.arithmetic.f32.add,"
-                        " bytes.group.load.dense, transactions.32x128"
-                    )
+                    does = "what a device issues: issue.vector.arithmetic.f32.add"
+                does += ", transactions.32x128 (work items of a sub-group, bytes of a line)"
                 raise ValueError(
                     f"{name} is never there: a model with{'' if self.policy else 'out'} an"
                     f" execution policy ([policy], width = 8 below it) is made of {does}"

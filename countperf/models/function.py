@@ -104,6 +104,12 @@ class ModelFunction(ShortRepr):
         others = ((column[0], f"{match[1]}.{kind}") for kind in _UNMASKED)
         return next((other for other in others if other in self.columns), column)
 
+    def columns_of(self, name: str) -> set[ColumnKey]:
+        """Return the columns that charge a property."""
+        specs = self.model.term_features.items()
+        found = {(term, feature) for term, spec in specs if (feature := spec.feature_of(name))}
+        return {*map(self.find_column, found)}
+
     @cached_property
     def members(self) -> dict[str, NDArray[np.intp]]:
         """The columns of each term, by position."""

@@ -30,7 +30,7 @@ from countperf.counting.counts import says_group_shape
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
 from countperf.counting.vector import PropertyVector
 from countperf.documents import Document, Interval, Part
-from countperf.errors import CountperfError, FitError, ParameterError
+from countperf.errors import CountperfError, FitError
 from countperf.measuring import PURPOSES as ALL_PURPOSES
 from countperf.measuring import Measurement
 from countperf.measuring.lines import NOISE_DEVIATIONS
@@ -94,12 +94,6 @@ def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) 
 def mean_error(errors: ArrayLike, *, floor: float = 0.0) -> MeanError:
     """Take the geometric mean of relative errors, or of means of them."""
     values = np.asarray(errors, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0 or not np.all(np.isfinite(values) & (values >= 0)):
-        message = f"relative errors are a vector of finite numbers of at least 0, not {errors}"
-        raise ParameterError(message, parameter="errors")
-    if not (np.isfinite(floor) and floor >= 0):
-        message = f"the floor must be finite and not negative, not {floor}"
-        raise ParameterError(message, parameter="floor")
     zeros = int(np.count_nonzero(values == 0))
     raised = np.maximum(values, floor)
     value = 0.0 if np.any(raised == 0) else float(np.exp(np.mean(np.log(raised))))
@@ -317,10 +311,11 @@ def check_counting_rules(measurement: Measurement) -> None:
         raise FitError(message)
 
 
-def _read_counts(measurement: Measurement) -> PropertyVector | None:
+def _read_counts(measurement: Measurement, weights: WeightSet) -> PropertyVector | None:
     """Return the counts of a case, if it was counted, by the rules of now."""
     if (vector := measurement.property_vector()) is not None:
         check_counting_rules(measurement)
+        weights.definition.check_code(measurement.code or (), f"case {measurement.case!r}")
     return vector
 
 
@@ -330,7 +325,7 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     needed = [*weights.definition.named_transactions]
     needed += ["code"] if weights.definition.reads_code else []
     for measurement in stepped(measurements, "predicting cases"):
-        vector = _read_counts(measurement)
+        vector = _read_counts(measurement, weights)
         if vector is None or not all(map(vector.knows, needed)):
             continue
         if weights.definition.named_shape and not says_group_shape(vector):
@@ -510,7 +505,7 @@ def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) ->
 def _rank_variant(weights: WeightSet, measurement: Measurement) -> RankedVariant:
     """Return a measured variant with its prediction, if it has one."""
     time_s, complete = 0.0, True
-    if (vector := _read_counts(measurement)) is not None:
+    if (vector := _read_counts(measurement, weights)) is not None:
         try:
             prediction = weights.predict_counts(vector, measurement.parameters, incomplete_ok=True)
             time_s, complete = float(prediction.time_s), prediction.complete

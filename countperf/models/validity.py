@@ -242,6 +242,15 @@ def describe_interval(reach: Quantity) -> str:
     return ""
 
 
+def refuse_infinite(model: str, times_s: NDArray[np.float64]) -> None:
+    """Raise `ModelNotApplicableError` for a time that is infinite or no number."""
+    if not np.all(np.isfinite(times_s)):
+        raise ModelNotApplicableError(
+            f"the {model} model gives no finite time here: a derived feature divides by zero, or"
+            " takes the logarithm of what is not positive"
+        )
+
+
 def refuse_negative(model: str, kernel: str, time_s: Quantity) -> None:
     """Raise `ModelNotApplicableError` for a time below zero; several at once are all refused."""
     if np.any(np.asarray(time_s) < 0):

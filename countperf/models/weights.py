@@ -24,7 +24,6 @@ from countperf.documents import Document
 from countperf.errors import (
     DeviceMismatchError,
     MismatchError,
-    ModelNotApplicableError,
     ParameterError,
     PredictionError,
     option,
@@ -441,11 +440,7 @@ def charge_inputs(weights: WeightSet, inputs: ModelInputs) -> Charge:
     scaled = function.scaled(values, inputs.variables)
     unknowns = np.asarray(weights.unknowns, np.float64)
     times = _at_each_size(lambda row: np.tensordot(unknowns, row, 1), scaled)
-    if not np.all(np.isfinite(times)):
-        raise ModelNotApplicableError(
-            f"the {weights.model} model gives no finite time here: a derived feature divides by"
-            " zero, or takes the logarithm of what is not positive"
-        )
+    validity.refuse_infinite(weights.model, times)
     return Charge(
         time_s=_plain(times),
         values={key: _plain(row) for key, row in zip(function.keys, values, strict=True)},

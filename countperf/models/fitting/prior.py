@@ -85,7 +85,7 @@ ModelKind = Literal["structural", "compiled"]
 class KnownDevice(Part):
     """A device whose weights are known, and how well its measurements determine them."""
 
-    device: DeviceIdentity  # the device
+    device: DeviceIdentity
     logs: tuple[float | None, ...]  # logarithm of each weight (s per unit)
     variances: tuple[NonNegativeFloat | None, ...]  # what its measurements leave open of each
     # logarithm of measured over fitted time of each of the model's kernels, the mean over sizes
