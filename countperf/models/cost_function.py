@@ -15,17 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf.models import validity
 from countperf.models.correction import Correction, profile
 from countperf.models.definition import covers
 from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
 from countperf.models.function import ColumnKey, ModelFunction
 from countperf.models.predictions import ParameterValue, Quantity
-from countperf.models.validity import (
-    make_unmeasured_error,
-    raise_to_launch,
-    refuse_infinite,
-    refuse_negative,
-)
 from countperf.symbolic.compiled import BLOCK, CountSource
 from countperf.text import FieldsAlone, ShortRepr
 
@@ -130,8 +125,8 @@ class CostFunction(ShortRepr, FieldsAlone):
                 rows = self._at_arrays(*(line[block] for line in lines))
                 self._check_measured(rows[2])
                 times[block] = self._time(rows)
-        refuse_infinite(self.function.model.name, times)
-        refuse_negative(self.function.model.name, self.kernel, times)
+        validity.refuse_infinite(self.function.model.name, times)
+        validity.refuse_negative(self.function.model.name, self.kernel, times)
         return times.reshape(shape) if shape else float(times[0])
 
     def _time(self, rows: list[Any]) -> Any:
@@ -142,7 +137,7 @@ class CostFunction(ShortRepr, FieldsAlone):
             values, scaled = np.array(rows[:2], float)
             columns, log_factor = self._similar
             time_s = time_s * np.exp(log_factor(*profile(columns, values, scaled, self._costs)))
-        return raise_to_launch(time_s, self.shortest_s)
+        return validity.raise_to_launch(time_s, self.shortest_s)
 
     @cached_property
     def _similar(self) -> tuple[list[ColumnKey], Callable[..., Quantity]]:
@@ -155,7 +150,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         if names and not self.incomplete_ok:
             spec = self.function.model.features
             wanted = dict.fromkeys(spec.feature_of(name) or name for name in names)
-            raise make_unmeasured_error(self.kernel, self.device, wanted)
+            raise validity.make_unmeasured_error(self.kernel, self.device, wanted)
 
 
 def lacking_cost(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf import text
 from countperf.errors import CountperfError, ParameterError, PredictionError
 from countperf.models.breakdown import (
     CORRECTION,
@@ -20,27 +21,6 @@ from countperf.models.breakdown import (
     describe_bound,
     plain_name,
     uncharged_lines,
-)
-from countperf.text import (
-    EACH,
-    Column,
-    Printed,
-    Result,
-    Table,
-    check_lines,
-    columns_of,
-    cut,
-    format_quantity,
-    format_seconds,
-    interval_text,
-    picked,
-    plain,
-    point_text,
-    short_name,
-    some_of,
-    table_of,
-    weights_text,
-    wrap_note,
 )
 
 Quantity = float | NDArray[np.float64]
@@ -61,60 +41,32 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prediction(Result):
-    """Predicted time of one launch of a kernel.
+class Prediction(text.Result):
+    """Predicted time of one launch of a kernel."""
 
-    Attributes
-    ----------
-    kernel, device, model, weights : str
-        Name of the kernel, slug of the device, name of the model, name of the weights (empty where
-        they have none).
-    parameters : Mapping from str to int or ndarray
-        Values of the size parameters.
-    time_s : float or ndarray
-        The time, s; of the shape that the parameters broadcast to.
-    interval_s : pair of float or ndarray, or None
-        Low and high end of where the time is expected in `interval_level` of cases, s; None where
-        the model cannot tell, NaN at some of several sizes.
-    breakdown : dict from str to float or ndarray
-        Where the time goes: seconds per property, largest first. The parts sum to the time.
-    missing : tuple of str
-        Properties that the kernel has and the model knows no cost of; the time is without them.
-    ignored : tuple of str
-        Properties that the kernel has and the model leaves out by its definition.
-    verdicts : tuple of Verdict
-        Checks on the validity of this prediction.
-    interval_level : float
-        The share of cases whose time the interval is to hold, 0.9 or 0.95.
-    model_choice : str
-        Which model was chosen and why, where none was asked for; else empty.
-    given_as : str
-        Name of the kernel as the user gave it, where it was a text; else empty.
-    origin : Origin or None
-        Weights and counts that it is made from; None where the model has no fitted weights.
-    resources : Mapping from str to str
-        By part of the breakdown what it is for, such as ``"memory: L2"``, where the model states
-        it.
-    """
-
-    kernel: str
-    device: str
+    kernel: str  # its name
+    device: str  # its slug
     model: str
-    parameters: Mapping[str, ParameterValue]
-    time_s: Quantity
+    parameters: Mapping[str, ParameterValue]  # values of the size parameters
+    time_s: Quantity  # of the shape that the parameters broadcast to
+    # low and high end of where the time is expected in `interval_level` of cases, s; None where the
+    # model cannot tell, NaN at some of several sizes
     interval_s: tuple[Quantity, Quantity] | None
+    # where the time goes: seconds per property, largest first; the parts sum to the time
     breakdown: dict[str, Quantity]
-    weights: str = ""
-    missing: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
-    interval_level: float = 0.95
-    model_choice: str = ""
-    given_as: str = ""
+    weights: str = ""  # their name; empty where they have none
+    missing: tuple[str, ...] = ()  # properties whose cost is not known; the time is without them
+    ignored: tuple[str, ...] = ()  # those that the model leaves out by its definition
+    verdicts: tuple[Verdict, ...] = ()  # on the validity of this prediction
+    interval_level: float = 0.95  # or 0.9
+    model_choice: str = ""  # which model was chosen and why, where none was asked for
+    given_as: str = ""  # name of the kernel as the user gave it, where it was a text
+    # weights and counts that it is made from; None where the model has no fitted weights
     origin: Any = field(default=None, repr=False)
+    # by part of the breakdown what it is for, such as "memory: L2", where the model states it
     resources: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
-    __repr__ = Result.__str__
+    __repr__ = text.Result.__str__
 
     def against(self, other: Prediction) -> PredictionPair:
         """Compare with another prediction: of another kernel, size, device or model.
@@ -165,14 +117,14 @@ class Prediction(Result):
         """The verdicts that did not pass."""
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give the time, what bounds it, at most eight rows of where it goes, and caveats.
 
         Weights are fitted to runs whose data the run before left in the caches.
         """
         facts = {
-            **picked(self, "kernel", "device", "weights", "model", "parameters"),
-            **picked(self, "time_s", "interval_s", "interval_level"),
+            **text.picked(self, "kernel", "device", "weights", "model", "parameters"),
+            **text.picked(self, "time_s", "interval_s", "interval_level"),
             "breakdown_s": self.breakdown,
             "complete": self.complete,
             "caches": "warm",
@@ -183,26 +135,26 @@ class Prediction(Result):
             head = prediction_head(self)
             rows = [
                 {"part": part, **name_part(part, self.resources), "time_s": time_s}
-                for part, time_s in plain(self.breakdown).items()
+                for part, time_s in text.plain(self.breakdown).items()
             ]
             cells = [
-                (r.group, format_quantity(r.time_s, "s"), r.share, r.text)
+                (r.group, text.format_quantity(r.time_s, "s"), r.share, r.text)
                 for r in breakdown_rows(self)
             ]
-            shown = Table(header=(), rows=tuple(cells), right=(1, 2), titles=_BREAKDOWN)
-            return Printed(head=head, rows=rows, shown=shown, notes=notes, facts=facts)
+            shown = text.Table(header=(), rows=tuple(cells), right=(1, 2), titles=_BREAKDOWN)
+            return text.Printed(head=head, rows=rows, shown=shown, notes=notes, facts=facts)
         mark = _incomplete(self)
         level = f"to ({100 * self.interval_level:.0f} %)"
-        return Printed(
+        return text.Printed(
             head=[
                 f"{self.kernel} on {self.device}; {_model(self)}, warm caches"
                 f"{mark and f'; at least these times{mark}'}"
             ],
             rows=_times(self),
             columns={
-                **{"parameters": EACH, "time_s": Column("time", format_seconds)},
-                "low_s": Column("from", format_seconds),
-                "high_s": Column(level, format_seconds),
+                **{"parameters": text.EACH, "time_s": text.Column("time", text.format_seconds)},
+                "low_s": text.Column("from", text.format_seconds),
+                "high_s": text.Column(level, text.format_seconds),
             },
             notes=notes,
             facts=facts,
@@ -228,14 +180,14 @@ class DeviceAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DeviceAnswers(Result):
+class DeviceAnswers(text.Result):
     """Predicted times of a kernel on several devices: for each size and model the fastest first."""
 
     answers: tuple[DeviceAnswer, ...]
 
-    __repr__ = Result.__str__
+    __repr__ = text.Result.__str__
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give a row per size, device and model: time, bound, what is missing; then why.
 
         In JSON a row has what `answers` says of a model, and ``device``, ``parameters``, ``model``.
@@ -248,7 +200,7 @@ class DeviceAnswers(Result):
         said: dict[str, None] = {}
         for one in self.answers:
             row = {
-                **picked(one, "device", "weights", "parameters", "model", "lacks"),
+                **text.picked(one, "device", "weights", "parameters", "model", "lacks"),
                 **_facts_of(one.prediction),
                 "reason": str(one.error or ""),
             }
@@ -264,23 +216,23 @@ class DeviceAnswers(Result):
                     "model": one.model,
                     "time_s": row["time_s"],
                     "bound": (row["bound"] or "").partition(" and ")[0],
-                    "missing": cut(lacks or several, _FEW_LETTERS),
+                    "missing": text.cut(lacks or several, _FEW_LETTERS),
                 }
             )
             names = ", ".join(left_out)
             is_long = len(names) > _FEW_LETTERS
             left = f"{one.device}, {one.model}: leaves out {names}" if is_long else ""
-            said |= {wrap_note(reason): None for reason in [row["reason"] or left] if reason}
+            said |= {text.wrap_note(reason): None for reason in [row["reason"] or left] if reason}
         more = [f"- ... {len(said) - _MOST_REASONS} more: .to_frame() has all"]
         columns = {
-            **{"parameters": EACH, **columns_of("device weights model")},
-            **columns_of("time_s", format_seconds),
-            **columns_of("bound missing"),
+            **{"parameters": text.EACH, **text.columns_of("device weights model")},
+            **text.columns_of("time_s", text.format_seconds),
+            **text.columns_of("bound missing"),
         }
-        return Printed(
-            head=[", ".join(filter(None, [kernel, point_text(same)]))],
+        return text.Printed(
+            head=[", ".join(filter(None, [kernel, text.point_text(same)]))],
             rows=rows,
-            shown=table_of(shown, columns),
+            shown=text.table_of(shown, columns),
             notes=[*[*said][:_MOST_REASONS], *(more if len(said) > _MOST_REASONS else [])],
             facts={"kernel": kernel},
             name="answers",
@@ -297,10 +249,10 @@ def _facts_of(prediction: Prediction | None) -> dict[str, Any]:
         return {**nothing, "ignored": [], "missing": []}
     kinds = describe_bound(prediction).removeprefix("bound by ").partition(":")[0]
     return {
-        **picked(prediction, "time_s", "interval_s"),
+        **text.picked(prediction, "time_s", "interval_s"),
         "bound": getattr(prediction, "bound", None) or kinds,
         "breakdown_s": prediction.breakdown,
-        **picked(prediction, "ignored", "missing"),
+        **text.picked(prediction, "ignored", "missing"),
     }
 
 
@@ -314,7 +266,7 @@ _BREAKDOWN = ("group", "time", "share", "part")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PredictionPair(Result):
+class PredictionPair(text.Result):
     """Two predictions side by side."""
 
     first: Prediction  # each at one size
@@ -337,7 +289,7 @@ class PredictionPair(Result):
             first, second = getattr(self.first, name), getattr(self.second, name)
             if first != second and first and second:
                 return first, second
-        points = point_text(self.first.parameters), point_text(self.second.parameters)
+        points = text.point_text(self.first.parameters), text.point_text(self.second.parameters)
         counts = [getattr(one.origin, "kernel", None) for one in (self.first, self.second)]
         is_of_one_kernel = (self.first.given_as and self.second.given_as) or counts[0] == counts[1]
         if points[0] != points[1] and is_of_one_kernel:
@@ -365,18 +317,17 @@ class PredictionPair(Result):
         faster, slower = self.names if difference > 0 else self.names[::-1]
         shares = [(row["difference_s"] / difference, row["part"]) for row in self.rows]
         said = [
-            f"{part} ({format_quantity(share * abs(difference), 's')})"
+            f"{part} ({text.format_quantity(share * abs(difference), 's')})"
             for share, part in sorted(shares, reverse=True)[:2]
             if share >= _LEAST_CAUSE
         ]
-        return (
-            f"cause: {slower} takes {format_quantity(abs(difference), 's')} longer than {faster},"
-            f" mostly for {' and '.join(said) or 'many parts'}"
-        )
+        longer = text.format_quantity(abs(difference), "s")
+        parts = " and ".join(said) or "many parts"
+        return f"cause: {slower} takes {longer} longer than {faster}, mostly for {parts}"
 
-    __repr__ = Result.__str__
+    __repr__ = text.Result.__str__
 
-    def lay_out(self, most: int = MOST_ROWS) -> Printed:
+    def lay_out(self, most: int = MOST_ROWS) -> text.Printed:
         """Give two predictions side by side, the cause of their difference last."""
         both = (self.first, self.second)
         whole = [float(one.time_s) for one in both]
@@ -387,11 +338,13 @@ class PredictionPair(Result):
         times = dict(zip(("first_s", "second_s"), whole, strict=True))
         total = {"part": "time", **times, "difference_s": whole[1] - whole[0]}
         titles = ("", *self.names, "difference")
-        columns = [Column(title, format_seconds if i else None) for i, title in enumerate(titles)]
-        return Printed(
+        columns = [
+            text.Column(title, text.format_seconds if i else None) for i, title in enumerate(titles)
+        ]
+        return text.Printed(
             head=[f"{self.names[1]}: {ratio} the time of {self.names[0]}{mark}", *bounds],
             rows=self.rows,
-            shown=table_of([total, *self.rows[:most]], dict(zip(total, columns, strict=True))),
+            shown=text.table_of([total, *self.rows[:most]], dict(zip(total, columns, strict=True))),
             notes=[*(line for one in both for line in verdict_lines(one.caveats)), self.cause],
         )
 
@@ -427,12 +380,12 @@ def prediction_head(of: Prediction) -> list[str]:
     interval = (
         ""
         if of.interval_s is None
-        else f" ({100 * of.interval_level:.0f} % interval: {interval_text(of.interval_s)})"
+        else f" ({100 * of.interval_level:.0f} % interval: {text.interval_text(of.interval_s)})"
     )
-    given = point_text(of.parameters)
+    given = text.point_text(of.parameters)
     mark = _incomplete(of)
     return [
-        f"{'at least ' if mark else ''}{format_quantity(float(of.time_s), 's')}{interval}{mark}",
+        f"{'at least ' if mark else ''}{text.format_seconds(float(of.time_s))}{interval}{mark}",
         *filter(None, [describe_bound(of)]),
         f"{of.kernel} on {of.device}{', ' if given else ''}{given}; {_model(of)}, warm caches",
     ]
@@ -441,14 +394,14 @@ def prediction_head(of: Prediction) -> list[str]:
 def _model(of: Prediction) -> str:
     """Name model and weights."""
     model, comma, more = of.model.partition(", ")
-    return f"{short_name(model)}{comma}{more} model{weights_text(of.weights, of.device)}"
+    return f"{text.short_name(model)}{comma}{more} model{text.weights_text(of.weights, of.device)}"
 
 
 def _incomplete(of: Prediction) -> str:
     """Say that a time is without some costs, so that it is a lower bound; nothing if it is not."""
     if of.complete:
         return ""
-    return f" (incomplete: without the cost of {some_of(of.missing, most=NAMED_OTHERS)})"
+    return f" (incomplete: without the cost of {text.some_of(of.missing, most=NAMED_OTHERS)})"
 
 
 NAMED_OTHERS = 4
@@ -459,7 +412,9 @@ _DERIVED = re.compile(r"(?<![\w.])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w.])")
 
 def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Write what was checked: one line for each, and a remedy below those that failed."""
-    return check_lines((v.passed, f"{v.name}: {_plain(v.message)}", v.remedy) for v in verdicts)
+    return text.check_lines(
+        (v.passed, f"{v.name}: {_plain(v.message)}", v.remedy) for v in verdicts
+    )
 
 
 def _plain(message: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from countperf import errors
 from countperf.counting.counts import transaction_roots
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import (
@@ -21,13 +22,6 @@ from countperf.counting.taxonomy import (
 )
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
-from countperf.errors import (
-    DeviceMismatchError,
-    MismatchError,
-    ParameterError,
-    PredictionError,
-    option,
-)
 from countperf.models import validity
 from countperf.models.breakdown import CORRECTION
 from countperf.models.correction import Correction, Origin, profile
@@ -73,23 +67,7 @@ _NEGATIVE = "the predicted time is not positive: negative weights outweigh the o
 
 
 class WeightSet(Document, Result):
-    """Weights of a fitted model on a device, which predict.
-
-    Attributes
-    ----------
-    model, definition : str, ModelDefinition
-        Name of the model, and its terms and features.
-    device : DeviceIdentity
-        What they were measured on.
-    counting_rules, view, counted_caches
-        Version of the counting rules, view and caches by which the kernels of the fit were counted.
-    weights : tuple of Weight
-        One for each feature of a term that the measurements exercise, s per unit.
-    quality, source : FitQuality or None, MeasurementSource or None
-        Errors and intervals of the fit, and its measurements; None for weights from elsewhere.
-    correction : Correction or None
-        What measured kernels say of kernels like them, by which predictions are corrected.
-    """
+    """Weights of a fitted model on a device, which predict."""
 
     format: Literal["countperf-weights"] = "countperf-weights"
     version: Literal[4] = 4
@@ -97,20 +75,23 @@ class WeightSet(Document, Result):
     remade_by = (
         "fit the measurements again, countperf fit STORE --name NAME, or countperf calibrate"
     )
-    model: str
+    model: str  # its name
     definition: ModelDefinition
-    device: DeviceIdentity
+    device: DeviceIdentity  # what they were measured on
+    # version of the rules, view and caches by which the kernels of the fit were counted
     counting_rules: CountingRules
     view: View = "source"
     counted_caches: CountedCaches = DEFAULT_CACHES
+    # one for each feature of a term that the measurements exercise
     weights: tuple[Weight, ...] = Field(min_length=1)
     ranges: dict[str, Range] = Field(default_factory=dict)  # by scale of terms
     # which weights are a choice among many that fit as well
     indistinguishable: tuple[IndistinguishableGroup, ...] = ()
-    quality: FitQuality | None = None
-    source: MeasurementSource | None = None
+    quality: FitQuality | None = None  # errors and intervals of the fit, and its measurements;
+    source: MeasurementSource | None = None  # None for weights from elsewhere
     exercising_kernels: Unread = Field(default=(), exclude=True)
     candidates: Unread = Field(default=(), exclude=True)
+    # what measured kernels say of kernels like them, by which predictions are corrected
     correction: Correction | None = None
     remark: str = ""  # for whoever predicts, such as for which counts they were printed
     written_by: str = ""  # version of countperf
@@ -168,7 +149,7 @@ class WeightSet(Document, Result):
     def check_counting_rules(self) -> None:
         """Raise `PredictionError` if kernels are now counted by other rules than in the fit."""
         if self.counting_rules != COUNTING_RULES_VERSION:
-            raise PredictionError(
+            raise errors.PredictionError(
                 f"the weights for {self.device.slug} were fitted under counting rules"
                 f" {self.counting_rules}, and kernels are now counted under"
                 f" {COUNTING_RULES_VERSION}: refit from measurements"
@@ -178,10 +159,10 @@ class WeightSet(Document, Result):
         """Raise `DeviceMismatchError` if the weights belong to another device."""
         if device is None or force or self.device.matches(device):
             return
-        raise DeviceMismatchError(
+        raise errors.DeviceMismatchError(
             f"the weights are for {self.device.slug} ({self.device.name}), not for {device.slug}"
             f" ({device.name}), which differ in {self.device.differences_text(device)}: fit weights"
-            f" for it, or force the use of these ({option('force', 'True')})"
+            f" for it, or force the use of these ({errors.option('force', 'True')})"
         )
 
     __str__ = Result.__str__
@@ -219,7 +200,7 @@ class WeightSet(Document, Result):
             A kernel was given, or a size is missing; a property has no weight; the view is another.
         """
         if not isinstance(counts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
-            raise ParameterError(
+            raise errors.ParameterError(
                 f"weights predict counts of a kernel, not what is a {type(counts).__name__}: pass a"
                 " kernel to countperf.predict(kernel, sizes, weights=weights)",
                 parameter="counts",
@@ -319,7 +300,7 @@ class WeightSet(Document, Result):
         without = [name for name in self.definition.named_transactions if name not in there]
         if without or self.definition.reads_code:
             reads = f"names {', '.join(without)}" if without else "reads compiled code"
-            raise PredictionError(
+            raise errors.PredictionError(
                 f"the {self.model} model {reads}, which is found at single sizes and has no"
                 " formula, and a cost function has formulas only: predict(...) at the sizes of"
                 " interest, or compile weights of another model, such as the structural one"
@@ -345,9 +326,9 @@ class WeightSet(Document, Result):
         whole = sum(sizes.values(), start=np.zeros(()))
         if np.any(guessed > MOST_GUESSED * whole):
             problem = validity.describe_guess(groups, charge.changes)
-            raise PredictionError(
+            raise errors.PredictionError(
                 f"kernel {kernel!r}: {problem}; {validity.REMEDIES['indistinguishable']}, or ask"
-                f" for the guess ({option('incomplete_ok', 'True')})"
+                f" for the guess ({errors.option('incomplete_ok', 'True')})"
             )
 
     def count(self, kernel: object) -> PropertyVector:
@@ -356,7 +337,7 @@ class WeightSet(Document, Result):
         if self.view == "source":
             vector = vector.emitted()
         if vector.view != self.view:
-            raise MismatchError(
+            raise errors.MismatchError(
                 f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights"
                 f" for {self.device.slug} were fitted to the {self.view} view: count it with"
                 f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other"
@@ -376,7 +357,7 @@ class WeightSet(Document, Result):
             if not self.definition.reads_code or wanted.code == caches.code:
                 return
             wanted, there = wanted.code, caches.code
-        raise MismatchError(
+        raise errors.MismatchError(
             f"kernel '{vector.kernel}' was counted for caches of {there.text}, and the {self.model}"
             f" weights for {self.device.slug} are for {wanted.text}: predict the kernel itself, or"
             " count it with count_kernel(..., view='structure', caches=weights.counted_caches);"
@@ -385,12 +366,12 @@ class WeightSet(Document, Result):
 
     def _check_what_has_no_formula(self, vector: PropertyVector) -> None:
         if lacking := [n for n in self.definition.named_transactions if not vector.knows(n)]:
-            raise PredictionError(
+            raise errors.PredictionError(
                 f"the {self.model} model names {', '.join(lacking)}, which counts of kernel"
                 f" {vector.kernel!r} do not say: pass the kernel itself"
             )
         if self.definition.reads_code and not vector.knows("code"):
-            raise PredictionError(
+            raise errors.PredictionError(
                 f"the {self.model} model reads compiled code, and there is none with the counts of"
                 f" kernel {vector.kernel!r}: add it with countperf.with_compiled_code(kernel,"
                 f" sizes), or countperf.predict(kernel, sizes, weights={self.device.slug!r})"
@@ -495,8 +476,8 @@ def find_log_reach(weights: WeightSet, charge: Charge, level: Level) -> Quantity
     if weights.quality is None:
         return np.nan
     rank = len(weights.weights) - sum(len(g.relations) for g in weights.indistinguishable)
-    errors = zip(weights.weights, charge.changes.values(), strict=True)
-    squares = (((weight.standard_error_s or 0.0) * row) ** 2 for weight, row in errors)
+    deviations = zip(weights.weights, charge.changes.values(), strict=True)
+    squares = (((weight.standard_error_s or 0.0) * row) ** 2 for weight, row in deviations)
     error = np.sqrt(sum(squares)) / np.maximum(charge.time_s, np.finfo(np.float64).tiny)
     freedom = 0 if weights.source is None else weights.source.cases - rank
     return validity.log_quantile(weights.quality, level, freedom=freedom, error=error)
