@@ -32,8 +32,7 @@ _LARGER = " larger"
 
 def geometric_mean(errors: Iterable[float]) -> float:
     """Return the geometric mean of relative errors, each at least 0.1 %."""
-    kept = [log(max(1e-3, error)) for error in errors]
-    return exp(sum(kept) / len(kept))
+    return exp(float(np.mean([log(max(1e-3, error)) for error in errors])))
 
 
 def kernel_without_group(name: str) -> str:
