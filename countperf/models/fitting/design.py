@@ -117,6 +117,14 @@ class Design(ShortRepr):
             scales={name: values[rows] for name, values in self.scales.items()},
         )
 
+    def with_columns(self, columns: tuple[ColumnKey, ...]) -> Design:
+        """Return the design over given columns; those that it lacks are zero."""
+        known = dict(zip(self.function.columns, self.counts.T, strict=True))
+        nothing = np.zeros(len(self.times_s))
+        counts = np.column_stack([known.get(column, nothing) for column in columns])
+        function = ModelFunction(model=self.function.model, columns=columns)
+        return replace(self, function=function, counts=counts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis(ShortRepr):
@@ -311,14 +319,9 @@ class Estimate(ShortRepr):
     def at_cases(self, cases: Design) -> Vector:
         """Predict cases that were not in the fit, s; NaN where the fit does not determine it."""
         function = self.function
-        positions = {column: position for position, column in enumerate(function.columns)}
-        values = np.zeros((len(positions), len(cases.times_s)))
-        known = ~cases.has_unknown
-        for column, numbers in zip(cases.function.columns, cases.counts.T, strict=True):
-            if column in positions:
-                values[positions[column]] = numbers
-            else:
-                known &= numbers == 0
+        unfitted = [column not in function.columns for column in cases.function.columns]
+        known = ~cases.has_unknown & ~np.any(cases.counts[:, unfitted] != 0, axis=1)
+        values = np.ascontiguousarray(cases.with_columns(function.columns).counts.T)
         scaled = function.scaled(values, cases.scales)
         by_key = dict(zip(function.keys, scaled, strict=True))
         for position in np.flatnonzero(known) if self.diagnosis.groups else ():
