@@ -60,7 +60,9 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
         among = [other for other in present if covers(wanted, other)]
         covered.update(among)
         names[name] = to_float(sum((present[other] for other in among), start=0))
-    names = {name: to_float(value) for name, value in model.with_derived(names).items()}
+    for name, formula in model.formulas.items():
+        names[name] = formula(names)
+    names = {name: to_float(value) for name, value in names.items()}
     for term, definition in model.terms.items():
         for feature in definition.charged:
             if feature in model.derived and np.any(np.asarray(names[feature]) != 0):

@@ -82,8 +82,10 @@ from countperf.counting.structure.memory_hierarchy import (
     load_hierarchy,
 )
 from countperf.devices.identity import DeviceIdentity, memory_hierarchy_of, platform_prefix
+from countperf.documents import parse_toml
 from countperf.errors import ParameterError, nearest
 from countperf.models.definition import ModelDefinition, Pattern, Resource, Term
+from countperf.store import read_file_text
 
 COMPILED = "compiled"
 """Name of the model, and what asks for it instead of a model's name."""
@@ -475,7 +477,8 @@ def load_fitted_model(
         order = "items" if platform_prefix(device.platform) == "pocl" else "lanes"
         return compiled(order, units=units, memory=memory, overlapped=overlapped)
     if name.endswith(".toml"):
-        return ModelDefinition.read_toml(name)
+        content = parse_toml(read_file_text(name), path=name)
+        return ModelDefinition.from_object(content, path=name)
     if name.endswith(".json") or len(Path(name).parts) > 1:
         return ModelDefinition.read_file(name)
     message = f"no fitted model is named {name!r}; there is {', '.join(_NAMES)}"

@@ -26,7 +26,7 @@ from countperf.models import validity
 from countperf.models.breakdown import CORRECTION
 from countperf.models.correction import Correction, Origin, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
-from countperf.models.definition import ModelDefinition, Unread
+from countperf.models.definition import ModelDefinition, Unread, first_cover
 from countperf.models.explanation import lay_out_weights
 from countperf.models.function import (
     ColumnKey,
@@ -129,9 +129,13 @@ class WeightSet(Document, Result):
     @cached_property
     def resources(self) -> dict[str, str]:
         """Resources by part of a time, where the model states them."""
-        keys = zip(self.function.keys, self.function.columns, strict=True)
-        stated = {key: self.definition.resource_of(*column) for key, column in keys}
-        return {LAUNCH: "launch", **{key: one for key, one in stated.items() if one is not None}}
+        resources = {LAUNCH: "launch"}
+        for key, (term, feature) in zip(self.function.keys, self.function.columns, strict=True):
+            stated = self.definition.terms[term].resource
+            place = first_cover(tuple(stated), feature)
+            if place is not None:
+                resources[key] = [*stated.values()][place]
+        return resources
 
     @property
     def shortest_launch_s(self) -> float:
