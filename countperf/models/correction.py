@@ -60,7 +60,7 @@ from countperf.documents import Part
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
 from countperf.models.breakdown import CORRECTION
 from countperf.models.function import Calibration, ColumnKey
-from countperf.models.predictions import Prediction, Quantity, Verdict, largest_first
+from countperf.models.predictions import Array, Prediction, Quantity, Verdict, largest_first
 from countperf.models.validity import LEAST_SCATTER, raise_to_launch
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ _AT_ONCE = 256
 _CLOSE = 1e-4
 _NAMED = 3
 
-Array = NDArray[np.float64]
 _LogFactor = Callable[[Array, Array], Quantity]
 
 

@@ -13,14 +13,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from countperf.models import validity
 from countperf.models.correction import Correction, profile
 from countperf.models.definition import covers
 from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
 from countperf.models.function import ColumnKey, ModelFunction
-from countperf.models.predictions import ParameterValue, Quantity
+from countperf.models.predictions import Array, ParameterValue, Quantity
 from countperf.symbolic.compiled import BLOCK, CountSource
 from countperf.text import FieldsAlone, ShortRepr
 
@@ -36,7 +35,7 @@ class CostFunction(ShortRepr, FieldsAlone):
     device: str
     vector: PropertyVector
     function: ModelFunction  # the model over its weights
-    weights_s: NDArray[np.float64]
+    weights_s: Array
     # properties and derived features whose cost is not known
     lacking: tuple[str, ...] = ()
     incomplete_ok: bool = False  # whether they are left out without a complaint

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from countperf.documents import Part
 from countperf.models.definition import CountValue, ModelDefinition, Unread, covers, to_float
-from countperf.models.predictions import Quantity
+from countperf.models.predictions import Array, Quantity
 from countperf.text import ShortRepr
 
 NORMAL_QUANTILES = {0.9: 1.6448536269514722, 0.95: 1.959963984540054}
@@ -118,9 +118,7 @@ class ModelFunction(ShortRepr):
         of_columns = np.array([term for term, _ in self.columns])
         return {term: np.flatnonzero(of_columns == term) for term in self.model.terms}
 
-    def scaled(
-        self, values: NDArray[np.float64], variables: Mapping[str, Quantity]
-    ) -> NDArray[np.float64]:
+    def scaled(self, values: Array, variables: Mapping[str, Quantity]) -> Array:
         """Return features times the scales of their terms: derivatives of the time by weights."""
         scaled = np.array(values, np.float64)
         for term, members in self.members.items():
@@ -129,7 +127,7 @@ class ModelFunction(ShortRepr):
         return scaled
 
     @cached_property
-    def lower(self) -> NDArray[np.float64]:
+    def lower(self) -> Array:
         """Lower bounds of the weights; minus infinity for none."""
         bounds = [self.model.terms[term].lower for term, _ in self.columns]
         return np.array([-np.inf if bound is None else bound for bound in bounds], np.float64)

@@ -23,7 +23,8 @@ from countperf.models.breakdown import (
     uncharged_lines,
 )
 
-Quantity = float | NDArray[np.float64]
+Array = NDArray[np.float64]
+Quantity = float | Array
 """A number, or an array of them where parameters were given as arrays."""
 
 ParameterValue = int | NDArray[np.integer]

@@ -17,7 +17,7 @@ from countperf.errors import (
     option,
 )
 from countperf.models.function import NORMAL_QUANTILES
-from countperf.models.predictions import Quantity, Verdict
+from countperf.models.predictions import Array, Quantity, Verdict
 
 if TYPE_CHECKING:
     from countperf.devices.identity import DeviceIdentity
@@ -242,7 +242,7 @@ def describe_interval(reach: Quantity) -> str:
     return ""
 
 
-def refuse_infinite(model: str, times_s: NDArray[np.float64]) -> None:
+def refuse_infinite(model: str, times_s: Array) -> None:
     """Raise `ModelNotApplicableError` for a time that is infinite or no number."""
     if not np.all(np.isfinite(times_s)):
         raise ModelNotApplicableError(

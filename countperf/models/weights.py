@@ -8,7 +8,6 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from countperf import errors
@@ -40,6 +39,7 @@ from countperf.models.function import (
     model_inputs,
 )
 from countperf.models.predictions import (
+    Array,
     ParameterValue,
     Prediction,
     Quantity,
@@ -447,7 +447,7 @@ def correct_charge(
         values, scaled = (np.array([*d.values()]) for d in (charge.values, charge.changes))
         columns, known = weights.function.columns, cache(correction.of_columns)
 
-        def log_factor_at(row: NDArray[np.float64], changes: NDArray[np.float64]) -> Quantity:
+        def log_factor_at(row: Array, changes: Array) -> Quantity:
             roots, logs = profile(columns, row, changes, weights.unknowns)
             there = np.flatnonzero(roots + logs)
             return known(tuple(there))(roots[there], logs[there])
@@ -487,11 +487,11 @@ def find_log_reach(weights: WeightSet, charge: Charge, level: Level) -> Quantity
     return validity.log_quantile(weights.quality, level, freedom=freedom, error=error)
 
 
-def _plain(row: NDArray[np.float64]) -> Quantity:
+def _plain(row: Array) -> Quantity:
     return row if row.ndim else float(row)
 
 
-def _at_each_size(function: Callable[..., Any], *rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _at_each_size(function: Callable[..., Any], *rows: Array) -> Array:
     """Call a function at each size by itself: BLAS rounds otherwise at several sizes at once."""
     shape = rows[0].shape[1:]
     columns = [np.ascontiguousarray(some.reshape(len(some), -1).T) for some in rows]
