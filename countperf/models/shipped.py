@@ -76,11 +76,7 @@ from pathlib import Path
 from typing import Literal
 
 from countperf.counting.structure.issue import ExecutionPolicy
-from countperf.counting.structure.memory_hierarchy import (
-    ASSUMED,
-    MemoryHierarchy,
-    load_hierarchy,
-)
+from countperf.counting.structure.memory_hierarchy import ASSUMED, MemoryHierarchy, load_hierarchy
 from countperf.devices.identity import DeviceIdentity, memory_hierarchy_of, platform_prefix
 from countperf.documents import parse_toml
 from countperf.errors import ParameterError, nearest
@@ -274,9 +270,7 @@ _LLVM = ExecutionPolicy(
 )
 POLICIES: Mapping[str, ExecutionPolicy] = {
     "pocl": _LLVM,
-    "intel": _LLVM.model_copy(
-        update={"vectorized": "always", "odd_rows": "apart", "arrays": 8},
-    ),
+    "intel": _LLVM.model_copy(update={"vectorized": "always", "odd_rows": "apart", "arrays": 8}),
 }
 """Execution policies by runtime: those that most of the fits that ship were found to follow, by
 leaving out families of measurement kernels."""
@@ -340,9 +334,7 @@ CHAINS = tuple(f"issue.{unit}.chain.*.*" for unit in _UNITS)
 
 
 def structural(
-    policy: ExecutionPolicy,
-    *,
-    memory: MemoryHierarchy | None = None,
+    policy: ExecutionPolicy, *, memory: MemoryHierarchy | None = None
 ) -> ModelDefinition:
     """Make a model of what a device issues under a policy; by default with `ASSUMED` caches."""
     memory = memory or load_hierarchy(ASSUMED)

@@ -7,12 +7,7 @@ from functools import cache
 
 import pytest
 
-from countperf.models.breakdown import (
-    breakdown_rows,
-    describe_bound,
-    plain_name,
-    uncharged_lines,
-)
+from countperf.models.breakdown import breakdown_rows, describe_bound, plain_name, uncharged_lines
 from countperf.models.library import load_weights, named_fits
 from countperf.models.predictions import Prediction, Verdict, verdict_lines
 from countperf.models.weights import WeightSet

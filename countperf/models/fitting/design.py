@@ -350,11 +350,7 @@ def recipe_of(model: ModelDefinition) -> Recipe:
 
 
 def estimate_design(
-    design: Design,
-    recipe: Recipe,
-    *,
-    near: Estimate | None = None,
-    prior: LogPrior | None = None,
+    design: Design, recipe: Recipe, *, near: Estimate | None = None, prior: LogPrior | None = None
 ) -> Estimate:
     """Fit the model of a design to its cases; the result may not have converged: ask it."""
     function = design.function

@@ -418,10 +418,7 @@ def _rank_verdict(fitted: Estimate) -> Verdict:
 
 def _exercise_verdict(design: Design) -> Verdict:
     """Name properties that get no weight, or that the model has no rule for."""
-    lacking = {
-        "never exercised": design.unexercised,
-        "the model has no rule for": design.unknown,
-    }
+    lacking = {"never exercised": design.unexercised, "the model has no rule for": design.unknown}
     return _check(
         "exercise",
         [f"{what}: {', '.join(names)}" for what, names in lacking.items() if names],

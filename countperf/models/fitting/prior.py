@@ -26,13 +26,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-)
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from countperf.counting.structure.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.devices.identity import DeviceIdentity, platform_prefix

@@ -37,10 +37,7 @@ def test_rows_are_divided_by_their_times_and_unexercised_features_left_out() -> 
 
 @pytest.mark.parametrize(
     ("observations", "said"),
-    [
-        ([], "no measurement to fit"),
-        ([_case({"iop.add.i32": 1})], "no measured kernel has"),
-    ],
+    [([], "no measurement to fit"), ([_case({"iop.add.i32": 1})], "no measured kernel has")],
 )
 def test_what_cannot_be_fitted_is_refused(observations: list[Observation], said: str) -> None:
     with pytest.raises(FitError, match=said):
