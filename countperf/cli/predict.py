@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.api.prediction import explained, predict
 from countperf.cli.common import as_dict, given, one_point, print_json, show, show_all
 from countperf.errors import ParameterError
-from countperf.models.breakdown import MOST_ROWS
+from countperf.models.predictions import MOST_ROWS
 from countperf.sizes import combine_sizes, size_arrays
 
 if TYPE_CHECKING:

@@ -280,7 +280,6 @@ class ModelDefinition(Document):
 
     @model_validator(mode="after")
     def _check_properties(self) -> Self:
-        """Refuse properties that are never there under the policy of the model."""
         charged = (p for spec in self.term_features.values() for p in spec.charged)
         for name in (*self.base_properties.values(), *charged):
             if not self._may_have(name):

@@ -9,9 +9,9 @@ from countperf import text
 from countperf.counting.taxonomy import property_unit
 from countperf.devices.parameters import DeviceParameters
 from countperf.models import predictions
-from countperf.models.breakdown import OTHER, plain_name, uncharged_lines
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import DERIVED, Weight
+from countperf.models.predictions import OTHER, plain_name, uncharged_lines
 
 _PLAIN = {"segment": "piece", "B": "byte"}
 """Units of documents, as people call them."""

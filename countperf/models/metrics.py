@@ -492,7 +492,6 @@ def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) ->
 
 
 def _rank_variant(weights: WeightSet, measurement: Measurement) -> RankedVariant:
-    """Return a measured variant with its prediction, if it has one."""
     time_s, complete = 0.0, True
     if (vector := _read_counts(measurement, weights)) is not None:
         try:

@@ -17,7 +17,6 @@ from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, 
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
 from countperf.models import validity
-from countperf.models.breakdown import CORRECTION
 from countperf.models.correction import Correction, Origin, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread, first_cover
@@ -34,6 +33,7 @@ from countperf.models.function import (
     model_inputs,
 )
 from countperf.models.predictions import (
+    CORRECTION,
     Array,
     ParameterValue,
     Prediction,
@@ -348,7 +348,6 @@ class WeightSet(Document, Result):
         return vector.mapped(self.definition.count_model_inputs)
 
     def _check_caches(self, vector: PropertyVector) -> None:
-        """Raise `MismatchError` if a vector was counted for other caches than those fitted."""
         if (caches := vector.caches) is None:
             return
         wanted, there = self.counted_caches, caches

@@ -31,7 +31,7 @@ from countperf.errors import (
     PredictionError,
     SearchSpaceError,
 )
-from countperf.models.breakdown import CORRECTION
+from countperf.models.predictions import CORRECTION
 from countperf.text import ShortRepr, cut
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 

@@ -230,7 +230,6 @@ def _select_readable(
 
 
 def _nonnegative(model: ModelDefinition) -> ModelDefinition:
-    """Return a model whose weights are at least zero."""
     terms = {
         name: term.model_copy(update={"lower": max(term.lower or 0.0, 0.0)})
         for name, term in model.terms.items()
@@ -393,14 +392,12 @@ _WORST = 3
 
 
 def _check(name: str, problems: Sequence[str], otherwise: str, remedy: str) -> Verdict:
-    """Return a verdict that passes where there is no problem."""
     if not problems:
         return Verdict(name=name, passed=True, message=otherwise)
     return Verdict(name=name, passed=False, message="; ".join(problems), remedy=remedy)
 
 
 def _rank_verdict(fitted: Estimate) -> Verdict:
-    """Name the features that the measurements cannot tell apart."""
     number = len(fitted.function.keys)
     groups = "; ".join(" and ".join(group.features) for group in fitted.diagnosis.groups)
     problem = (
@@ -417,7 +414,6 @@ def _rank_verdict(fitted: Estimate) -> Verdict:
 
 
 def _exercise_verdict(design: Design) -> Verdict:
-    """Name properties that get no weight, or that the model has no rule for."""
     lacking = {"never exercised": design.unexercised, "the model has no rule for": design.unknown}
     return _check(
         "exercise",

@@ -71,8 +71,6 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Profiles:
-    """Profiles of the kernels of a fit, and of its cases."""
-
     kernels: tuple[str, ...]
     members: NDArray[np.intp]  # kernels of the cases, by position
     roots: Matrix

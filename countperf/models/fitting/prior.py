@@ -255,7 +255,6 @@ def _of_new_device(values: Vector, variances: Vector, alike: Vector) -> tuple[fl
 
 
 def _spread(values: Vector, variances: Vector, alike: Vector) -> float:
-    """Return the standard deviation between devices of one platform."""
     squares, freedom = _DEGREES * SPREAD**2, _DEGREES
     for platform in (False, True):
         members = alike.astype(bool) == platform

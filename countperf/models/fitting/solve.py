@@ -269,8 +269,6 @@ def solve(problem: Problem, near: Vector | None = None) -> Solution:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _End:
-    """End of the steps from one start."""
-
     unknowns: Vector
     cost: float
     converged: bool
@@ -278,7 +276,6 @@ class _End:
 
 
 def _minimise_from(problem: Problem, start: Vector) -> _End:
-    """Minimise by bounded linear fits from one start."""
     recipe = problem.recipe
     solved, residuals = start, problem.residuals(start)
     cost = problem.cost(residuals)
