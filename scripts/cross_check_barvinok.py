@@ -23,7 +23,7 @@ from unittest import mock
 
 import islpy as isl
 
-from countperf.counting.kernel import count_loopy_kernel
+from countperf.counting.count_properties import count_loopy_kernel
 from countperf.symbolic import isl_sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.quasipolynomial import QuasiPolynomial

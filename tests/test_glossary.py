@@ -55,7 +55,7 @@ NAMES: dict[str, Callable[[], tuple[str, ...]]] = {
     "contexts": lambda: get_args(keys.Context),
     "placements": lambda: get_args(keys.Placement),
     "steps": lambda: keys.BESIDE,
-    "events": lambda: get_args(keys.Event),
+    "events": lambda: ("idle", "carried", "iterations", "entries", "passes"),
     "units": lambda: get_args(issue.Unit),
     "issued accesses": lambda: get_args(issue.Serving),
     "issued events": lambda: get_args(issue.IssuedEvents),

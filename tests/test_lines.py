@@ -25,24 +25,20 @@ CASES = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
 
 
 @pytest.mark.parametrize(
-    ("content", "lines", "kept"),
+    ("content", "lines"),
     [
-        (b'{"a": 1}\n{"b": 2}\n', ['{"a": 1}', '{"b": 2}'], 18),
-        (b'{"a": 1}\n{"b": ', ['{"a": 1}'], 9),
-        (b'{"a": 1}\n{"b": 2}', ['{"a": 1}', '{"b": 2}'], 17),
-        (b'{"a": 1}\n\x00\x00\x00', ['{"a": 1}'], 9),  # zeros after a power failure
-        (b'{"a": 1}\n{"b": "\xc3', ['{"a": 1}'], 9),  # cut inside a character
-        (b'{"a": 1}\n{"b": 2}x', ['{"a": 1}'], 9),  # its line feed is damaged
-        (b'{"a": 1}\n{"\xff', ['{"a": 1}'], 9),
-        (b"", [], 0),
+        (b'{"a": 1}\n{"b": 2}\n', ['{"a": 1}', '{"b": 2}']),
+        (b'{"a": 1}\n{"b": ', ['{"a": 1}']),
+        (b'{"a": 1}\n{"b": 2}', ['{"a": 1}', '{"b": 2}']),
+        (b'{"a": 1}\n\x00\x00\x00', ['{"a": 1}']),  # zeros after a power failure
+        (b'{"a": 1}\n{"b": "\xc3', ['{"a": 1}']),  # cut inside a character
+        (b'{"a": 1}\n{"b": 2}x', ['{"a": 1}']),  # its line feed is damaged
+        (b'{"a": 1}\n{"\xff', ['{"a": 1}']),
+        (b"", []),
     ],
 )
-def test_a_last_line_that_was_cut_short_is_left_out(
-    content: bytes, lines: list[str], kept: int
-) -> None:
-    split = split_lines(content)
-
-    assert (list(split.lines), split.kept_bytes) == (lines, kept)
+def test_a_last_line_that_was_cut_short_is_left_out(content: bytes, lines: list[str]) -> None:
+    assert list(split_lines(content)) == lines
 
 
 @pytest.mark.parametrize(
@@ -50,7 +46,7 @@ def test_a_last_line_that_was_cut_short_is_left_out(
     [(b'{"a": 1}\n{"\xff": 2}\n{"c": 3}\n', 2), (b'{"\xff": 1}\n', 1)],
 )
 def test_the_line_of_a_damaged_byte_is_named(content: bytes, line: int) -> None:
-    with pytest.raises(DocumentError, match=rf"0xff is not UTF-8 \(line {line}\)") as caught:
+    with pytest.raises(DocumentError, match=rf"0xff is not UTF-8 \(line {line};") as caught:
         split_lines(content, path="store.jsonl")
 
     assert (caught.value.line, caught.value.path) == (line, "store.jsonl")
@@ -220,10 +216,6 @@ def test_a_damaged_line_is_told_as_in_the_plain_file(plain: Path) -> None:
 
     of_plain, of_packed = errors
     assert of_packed.line == of_plain.line
-    plain.unlink()
-    _followed(of_packed, r"delete the line \((.*) keeps")
-    mended = MeasurementSet.read_file(packed)
-    assert len(mended) + len(mended.resumptions) == 38
 
 
 @pytest.mark.parametrize(
@@ -250,7 +242,7 @@ def test_campaigns_do_not_append_to_compressed_files(plain: Path) -> None:
     with pytest.raises(MeasurementError, match="no lines are appended") as caught:
         Store(packed, expected.header)
 
-    _followed(caught.value, "run (.*?), or")
+    _followed(caught.value, "run (.*?), and")
     with Store(plain, expected.header) as store:
         assert store.content == expected
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +16,8 @@ from countperf.counting.access_analysis import (
     transactions,
 )
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
-from countperf.counting.accesses import Address, Layout
-from countperf.counting.components import list_touched_addresses
+from countperf.counting.accesses import Address
+from countperf.counting.lanes import list_touched_addresses
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.program_analysis import ProgramAnalysis, analyze_program
 from countperf.counting.scopes import Known
@@ -137,7 +137,7 @@ class Footprint(ShortRepr):
 
     def cells_at(self, parameters: Mapping[str, Any]) -> int:
         """Return the distinct elements at parameters; where no formula is known, by enumeration."""
-        values = self.members[0].checked(parameters)
+        values = self.members[0].sizes.checked(parameters)
         if self.cells is not None:
             return int(self.cells.evaluate(values))
         touched = [
@@ -176,39 +176,30 @@ def footprints_of(
 
 
 def _cells(members: Sequence[AccessAnalysis]) -> Known:
-    first = members[0]
-    domains = first.scope.domains
+    first, domains = members[0], members[0].scope.domains
     layout = domains.layout_of(first.access)
     what = f"kernel '{first.sizes.kernel}': the footprint of array '{first.access.array}'"
     is_mixed = any(access.access.component_of != first.access.component_of for access in members)
     if is_mixed or any(access.index is None or access.is_estimate for access in members):
         return None
     scopes = dict.fromkeys((a.index, a.scope.within, a.scope.cases) for a in members)
-    with suppress(CountingError), isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
-        cells = unite_accessed_cells(
-            ((i, w, c) for i, w, c in scopes if i is not None),
-            domains,
-            _injective_index(layout, what),
-        )
-        return domains.counter.count(cells)
-    return None
+    is_flat = layout.is_numeric and layout.compact_order() is None
 
-
-def _injective_index(layout: Layout, what: str) -> Callable[[Address], tuple[QuasiPolynomial, ...]]:
-    """Return what tells the cells of an array apart: subscripts, or the offset itself."""
-
-    def functions(address: Address) -> tuple[QuasiPolynomial, ...]:
-        if layout.is_numeric and layout.compact_order() is None:
+    def tell_apart(address: Address) -> tuple[QuasiPolynomial, ...]:
+        """Return what tells the cells of an array apart: subscripts, or the offset itself."""
+        if is_flat:
             return (address.flat,)
         if address.is_flattened:
             if len(layout.strides) > 1:
                 raise CountingError(f"{what}: it has flattened and other subscripts")
             return address.index
-        return tuple(
-            part for part, stride in zip(address.index, layout.strides, strict=True) if stride
-        )
+        subscripts = zip(address.index, layout.strides, strict=True)
+        return tuple(part for part, stride in subscripts if stride)
 
-    return functions
+    with suppress(CountingError), isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
+        accessed = ((tell_apart(i), w, c) for i, w, c in scopes if i is not None)
+        return domains.counter.count(unite_accessed_cells(accessed, domains))
+    return None
 
 
 def distinct_bytes(
@@ -221,14 +212,9 @@ def distinct_bytes(
     return sizes
 
 
-SUB_GROUP_SIZE, LINE_BYTES = 32, 32
-"""Work items that access memory together, and bytes of what moves together."""
-
-
 def _count(count: Known, values: Mapping[str, int] | None) -> dict[str, Any]:
-    if values is None or count is None or not count.names() <= values.keys():
-        return {"count": _text(count)}
-    return {"count": str(count), "value": plain(count.evaluate(values))}
+    is_known = values is not None and count is not None and count.names() <= values.keys()
+    return {"count": _text(count)} | ({"value": plain(count.evaluate(values))} if is_known else {})
 
 
 def _text(count: Known) -> str:
@@ -261,13 +247,12 @@ def _parts(
 
 
 def _describe_moved(access: AccessAnalysis, values: Mapping[str, int]) -> str:
-    """Say what sub-groups move of memory, or their passes over the banks of local memory."""
-    size = SUB_GROUP_SIZE
+    """Say what sub-groups of 32 move of memory, or their passes over banks of local memory."""
     try:
         if access.access.address_space == "local":
-            conflicts = bank_conflicts(access, values, sub_group_size=size)
+            conflicts = bank_conflicts(access, values, sub_group_size=32)
             return f"{conflicts.total} passes of {conflicts.instructions} over 32 banks"
-        moved = transactions(access, values, line_bytes=LINE_BYTES, sub_group_size=size)
+        moved = transactions(access, values, line_bytes=32, sub_group_size=32)
     except CountingError as error:
         return f"transactions unknown ({error})"
-    return f"{moved.total} transactions of {LINE_BYTES} bytes"
+    return f"{moved.total} transactions of 32 bytes"

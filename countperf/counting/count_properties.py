@@ -10,19 +10,27 @@ import hashlib
 import itertools
 import json
 import threading
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections import ChainMap, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from loopy.tools import LoopyKeyBuilder
 
+from countperf.counting.access_classes import AccessCount, Footprints, Occurrence
 from countperf.counting.counts import Count, granularity_of
 from countperf.counting.execution.sites import ExecutionCounts, count_execution
 from countperf.counting.frontend.loopy_patches import forget_kernels
 from countperf.counting.frontend.producers import translation_unit
-from countperf.counting.kernel import Counts, count_loopy_kernel
-from countperf.counting.keys import Granularity
-from countperf.counting.preparation import PreparedKernel
+from countperf.counting.keys import NOWHERE, Granularity, MemoryAccess, Operation
+from countperf.counting.preparation import (
+    Conditions,
+    KernelTally,
+    Launch,
+    PreparedKernel,
+    TallyView,
+    find_touched_arrays,
+)
 from countperf.counting.size_parameters import require_sizes, size_ranges
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.structure.site_keys import name_of
@@ -30,7 +38,8 @@ from countperf.counting.taxonomy import VIEWS, View, validate_name
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, ParameterError, PropertyNameError
 from countperf.sizes import checks_keywords
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 
 _MAXIMUM_IN_MEMORY = 512
 _COUNTED_BETWEEN = 64
@@ -39,35 +48,9 @@ _COUNTED_BETWEEN = 64
 _NOTHING = (None, False, {})
 """Values of options that state nothing."""
 
-_memory: dict[str, PropertyVector] = {}
+_memory: dict[str | None, PropertyVector] = {}
 _memory_lock = threading.Lock()
 _counted = itertools.count(1)
-
-
-def remembered(
-    t_unit: Any, options: Mapping[str, Any], count: Callable[[], PropertyVector]
-) -> PropertyVector:
-    """Return the counts of a kernel from memory, or count and remember them."""
-    key = content_key(t_unit, options)
-    if key is None:
-        return count_anew(count)
-    with _memory_lock:
-        vector = _memory.pop(key, None)
-    if vector is None:
-        vector = count_anew(count)
-    with _memory_lock:
-        _memory[key] = vector  # the most recent one is the last
-        if len(_memory) > _MAXIMUM_IN_MEMORY:
-            del _memory[next(iter(_memory))]
-    return vector
-
-
-def count_anew(count: Callable[[], PropertyVector]) -> PropertyVector:
-    """Count, and have Loopy forget from time to time what it keeps of other kernels."""
-    vector = count()
-    if next(_counted) % _COUNTED_BETWEEN == 0:
-        forget_kernels()
-    return vector
 
 
 def forget() -> None:
@@ -76,9 +59,23 @@ def forget() -> None:
         _memory.clear()
 
 
+class _KeyBuilder(LoopyKeyBuilder):
+    """Loopy's, exact fractions, which statistics may be, and fields of structured types.
+
+    Loopy's own names all vectors and structures of one size alike, and warns of NaN, which
+    statistics are refused for later.
+    """
+
+    def update_for_float(self, key_hash: Any, key: Any) -> None:
+        key_hash.update(repr(key).encode())
+
+    update_for_Fraction = update_for_float  # noqa: N815
+    update_for_specific_dtype = update_for_float
+
+
 def content_key(t_unit: Any, options: Mapping[str, Any]) -> str | None:
     """Return what identifies the counts of a kernel; None if something has no content hash."""
-    build = _key_builder()
+    build: Any = _KeyBuilder()
     entries = sorted(map(str, getattr(t_unit, "entrypoints", ())))
     if any(t_unit[name].overridden_get_grid_sizes_for_insn_ids for name in entries):
         return None  # a function, which Loopy leaves out of its hash
@@ -88,27 +85,6 @@ def content_key(t_unit: Any, options: Mapping[str, Any]) -> str | None:
     except TypeError:  # "unsupported type for persistent hash keying"
         return None
     return hashlib.sha256(json.dumps([*content, *entries]).encode()).hexdigest()
-
-
-@lru_cache(maxsize=1)
-def _key_builder() -> Callable[[Any], str]:
-    class KeyBuilder(LoopyKeyBuilder):
-        """Loopy's, exact fractions, which statistics may be, and fields of structured types.
-
-        Loopy's own names all vectors and structures of one size alike, and warns of NaN, which
-        statistics are refused for later.
-        """
-
-        def update_for_float(self, key_hash: Any, key: float) -> None:
-            key_hash.update(repr(key).encode())
-
-        def update_for_Fraction(self, key_hash: Any, key: Any) -> None:  # noqa: N802
-            key_hash.update(repr(key).encode())
-
-        def update_for_specific_dtype(self, key_hash: Any, key: Any) -> None:
-            key_hash.update(repr(key).encode())
-
-    return KeyBuilder()
 
 
 @checks_keywords
@@ -189,19 +165,24 @@ def count_kernel(
         "caches": caches.model_dump_json() if view == "structure" else None,
     }
 
-    def count() -> PropertyVector:
+    key = content_key(t_unit, options) if cache else None
+    with _memory_lock:
+        vector = _memory.pop(key, None)
+    if vector is None:
         prepared = PreparedKernel(t_unit, **preparing)
         executed = count_execution(prepared, caches=caches) if view == "structure" else None
-        tallied = "compiled" if view == "compiled" else "source"
-        emitted = count_loopy_kernel(prepared, view=tallied)
+        emitted = count_loopy_kernel(prepared, view="compiled" if view == "compiled" else "source")
         counts = sort_by_taxonomy(emitted) | _count_executions(executed)
-        return _vector(prepared, counts, view, caches)
-
-    vector = remembered(t_unit, options, count) if cache else count_anew(count)
-    ranges: dict[str, range] = {}
-    for name in getattr(t_unit, "entrypoints", ()):
-        ranges |= size_ranges(t_unit[name])
-    vector.hold_sizes_to(ranges)
+        vector = _vector(prepared, counts, view, caches)
+        if next(_counted) % _COUNTED_BETWEEN == 0:
+            forget_kernels()
+    if key is not None:
+        with _memory_lock:
+            _memory[key] = vector  # the most recent one is the last
+            if len(_memory) > _MAXIMUM_IN_MEMORY:
+                del _memory[next(iter(_memory))]
+    ranges = [size_ranges(t_unit[name]) for name in t_unit.entrypoints]
+    vector.hold_sizes_to(dict(ChainMap(*ranges)))
     return vector
 
 
@@ -268,14 +249,13 @@ def sort_by_taxonomy(counts: Counts) -> dict[str, Count]:
                 ).mark_as_bound(utilization.approximations),
                 item.reasons,
             )
-    synchronization: dict[str, tuple[PiecewiseQuasiPolynomial, str]] = {
-        "barrier.local": (counts.local_barriers, "barrier.local"),
-        "barrier.global": (counts.global_barriers, "barrier.global"),
-        "groups": (counts.work_groups, "groups"),
-        "launches": (counts.launches, "launches"),
-    }
-    for name, (quantity, key) in synchronization.items():
-        add(name, quantity, counts.reasons.get(key, frozenset()))
+    for name, quantity in (
+        ("barrier.local", counts.local_barriers),
+        ("barrier.global", counts.global_barriers),
+        ("groups", counts.work_groups),
+        ("launches", counts.launches),
+    ):
+        add(name, quantity, counts.reasons.get(name, frozenset()))
     quantities = {name: PiecewiseQuasiPolynomial.sum(some) for name, some in parts.items()}
     _add_smaller_directions(quantities, reasons, counts)
 
@@ -309,10 +289,119 @@ def _count_executions(executed: ExecutionCounts | None) -> dict[str, Count]:
     if executed is None:
         return {}
     reason = "; ".join(sorted(executed.reasons))
-    counts = {name_of(key): quantity for key, quantity in executed.counts.items()}
-    return {
-        name: Count(
-            quantity=quantity, granularity=granularity_of(name), exact=not reason, reason=reason
+    counts: dict[str, Count] = {}
+    for key, quantity in executed.counts.items():
+        granularity = granularity_of(name := name_of(key))
+        counts[name] = Count(
+            quantity=quantity, granularity=granularity, exact=not reason, reason=reason
         )
-        for name, quantity in counts.items()
-    }
+    return counts
+
+
+# --- Domains, operations, accesses and synchronization joined
+
+
+@dataclass(slots=True)
+class Counts:
+    """Everything that is counted in one kernel, symbolic in its parameters."""
+
+    kernel: str
+    parameters: tuple[str, ...]  # size parameters, sorted
+    counter: Counter  # what counts them; proves signs under the assumptions
+    # operations of all work items, and by property name what the caller says of instructions
+    operations: dict[Operation | str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
+    accesses: tuple[AccessCount, ...] = ()  # memory accesses of all work items
+    # barriers times the work items that wait at them
+    local_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
+    global_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
+    # work groups of all launches, and launches
+    work_groups: PiecewiseQuasiPolynomial = ZERO_COUNT
+    launches: PiecewiseQuasiPolynomial = ZERO_COUNT
+    # why counts of operations, of supplied properties, of accesses in loops, ``barrier.local``,
+    # ``barrier.global`` and ``launches`` are not exact; those that are missing are
+    reasons: dict[Any, frozenset[str]] = field(default_factory=dict)
+
+    def note(self, key: Any, reasons: frozenset[str]) -> None:
+        """Add reasons why a count is not exact."""
+        if reasons:
+            self.reasons[key] = self.reasons.get(key, frozenset()) | reasons
+
+
+_Where = tuple[MemoryAccess, frozenset[str]]
+"""An access, and the loops around it."""
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Parts of counts, by what is executed."""
+
+    operations: defaultdict[Operation | str, list[PiecewiseQuasiPolynomial]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    accesses: dict[_Where, list[Occurrence]] = field(default_factory=dict)
+    opaque: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+def count_loopy_kernel(kernel: Any, *, view: TallyView = "source", **options: Any) -> Counts:
+    """Count a translation unit, or a kernel that is prepared already, exactly.
+
+    With `options` a unit is prepared; all are those of `countperf.count_kernel`.
+    """
+    prepared = PreparedKernel.of(kernel, **options)
+    with prepared.counting():
+        domains, parts = prepared.domains, _Parts()
+        counts = Counts(prepared.kernel.name, prepared.parameters, domains.counter)
+        for launch in prepared.launches():
+            _count_program(launch, prepared.tally(view), counts, parts)
+            _count_launches(launch, prepared, counts)
+        counts.operations = {
+            k: PiecewiseQuasiPolynomial.sum(v) for k, v in parts.operations.items()
+        }
+        footprints = Footprints(domains, parts.accesses, parts.opaque)
+        counts.accesses = tuple(footprints.count_accesses(counts.reasons))
+    return counts
+
+
+def _count_launches(launch: Launch, prepared: PreparedKernel, counts: Counts) -> None:
+    """Count launches, work groups and barriers of a device program."""
+    program, given, domains = launch.program, prepared.statistics, prepared.domains
+    given.used.clear()
+    reasons = given.reasons(program.launch_loops)
+    counts.note("launches", reasons)
+    counts.note("groups", reasons)
+    counts.local_barriers += launch.barriers
+    for barrier in program.barriers:
+        counts.note("barrier.local", given.reasons(barrier.within | program.launch_loops))
+    counts.launches += launch.number
+    counts.work_groups += launch.groups
+    if program is prepared.schedule.programs[-1]:
+        items = launch.grid.work_groups * one_count().scale(launch.grid.group_size)
+        for within_loops in prepared.schedule.global_barriers:
+            passes = domains.executions(within_loops, (), NOWHERE)
+            counts.global_barriers += passes * items
+            counts.note("barrier.global", given.reasons(within_loops | program.launch_loops))
+
+
+def _count_program(launch: Launch, tally: KernelTally, counts: Counts, parts: _Parts) -> None:
+    # what instructions have in common is multiplied with its executions once
+    numbers: dict[tuple[frozenset[str], Conditions], dict[Any, Any]] = {}
+    for instruction in tally.instructions(launch):
+        within = instruction.scope.within
+        if instruction.is_supplied:
+            touched = find_touched_arrays(instruction.loopy)
+            parts.opaque |= dict.fromkeys(touched, instruction.loopy.id)
+        for part in instruction.parts:
+            key = part.key
+            here = numbers.setdefault((within, part.conditions), {})
+            here[key] = here.get(key, 0) + part.times
+            where = (key, within) if isinstance(key, MemoryAccess) else key
+            counts.note(where, instruction.reasons)
+    for (within, cases), occurring in numbers.items():
+        executions = launch.domains.executions(within, cases, launch.grid)
+        for key, number in occurring.items():
+            executed = executions.scale(number)
+            if isinstance(key, MemoryAccess):
+                occurrence = Occurrence(executed, cases, launch.grid, number)
+                parts.accesses.setdefault((key, within), []).append(occurrence)
+            else:
+                parts.operations[key].append(executed)

@@ -6,19 +6,24 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from countperf.counting.keys import Granularity
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.structure.site_keys import site_key
-from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules, View
+from countperf.counting.taxonomy import (
+    COUNTING_RULES_VERSION,
+    CountingRules,
+    View,
+    validate_name,
+)
 from countperf.documents import Document, Part, validate
-from countperf.errors import CountingError, DocumentError
+from countperf.errors import CountingError
 from countperf.steps import stepped
-from countperf.symbolic.isl_counts import to_isl_text
+from countperf.symbolic.isl_sets import to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import parse_polynomial
 from countperf.text import shortened
@@ -164,31 +169,60 @@ def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str,
         for index in stepped(np.ndindex(shape), "counting at each size", total=int(np.prod(shape)))
     }
     names = sorted({name for counts in counts_by_index.values() for name in counts})
+    rows_by_name = {name: [c.get(name, 0) for c in counts_by_index.values()] for name in names}
     return {
-        name: np.array(
-            [_plain(counts.get(name, 0)) for counts in counts_by_index.values()]
-        ).reshape(shape)
-        for name in names
+        name: np.array([float(n) if isinstance(n, Fraction) else n for n in row]).reshape(shape)
+        for name, row in rows_by_name.items()
     }
 
 
-def _plain(count: Any) -> Any:
-    return float(count) if isinstance(count, Fraction) else count
+_Read = TypeVar("_Read")
+
+
+def _readable(read: Callable[[Any], object]) -> AfterValidator:
+    """Make a validator of a part that a function reads."""
+
+    def check(part: _Read) -> _Read:
+        try:
+            read(part)
+        except CountingError as error:
+            raise ValueError(str(error)) from error
+        return part
+
+    return AfterValidator(check)
+
+
+_PolynomialText = Annotated[str, _readable(parse_polynomial)]
 
 
 class _GuardsPart(Part):
+    nonnegative: tuple[_PolynomialText, ...] = ()
+    zero: tuple[_PolynomialText, ...] = ()
+
+
+class _TermPart(Part):
+    value: str
     nonnegative: tuple[str, ...] = ()
     zero: tuple[str, ...] = ()
 
 
-class _TermPart(_GuardsPart):
-    value: str
+def _read_terms(terms: Iterable[_TermPart]) -> PiecewiseQuasiPolynomial:
+    return PiecewiseQuasiPolynomial.from_document([vars(term) for term in terms])
 
 
 class _CountPart(Part):
-    terms: tuple[_TermPart, ...]
+    terms: Annotated[tuple[_TermPart, ...], _readable(_read_terms)]
     exact: bool = True
     reason: str = ""
+
+    def read(self, name: str) -> Count:
+        """Return the count of a property."""
+        return Count(
+            quantity=_read_terms(self.terms),
+            granularity=granularity_of(name),
+            exact=self.exact,
+            reason=self.reason,
+        )
 
 
 class VectorDocument(Document):
@@ -207,52 +241,8 @@ class VectorDocument(Document):
     parameters: tuple[str, ...]
     assumptions: str
     assumption_guards: tuple[_GuardsPart, ...]
-    defaults: dict[str, str] = Field(default_factory=dict[str, str])
-    counts: dict[str, _CountPart]
-
-
-def damaged(field: str, error: Exception) -> DocumentError:
-    """Return the error of a document whose field cannot be read."""
-    return DocumentError(f"damaged property vector at {field}: {error}", field=field)
-
-
-def vector_fields(document: Any) -> dict[str, Any]:
-    """Return the arguments of `countperf.counting.vector.PropertyVector` from its document."""
-    stored = VectorDocument.from_object(document)
-    field = "$"
-    try:
-        counts: dict[str, Count] = {}
-        for name, entry in stored.counts.items():
-            field = f"$.counts[{name!r}]"
-            terms = [term.model_dump() for term in entry.terms]
-            counts[name] = Count(
-                quantity=PiecewiseQuasiPolynomial.from_document(terms),
-                granularity=granularity_of(name),
-                exact=entry.exact,
-                reason=entry.reason,
-            )
-        field = "$.assumption_guards"
-        guards = tuple(
-            (
-                frozenset(map(parse_polynomial, entry.nonnegative)),
-                frozenset(map(parse_polynomial, entry.zero)),
-            )
-            for entry in stored.assumption_guards
-        )
-        field = "$.defaults"
-        defaults = {name: parse_polynomial(value) for name, value in stored.defaults.items()}
-    except (ValueError, CountingError) as error:
-        raise damaged(field, error) from error
-    return {
-        "counts": counts,
-        "kernel": stored.kernel,
-        "parameters": stored.parameters,
-        "assumptions": stored.assumptions,
-        "assumption_guards": guards,
-        "view": stored.view,
-        "defaults": defaults,
-        "caches": (stored.caches or DEFAULT_CACHES) if stored.view == "structure" else None,
-    }
+    defaults: dict[str, _PolynomialText] = Field(default_factory=dict[str, str])
+    counts: dict[Annotated[str, AfterValidator(validate_name)], _CountPart]
 
 
 def caches_of(document: Mapping[str, Any]) -> CountedCaches:
@@ -267,25 +257,14 @@ def caches_of(document: Mapping[str, Any]) -> CountedCaches:
     return validate(CountedCaches, stated, root="$.properties.caches")
 
 
-TRANSACTIONS = "transactions"
-"""First part of the names of transactions."""
+AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT) = ("transactions", "subgroups", "distinct")
+"""First parts of the names that have no formula (`countperf.counting.transactions`)."""
 
-SUB_GROUPS = "subgroups"
-"""First part of the names of instructions of sub-groups."""
-
-DISTINCT = "distinct"
-"""First part of the names of distinct bytes."""
-
-AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT)
-"""First part of all names that have no formula (`countperf.counting.transactions`)."""
-
-_NUMBER = r"[1-9]\d*"
 _ROOT = re.compile(
-    rf"(?:{TRANSACTIONS}\.{_NUMBER}x{_NUMBER}|{SUB_GROUPS}\.{_NUMBER}|{DISTINCT})(?![^.])"
+    rf"(?:{TRANSACTIONS}\.[1-9]\d*x[1-9]\d*|{SUB_GROUPS}\.[1-9]\d*|{DISTINCT})(?![^.])"
 )
 
 
 def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
     """Return what names, or patterns of them, begin with that say which transactions are meant."""
-    matches = (_ROOT.match(name) for name in names)
-    return tuple(sorted({match.group() for match in matches if match is not None}))
+    return tuple(sorted({match.group() for match in map(_ROOT.match, names) if match}))

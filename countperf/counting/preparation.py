@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter as Multiset
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import loopy as lp
+import pymbolic.primitives as p
 from loopy.kernel.data import IlpBaseTag, UnrollTag
+from loopy.symbolic import get_dependencies
 
+from countperf.counting.accesses import address_of
 from countperf.counting.device_programs import (
     DeviceProgram,
     ProgramSchedule,
@@ -18,29 +23,61 @@ from countperf.counting.device_programs import (
     schedule_of,
 )
 from countperf.counting.domains import Domains
+from countperf.counting.expression_types import text_of
 from countperf.counting.frontend.schedule import prepared
-from countperf.counting.instructions import (
-    Instruction,
-    InstructionPart,
-    computing,
-    conditional,
-    reason_of,
-    require_rule,
-    supplied_counts,
-    supplied_parts,
-)
-from countperf.counting.keys import NOWHERE, Grid
-from countperf.counting.needs import check_statistics, stating_all_needs
-from countperf.counting.operations.compiled_view import compiled_counter, instruction_counter
-from countperf.counting.operations.scalars import InstructionCounter
+from countperf.counting.keys import NOWHERE, Case, FirstIteration, Grid, MemoryAccess, Operation
+from countperf.counting.operations.access_counter import Key
+from countperf.counting.operations.compiled_view import CompiledCounter
+from countperf.counting.operations.source_view import SourceCounter
 from countperf.counting.scopes import AxisKind, Scope, barrier_passes
 from countperf.counting.size_parameters import SizeParameters
-from countperf.counting.statistics import Statistics
+from countperf.counting.statistics import Statistics, nonnegative
+from countperf.errors import (
+    CountingError,
+    DataDependentControlFlowError,
+    UnsupportedExpressionError,
+)
+from countperf.symbolic.affine import ALWAYS
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 
 TallyView = Literal["source", "compiled"]
+Conditions = tuple[Case | FirstIteration, ...]
+
+
+class InstructionPart(NamedTuple):
+    """Operations or accesses of one kind in an instruction, under the same conditions."""
+
+    key: Key | str  # the name of a property, if the caller supplies it
+    conditions: Conditions
+    number: Number  # in one execution under these conditions
+    share: Number  # how often conditions that data decides hold
+
+    @property
+    def times(self) -> Number:
+        """Number of them in one execution, whatever data decides."""
+        return self.number * self.share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """An instruction in its place, with its work: tests of predicates, and what they guard."""
+
+    loopy: Any
+    parts: tuple[InstructionPart, ...]
+    probability: Number  # how often conditions that data decides hold
+    kinds: Mapping[str, AxisKind]  # of the loops around it
+    scope: Scope  # under its predicates
+    reasons: frozenset[str]  # why its counts are not exact
+    is_supplied: bool  # whether the caller says what one execution does
+
+    @property
+    def own(self) -> list[str]:
+        """Loops that each work item runs at its own pace, outer ones first."""
+        names = (name for name in self.scope.loops if name in self.scope.within)
+        return [name for name in names if self.kinds.get(name) == "loop"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,10 +115,9 @@ class KernelTally:
     Instructions are asked for in order of the schedule.
     """
 
-    def __init__(self, prepared: PreparedKernel, rules: InstructionCounter) -> None:
+    def __init__(self, prepared: PreparedKernel, rules: SourceCounter) -> None:
         self._prepared = prepared
         self._rules = rules
-        self._memo: dict[Any, Any] = {}
         self._read: dict[str, Instruction] = {}
 
     def instructions(self, launch: Launch) -> list[Instruction]:
@@ -89,7 +125,7 @@ class KernelTally:
         return [
             self.instruction(launch, outline, instruction_id)
             for outline in launch.regions
-            for instruction_id in computing(self._prepared.kernel, outline.instruction_ids)
+            for instruction_id in computing(self._prepared.kernel, outline.loops)
         ]
 
     def instruction(
@@ -112,13 +148,16 @@ class KernelTally:
             require_rule(domains.kernel, instruction, can_supply=self._prepared.can_supply)
         predicates, probability = domains.predicate_conditions(instruction)
         if supplied is not None:
-            within, reasons = instruction.within_inames, frozenset({reason_of(instruction_id)})
+            within, reasons = (
+                instruction.within_inames,
+                frozenset({f"the caller's counts for instruction '{instruction_id}'"}),
+            )
             parts = supplied_parts(supplied, predicates, probability)
         else:
             within, reasons = self._rules.loops_around(instruction), frozenset[str]()
             tested = self._rules.tally_predicates(instruction) if instruction.predicates else {}
             parts = tuple(
-                InstructionPart(key, conditional(predicates, cases), number, share)
+                InstructionPart(key, (*predicates, *filter(_may_fail, cases)), number, share)
                 for some, share in ((tested, 1), (self._rules.tally(instruction), probability))
                 for (key, cases), number in some.items()
             )
@@ -128,9 +167,8 @@ class KernelTally:
             within=within,
             cases=predicates,
             grid=launch.grid,
-            loops=(*outline.around, *outline.loops[instruction_id]),
+            loops=tuple(loop.iname for loop in outline.nest(instruction_id)),
             own_loops=frozenset(name for name, kind in kinds.items() if kind == "loop"),
-            memo=self._memo,
         )
         return Instruction(
             loopy=instruction,
@@ -148,9 +186,9 @@ class KernelTally:
         """Return the kind of each loop variable around an instruction that is no hardware axis."""
         copied = self._prepared.copied
         kinds: dict[str, AxisKind] = {}
-        for name in outline.around:
+        for name in (loop.iname for loop in outline.around):
             kinds[name] = "launch loop" if name in program.launch_loops else "barrier loop"
-        for name in outline.loops[instruction_id]:
+        for name in (loop.iname for loop in outline.loops[instruction_id]):
             kinds[name] = "unrolled" if name in copied else "loop"
         for name in copied:
             kinds.setdefault(name, "unrolled")
@@ -206,7 +244,7 @@ class PreparedKernel:
     def tally(self, view: TallyView) -> KernelTally:
         """Return the tally of what Loopy emits, or of what a compiler leaves of it."""
         if view not in self._tallies:
-            rules = compiled_counter if view == "compiled" else instruction_counter
+            rules = CompiledCounter if view == "compiled" else SourceCounter
             self._tallies[view] = KernelTally(self, rules(self.domains))
         return self._tallies[view]
 
@@ -234,3 +272,229 @@ class PreparedKernel:
         with stating_all_needs(self.domains, supplied=self.supplied):
             yield
         check_statistics(self.domains, supplied=self.supplied)
+
+
+def _may_fail(case: Case | FirstIteration) -> bool:
+    return isinstance(case, FirstIteration) or case.alternatives != ALWAYS or not case.holds
+
+
+def computing(kernel: Any, instruction_ids: Iterable[str]) -> list[str]:
+    """Return those of some instructions that compute something."""
+    without = lp.BarrierInstruction | lp.NoOpInstruction
+    return [i for i in instruction_ids if not isinstance(kernel.id_to_insn[i], without)]
+
+
+# --- Counts of instructions that have no counting rule, supplied by the caller
+
+
+HOW_TO_SUPPLY = (
+    'pass what one execution of it does, instruction_counts={{{id!r}: {{"flop.add.f32": 1, '
+    '"gmem.load.32.stride1": 1}}}}'
+)
+
+
+def supplied_counts(
+    kernel: Any, given: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Fraction]]:
+    """Return what the caller supplies for one execution of each instruction, by property."""
+    counts: dict[str, dict[str, Fraction]] = {}
+    for instruction_id, numbers in given.items():
+        if instruction_id not in kernel.id_to_insn:
+            raise CountingError(
+                f"kernel '{kernel.name}': counts are given for '{instruction_id}', which is no "
+                f"instruction (it has: {', '.join(sorted(kernel.id_to_insn))})"
+            )
+        counts[instruction_id] = {}
+        for name, number in numbers.items():
+            value = nonnegative(number)
+            if value is None:
+                raise CountingError(
+                    f"kernel '{kernel.name}', instruction '{instruction_id}': the count of "
+                    f"{name} is {number!r}; pass a number that is at least zero"
+                )
+            counts[instruction_id][name] = value
+    return counts
+
+
+def supplied_parts(
+    numbers: Mapping[str, Fraction], predicates: Conditions, probability: Number
+) -> tuple[InstructionPart, ...]:
+    """Return what a caller supplies as parts: operations as such, the rest by property name."""
+    parts: list[InstructionPart] = []
+    for name, number in numbers.items():
+        root, *words = name.split(".")
+        key: Key | str = name
+        if root in ("flop", "iop"):
+            kind, type_name, *function = words
+            key = Operation(kind=kind, type_name=type_name, function="".join(function))
+        parts.append(InstructionPart(key, predicates, number, probability))
+    return tuple(parts)
+
+
+def require_rule(kernel: Any, instruction: Any, *, can_supply: bool = True) -> None:
+    """Refuse an instruction that has no counting rule."""
+    if isinstance(instruction, lp.Assignment | lp.CallInstruction):
+        if not getattr(instruction, "atomicity", ()):
+            return
+        kind = "atomic updates, whose number of attempts depends on the run"
+    else:
+        kind = f"a {type(instruction).__name__}"
+    supplying = f", or {HOW_TO_SUPPLY.format(id=instruction.id)}" if can_supply else ""
+    raise UnsupportedExpressionError(
+        f"kernel '{kernel.name}', instruction '{instruction.id}': no counting rule for {kind}; "
+        f"write it as plain assignments{supplying}"
+    )
+
+
+def find_touched_arrays(instruction: Any) -> frozenset[tuple[str, str]]:
+    """Return the arrays that an instruction may access, with the direction."""
+    return frozenset(
+        [(name, "load") for name in instruction.read_dependency_names()]
+        + [(name, "store") for name in instruction.write_dependency_names()]
+    )
+
+
+# --- Statistics that a kernel needs of its data, all in one error
+
+
+_TRIPS = 12.5
+_PROBABILITY = 0.5
+_ASKED = {
+    "loops": "the mean trip count of each loop",
+    "conditions": "the probability of each condition",
+    "addresses in": "the access pattern of each array",
+}
+
+
+@dataclass(slots=True)
+class _Need:
+    """A loop, a condition or an array without a statistic."""
+
+    kind: str  # of `_ASKED`
+    name: str  # by which the statistic is given
+    text: str  # of a condition; else the name
+    described: str  # what data decides; of a condition, without its instructions
+    typical: Any  # a statistic for the advice
+    instructions: list[str] = field(default_factory=list[str])  # that test a condition
+    is_sized: bool = False  # whether sizes and loop variables decide a condition, though not affine
+
+    def __str__(self) -> str:
+        where = ", ".join(f"'{i}'" for i in dict.fromkeys(self.instructions))
+        return f"{self.described} (in {where})" if where else self.described
+
+
+@contextmanager
+def stating_all_needs(domains: Domains, *, supplied: Collection[str] = ()) -> Generator[None]:
+    """Have a refusal for what data decides name everything of the kernel that lacks a statistic."""
+    try:
+        yield
+    except DataDependentControlFlowError as error:
+        needs = _list_needs(domains, supplied)
+        if all(need.kind == "addresses in" for need in needs):
+            raise
+        statistics = {need.name: need.typical for need in needs}
+        by_data = [str(need) for need in needs if not need.is_sized]
+        by_sizes = [str(need) for need in needs if need.is_sized]
+        reasons = [f"data decides {_join(by_data)}"] if by_data else []
+        if by_sizes:
+            reasons.append(f"sizes decide {_join(by_sizes)}, but by no affine condition")
+        asked = _join([_ASKED[kind] for kind in dict.fromkeys(need.kind for need in needs)])
+        raise DataDependentControlFlowError(
+            f"kernel '{domains.kernel.name}': {'; '.join(reasons)}; pass {asked}, such as "
+            f"statistics={statistics!r}",
+            statistics=statistics,
+        ) from error
+
+
+def _join(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def check_statistics(domains: Domains, *, supplied: Collection[str] = ()) -> None:
+    """Refuse statistics that were not used and would not be by any count of the kernel."""
+    given = domains.statistics
+    if not given.unused():
+        return
+    given.taken.update(name for name in given.numbers if name in domains.data_loops)
+    needs = _list_needs(domains, supplied)
+    for name in given.unused():
+        listed = {kind: [n.text for n in needs if n.kind == kind] for kind in _ASKED}
+        left = "; ".join(
+            f"{kind} {', '.join(dict.fromkeys(texts))}" for kind, texts in listed.items() if texts
+        )
+        raise given.error(
+            f"the statistic for '{name}' says nothing of what data decides and no other statistic"
+            f" says ({left or 'nothing is left'}); name one of these, or leave it out"
+        )
+
+
+def _list_needs(domains: Domains, supplied: Collection[str]) -> list[_Need]:
+    """Gather what lacks a statistic: loops, then conditions, then arrays."""
+    kernel, given = domains.kernel, domains.statistics
+    used = frozenset[str]().union(*(i.within_inames for i in kernel.instructions))
+    needs: dict[str, _Need] = {}
+    for name, loop in domains.data_loops.items():
+        if name in used and loop.trips is None and name not in given.numbers:
+            low, high = domains.value_bounds(name)
+            known = low is not None and high is not None
+            typical = min(_TRIPS, (high - low + 1) / 2) if known else _TRIPS
+            text = f"the trip count of the loop '{name}' (its bounds read {', '.join(loop.reads)})"
+            needs[name] = _Need("loops", name, name, text, typical)
+    with given.noting_what_lacks() as noted:
+        arrays = dict.fromkeys(_yield_arrays(domains, supplied))
+    for (text, instruction_id), condition in noted.items():
+        name = _name_condition(condition, instruction_id, given.inames)
+        need = _Need("conditions", name, text, f"whether {text} holds", _PROBABILITY)
+        need = needs.setdefault(name, need)
+        need.instructions.append(instruction_id)
+        known = (domains.inames | domains.sizes).difference(domains.data_loops)
+        need.is_sized = need.is_sized or get_dependencies(condition) <= known
+    for array in arrays:
+        text = f"the addresses in '{array}' ('indirect' unless another pattern is given)"
+        needs[array] = _Need("addresses in", array, array, text, "indirect")
+    return list(needs.values())
+
+
+def _yield_arrays(domains: Domains, supplied: Collection[str]) -> Iterator[str]:
+    """Yield arrays at addresses that data decides; conditions are noted on the way."""
+    counter = SourceCounter(domains)
+    for instruction in domains.kernel.instructions:
+        domains.predicate_conditions(instruction)
+        if instruction.id in supplied or not isinstance(instruction, lp.MultiAssignmentBase):
+            continue
+        for tally in (counter.tally_predicates, counter.tally):
+            try:
+                keys = [key for key, _ in tally(instruction)]
+            except CountingError:
+                continue  # refused for what it is, whatever is known of the data
+            for key in keys:
+                if (
+                    isinstance(key, MemoryAccess)
+                    and key.address_space == "global"
+                    and _takes_pattern(key, instruction.within_inames, domains)
+                    and domains.statistics.pattern_of(key.array, key.text) is None
+                ):
+                    yield key.array
+
+
+def _takes_pattern(access: MemoryAccess, within: frozenset[str], domains: Domains) -> bool:
+    """Return whether an address, or the lines that strided accesses share, depend on data."""
+    address = address_of(access, domains.layout_of(access), domains.to_polynomial)
+    if address is None:
+        return True
+    flat = address.flat
+    if not flat.names() & domains.data_loops.keys():
+        return False
+    for name in within:
+        if domains.local_axes.get(name) == 0:
+            step = flat.substitute({name: QuasiPolynomial.name(name) + 1}) - flat
+            return not step.is_constant or abs(step.constant_term) not in (0, 1)
+    return False
+
+
+def _name_condition(condition: Any, instruction_id: str, inames: frozenset[str]) -> str:
+    """Return the name of a condition in statistics: its text, of a negated one the other's."""
+    while isinstance(condition, p.LogicalNot):
+        condition = condition.child
+    text = text_of(condition)
+    return instruction_id if text in inames or text == type(condition).__name__ else text

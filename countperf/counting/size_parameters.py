@@ -12,8 +12,7 @@ import numpy as np
 from countperf.errors import InternalError, ParameterError, UnknownSizeError, nearest
 from countperf.sizes import as_integer
 from countperf.symbolic.compiled import nothing_wraps
-from countperf.symbolic.isl_counts import guards_of
-from countperf.symbolic.isl_sets import assumptions_text
+from countperf.symbolic.isl_sets import assumptions_text, guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -135,29 +134,27 @@ class SizeParameters(ShortRepr):
     @cached_property
     def guarded(self) -> frozenset[str]:
         """Sizes on which it depends whether the assumptions hold."""
-        return frozenset[str]().union(*(guard.names() for guard in self._every_guard))
+        return frozenset[str]().union(*(guard.names() for guard in self._list_guards()))
 
-    @cached_property
-    def _every_guard(self) -> list[QuasiPolynomial]:
+    def _list_guards(self) -> list[QuasiPolynomial]:
         return [guard for some in self.guards for members in some for guard in members]
 
     def _check_assumptions(self, values: Mapping[str, Any]) -> None:
         """Raise `ParameterError` unless an alternative holds at all sizes."""
-        exact = values if nothing_wraps(self._every_guard, values) else _exact(values)
+        exact = values if nothing_wraps(self._list_guards(), values) else _exact(values)
         held = [
-            reduce(np.logical_and, (where for _, _, where in _checks(some, exact)), np.True_)
+            reduce(np.logical_and, (where for _, where in _checks(some, exact)), np.True_)
             for some in self.guards
         ]
-        if not held or np.all(np.logical_or.reduce(held)):
-            return
-        checks = _checks(self.guards[0], exact)
-        broken = sorted(f"{guard} {sign} 0" for guard, sign, where in checks if not np.all(where))
-        shown = ", ".join(f"{k}={v}" for k, v in values.items())
-        raise ParameterError(
-            f"kernel '{self.kernel}' assumes {self.assumptions}, which does not hold at {shown}"
-            + (f" (it needs {broken[0]})" if broken else ""),
-            parameter=None,
-        )
+        if held and not np.all(np.logical_or.reduce(held)):
+            checks = _checks(self.guards[0], exact)
+            broken = sorted(condition for condition, where in checks if not np.all(where))
+            shown = ", ".join(f"{k}={v}" for k, v in values.items())
+            raise ParameterError(
+                f"kernel '{self.kernel}' assumes {self.assumptions}, which does not hold at {shown}"
+                + (f" (it needs {broken[0]})" if broken else ""),
+                parameter=None,
+            )
 
 
 def _exact(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,15 +165,13 @@ def _exact(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _checks(
-    guards: Guards, values: Mapping[str, Any]
-) -> Iterator[tuple[QuasiPolynomial, str, Any]]:
-    """Yield each guard, its sign, and where it holds."""
+def _checks(guards: Guards, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what must hold, and where it does."""
     nonnegative, zero = guards
     for guard in nonnegative:
-        yield guard, ">=", guard.evaluate(values) >= 0
+        yield f"{guard} >= 0", guard.evaluate(values) >= 0
     for guard in zero:
-        yield guard, "=", guard.evaluate(values) == 0
+        yield f"{guard} = 0", guard.evaluate(values) == 0
 
 
 # --- Ranges of sizes that the types of integer arguments can represent

@@ -105,12 +105,10 @@ class Statistics:
         probability = self._by_text(condition)
         if probability is not None or instruction_id in self.inames:
             return probability
-        if instruction_id in self.numbers:
-            return self._use(instruction_id)
-        for name in self.numbers:
-            if name not in self.inames and fnmatchcase(instruction_id, name):
-                return self._use(name)
-        return None
+        patterns = (name for name in self.numbers if name not in self.inames)
+        matches = (name for name in patterns if fnmatchcase(instruction_id, name))
+        name = instruction_id if instruction_id in self.numbers else next(matches, None)
+        return None if name is None else self._use(name)
 
     def _by_text(self, condition: Any) -> Fraction | None:
         text = text_of(condition)
@@ -174,9 +172,7 @@ class DataLoop:
 
 def yield_entered_loops(kernel: Any) -> Iterator[str]:
     """Yield the loops of a schedule, outer ones before those inside them."""
-    for item in kernel.linearization:
-        if isinstance(item, EnterLoop):
-            yield item.iname
+    return (item.iname for item in kernel.linearization if isinstance(item, EnterLoop))
 
 
 def data_loops(
@@ -198,8 +194,18 @@ def data_loops(
         whole = joint_domain(frozenset([name]))
         reads = _read_by(sets.project_onto(whole, [name]), sizes)
         if reads:
-            around = _around(kernel, name, isl_sets.names_of(whole, parameters=False), order)
-            trips = _trips(kernel, name, around, whole, sizes)
+            names = isl_sets.names_of(whole, parameters=False)
+            is_parallel = {n: bool(kernel.iname_tags_of_type(n, ConcurrentTag)) for n in names}
+            around = frozenset(
+                other
+                for other in names
+                if other != name
+                and not is_parallel[name]
+                and (is_parallel[other] or order.get(other, -1) < order.get(name, -1))
+            )
+            trips = _count_trips(kernel, name, around, whole)
+            if trips is not None and not trips.names() <= set(sizes):
+                trips = None
             loops[name] = DataLoop(iname=name, reads=reads, trips=trips)
     return loops
 
@@ -213,41 +219,17 @@ def _read_by(line: isl_sets.IntegerSet, sizes: Collection[str]) -> tuple[str, ..
     return tuple(reads or unknown)
 
 
-def _around(
-    kernel: Any, name: str, names: Collection[str], order: Mapping[str, int]
-) -> frozenset[str]:
-    """Return which of some loops are entered before another one."""
-    if kernel.iname_tags_of_type(name, ConcurrentTag):
-        return frozenset()
-    return frozenset(
-        other
-        for other in names
-        if other != name
-        and (
-            kernel.iname_tags_of_type(other, ConcurrentTag)
-            or order.get(other, -1) < order.get(name, -1)
-        )
-    )
-
-
-def _trips(
-    kernel: Any,
-    name: str,
-    around: frozenset[str],
-    whole: isl_sets.IntegerSet,
-    sizes: Collection[str],
+def _count_trips(
+    kernel: Any, name: str, around: frozenset[str], whole: isl_sets.IntegerSet
 ) -> PiecewiseQuasiPolynomial | None:
-    """Count the iterations of a loop for given values of those around it, if sizes decide them."""
-    joint = sets.under_assumptions(
-        sets.project_onto(whole, around | {name}), assumptions_of(kernel)
-    )
+    """Count the iterations of a loop for given values of those around it; None if unknown."""
+    joint = sets.project_onto(whole, around | {name})
     what = f"kernel '{kernel.name}': the trip count of {name}"
     try:
         with isl_sets.limit_operations(_OPERATIONS, what):
-            trips = count_within(joint, around)
+            return count_within(sets.under_assumptions(joint, assumptions_of(kernel)), around)
     except CountingError:
         return None
-    return trips if trips.names() <= set(sizes) else None
 
 
 def check_trip_counts(

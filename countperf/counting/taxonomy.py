@@ -13,18 +13,9 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, PositiveInt
 
+from countperf.counting.structure import site_keys as keys
 from countperf.counting.structure.issue import ISSUE_ROOT, ISSUED
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.counting.structure.site_keys import (
-    CERTAIN_STEPS,
-    FOOTPRINT_ROOTS,
-    SITE,
-    SITE_ROOT,
-    WHAT,
-    AccessKey,
-    LiveValuesKey,
-    site_key,
-)
 from countperf.errors import PropertyNameError
 
 COUNTING_RULES_VERSION = 10
@@ -95,7 +86,7 @@ _UNITS: tuple[tuple[str, str], ...] = (
     (r"bytes\.group\.(?:load|store)\.(?:dense|sparse)", "B"),
     (r"segments\.group\.(?:load|store)", "segment"),
     (r"bytes\.kernel\.(?:load|store)", "B"),
-    *((SITE + what, unit) for what, unit, _ in WHAT),
+    *((keys.SITE + what, unit) for what, unit, _ in keys.WHAT),
     *ISSUED,
 )
 """Patterns of names, with the unit of each."""
@@ -109,7 +100,7 @@ PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
 
 _NOT_EMITTED = frozenset(
     (
-        *(SITE_ROOT, ISSUE_ROOT, *FOOTPRINT_ROOTS),
+        *(keys.SITE_ROOT, ISSUE_ROOT, *keys.FOOTPRINT_ROOTS),
         *("code", "miss", "spill", "transactions", "subgroups", "distinct"),
     )
 )
@@ -150,12 +141,12 @@ def assumption_of(name: str, caches: CountedCaches | None = None) -> str:
     caches = caches or DEFAULT_CACHES
     if name.startswith(("miss.", "spill.")):
         return f"assumes a first-level cache of {caches.code.text}"
-    key = site_key(name)
+    key = keys.site_key(name)
     if key is None:
         return ""
     said = ["assumes which loops a compiler unrolls"] if key.site.placement == "short" else []
-    if isinstance(key, LiveValuesKey):
+    if isinstance(key, keys.EventKey) and key.event.startswith("live_across_barrier."):
         said.append("assumes what a compiler keeps over barriers")
-    if isinstance(key, AccessKey) and not CERTAIN_STEPS.issuperset(key.steps):
+    if isinstance(key, keys.AccessKey) and not keys.CERTAIN_STEPS.issuperset(key.steps):
         said.append(f"assumes caches of {caches.text}")
     return "; ".join(said)

@@ -13,12 +13,10 @@ from countperf.counting.counts import (
     CountsAt,
     VectorDocument,
     counts_at_sizes,
-    damaged,
     granularity_of,
-    vector_fields,
 )
 from countperf.counting.size_parameters import SizeParameters
-from countperf.counting.structure.memory_hierarchy import CountedCaches
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import (
     COUNTING_RULES_VERSION,
     View,
@@ -30,20 +28,12 @@ from countperf.counting.taxonomy import (
 from countperf.errors import CountingError
 from countperf.sizes import given_sizes
 from countperf.symbolic.compiled import CompiledCounts, CountSource
-from countperf.symbolic.isl_counts import from_isl_text
+from countperf.symbolic.isl_sets import from_isl_text
 from countperf.symbolic.piecewise import ZERO_COUNT, Guards, PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
 from countperf.text import Column, Printed, Result, point_text, shortened, table_of
 
-_SHARED = (
-    "kernel",
-    "parameters",
-    "assumptions",
-    "assumption_guards",
-    "view",
-    "defaults",
-    "caches",
-)
+_SHARED = ("kernel", "parameters", "assumptions", "assumption_guards", "view", "defaults", "caches")
 """Attributes that a vector made from another one has in common with it."""
 
 
@@ -124,12 +114,9 @@ class PropertyVector(Result, Mapping[str, Count]):
             return count
         validate_name(name)
         members = [c for other, c in self._counts.items() if other.startswith(f"{name}.")]
-        if not members:
-            return Count(quantity=ZERO_COUNT, granularity=granularity_of(name))
-        total = members[0]
-        for member in members[1:]:
-            total = total + member
-        return total
+        if members:
+            return sum(members[1:], members[0])
+        return Count(quantity=ZERO_COUNT, granularity=granularity_of(name))
 
     def __contains__(self, name: object) -> bool:
         return name in self._counts
@@ -141,15 +128,10 @@ class PropertyVector(Result, Mapping[str, Count]):
         return len(self._counts)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, PropertyVector)
-            and self._counts == other._counts
-            and self.kernel == other.kernel
-            and self.parameters == other.parameters
-            and self.assumption_guards == other.assumption_guards
-            and self.view == other.view
-            and self.caches == other.caches
-            and self.defaults == other.defaults
+        return isinstance(other, PropertyVector) and all(
+            getattr(self, name) == getattr(other, name)
+            for name in ("_counts", *_SHARED)
+            if name != "assumptions"  # which is what the guards say, in words
         )
 
     __hash__ = None
@@ -223,22 +205,26 @@ class PropertyVector(Result, Mapping[str, Count]):
         self, function: Callable[[Mapping[str, Count]], Mapping[str, Count]]
     ) -> PropertyVector:
         """Return the vector with other counts, made from its own."""
-        same = {name: getattr(self, name) for name in _SHARED}
-        mapped = PropertyVector(function(self._counts), **same)
-        mapped._ranges = self._ranges
-        mapped._at_sizes = self._at_sizes
+        mapped = PropertyVector(
+            function(self._counts), **{name: getattr(self, name) for name in _SHARED}
+        )
+        mapped._ranges, mapped._at_sizes = self._ranges, self._at_sizes
         if (anew := self._anew) is not None:
             mapped._anew = lambda sizes: anew(sizes).mapped(function)
         return mapped
+
+    def _change(self, **attributes: Any) -> PropertyVector:
+        """Return the vector with other attributes."""
+        changed = self.mapped(lambda known: known)
+        changed.__dict__.update(attributes)
+        return changed
 
     def recount(self, count: Callable[[Mapping[str, int]], PropertyVector]) -> PropertyVector:
         """Return the vector of a kernel whose statistics depend on its sizes.
 
         `evaluate` counts it at each size; formulas are those of this vector.
         """
-        counted = self.mapped(lambda known: known)
-        counted._anew = count
-        return counted
+        return self._change(_anew=count)
 
     def hold_sizes_to(self, ranges: Mapping[str, range]) -> None:
         """Have parameters refused that the types of a kernel's arguments do not hold."""
@@ -252,25 +238,16 @@ class PropertyVector(Result, Mapping[str, Count]):
     def with_counts_at(self, counts: CountsAt, *roots: str) -> PropertyVector:
         """Return the vector with counts that have no formula, which `evaluate` adds.
 
-        Parameters
-        ----------
-        counts : callable
-            From values of all parameters to numbers by property.
-        *roots : str
-            What the names of these begin with; what was known at sizes of the same ones is
-            replaced.
+        Their names begin with the roots; what was known at sizes of the same ones is replaced.
         """
-        replaced = self.mapped(lambda known: known)
-        replaced._at_sizes = {**self._at_sizes, roots: counts}
-        return replaced
+        return self._change(_at_sizes={**self._at_sizes, roots: counts})
 
     def emitted(self) -> PropertyVector:
         """Return the source's view of a vector of the structure view; others as they are."""
         if self.view != "structure":
             return self
         emitted = self.mapped(lambda counts: {n: c for n, c in counts.items() if is_emitted(n)})
-        emitted.view = "source"
-        emitted.caches = None
+        emitted.view, emitted.caches = "source", None
         return emitted
 
     # --- evaluation
@@ -310,10 +287,9 @@ class PropertyVector(Result, Mapping[str, Count]):
         values = self.check_parameters(parameters, more)
         if (anew := self._anew) is not None:
             return counts_at_sizes(lambda sizes: anew(sizes).evaluate(sizes), values)
-        if any(isinstance(v, np.ndarray) for v in values.values()):
-            evaluate = dict(zip(self._counts, self.compiled.at_arrays(values), strict=True))
-        else:
-            evaluate = dict(zip(self._counts, self.compiled.at(values), strict=True))
+        has_arrays = any(isinstance(value, np.ndarray) for value in values.values())
+        numbers = self.compiled.at_arrays(values) if has_arrays else self.compiled.at(values)
+        evaluate = dict(zip(self._counts, numbers, strict=True))
         for counts in self._at_sizes.values():
             evaluate |= counts_at_sizes(counts, values)
         return evaluate
@@ -321,13 +297,7 @@ class PropertyVector(Result, Mapping[str, Count]):
     def check_parameters(
         self, parameters: Mapping[str, Any] | None, more: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the parameters as Python integers or int64 arrays, checked.
-
-        Raises
-        ------
-        ParameterError
-            As for `evaluate`.
-        """
+        """Return the parameters as Python integers or int64 arrays, checked as in `evaluate`."""
         given = given_sizes(parameters, more)
         idle = self._idle if len(given) < len(self.parameters) else ()
         return self._sizes.checked(given, idle=idle, held=self._ranges, arrays=True)
@@ -372,12 +342,8 @@ class PropertyVector(Result, Mapping[str, Count]):
             "format": VectorDocument.model_fields["format"].default,
             "version": VectorDocument.model_fields["version"].default,
             "counting_rules": COUNTING_RULES_VERSION,
-        }
-        if self.view != "source":
-            document["view"] = self.view
-        if self.caches is not None:
-            document["caches"] = self.caches.model_dump(mode="json")
-        document |= {
+            "view": None if self.view == "source" else self.view,
+            "caches": None if self.caches is None else self.caches.model_dump(mode="json"),
             "kernel": self.kernel,
             "parameters": list(self.parameters),
             "assumptions": self.assumptions,
@@ -385,17 +351,16 @@ class PropertyVector(Result, Mapping[str, Count]):
                 {"nonnegative": sorted(map(str, a)), "zero": sorted(map(str, b))}
                 for a, b in self.assumption_guards
             ],
+            "defaults": {name: str(value) for name, value in self.defaults.items()} or None,
+            "counts": {
+                name: {
+                    "terms": count.quantity.to_document(),
+                    **({} if count.exact else {"exact": False, "reason": count.reason}),
+                }
+                for name, count in self._counts.items()
+            },
         }
-        if self.defaults:
-            document["defaults"] = {name: str(value) for name, value in self.defaults.items()}
-        document["counts"] = {
-            name: {
-                "terms": count.quantity.to_document(),
-                **({} if count.exact else {"exact": False, "reason": count.reason}),
-            }
-            for name, count in self._counts.items()
-        }
-        return document
+        return {name: value for name, value in document.items() if value is not None}
 
     @classmethod
     def from_document(cls, document: Any) -> PropertyVector:
@@ -406,11 +371,21 @@ class PropertyVector(Result, Mapping[str, Count]):
         DocumentError
             The document is none of a property vector, damaged, or of an unknown version.
         """
-        fields = vector_fields(document)
-        try:
-            return cls(**fields)
-        except (ValueError, CountingError) as error:
-            raise damaged("$.parameters", error) from error
+        stored = VectorDocument.from_object(document)
+        caches = stored.caches or DEFAULT_CACHES
+        return cls(
+            {name: part.read(name) for name, part in stored.counts.items()},
+            kernel=stored.kernel,
+            parameters=stored.parameters,
+            assumptions=stored.assumptions,
+            assumption_guards=tuple(
+                (frozenset(map(parse_polynomial, a)), frozenset(map(parse_polynomial, b)))
+                for a, b in ((part.nonnegative, part.zero) for part in stored.assumption_guards)
+            ),
+            view=stored.view,
+            defaults={name: parse_polynomial(value) for name, value in stored.defaults.items()},
+            caches=caches if stored.view == "structure" else None,
+        )
 
     def lay_out(
         self,
@@ -419,10 +394,8 @@ class PropertyVector(Result, Mapping[str, Count]):
     ) -> Printed:
         """Give a kernel's counts: values where parameters were given, and symbolic ones."""
         titles = [point_text(point) for point in points] if len(points) > 1 else ["value"]
-        columns = {
-            **{"property": Column("property"), **{title: Column(title) for title in titles}},
-            **{"formula": Column("count"), "": Column()},
-        }
+        columns = {name: Column(name) for name in ("property", *titles)}
+        columns |= {"formula": Column("count"), "": Column()}
         view = {} if self.view == "source" else {"view": self.view}
         rows = [
             {

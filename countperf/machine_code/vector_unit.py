@@ -10,7 +10,7 @@ Source: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", v
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,87 @@ _INDEXED = re.compile(r"^vp?(?:gather|scatter)(?P<index>[dq])(?P<element>p[sd]|[
 _PLACE = re.compile(
     r"^(?P<offset>-?(?:0x)?[0-9a-f]+)?\((?P<base>%\w+)?,%[xyz]mm(?P<index>\d+),?(?P<scale>[1248])?\)"
 )
+
+
+# {{{ instructions that are needed
+
+_REGISTER = re.compile(r"%(?:[xyz]mm(\d+)|k([0-7]))")
+_WHOLE = re.compile(r"^%(?:[xyz]mm\d+|k[0-7])(?:\{%k[0-7]\}\{z\})?$")
+_NUMBERS = re.compile(
+    r"^v?(?:add|sub|mul|div|sqrt|rsqrt|rcp|fn?m(?:add|sub)\w*|hadd|addsub|round|rndscale|scalef"
+    r"|getexp|getmant|fixupimm|range|reduce|min|max)\w*[ps][hsd]$"
+)
+"""Arithmetic on floating-point numbers: results that are never known."""
+_READS_TARGET = re.compile(r"^(?![vk])|^v(?:pternlog|perm[it]2|pdp|pmadd52|psh[lr]dv|\w*gather)")
+"""Instructions that read their destination, or leave part of it: mostly those without VEX."""
+_FLAGGING = ("vptest", "vtestp", "kortest", "ktest", "vucomi", "vcomi", "ucomi", "comi", "ptest")
+
+
+def _name_block(text: str) -> set[str]:
+    return {f"k{match[2]}" if match[2] else f"v{match[1]}" for match in _REGISTER.finditer(text)}
+
+
+class _Effect:
+    """Vector and mask registers that an instruction reads and writes.
+
+    ``decides`` is whether it writes anything else; ``kills``, whether nothing is left of what was
+    in the register that it writes.
+    """
+
+    __slots__ = ("decides", "kills", "reads", "writes")
+
+    def __init__(self, mnemonic: str, operands: str) -> None:
+        parts, named = operands_of(operands), _name_block(operands)
+        self.reads, self.writes = named, set[str]()
+        self.kills = self.decides = False
+        if not named:
+            return
+        target = _REGISTER.match(parts[-1])
+        sets_mask = parts[-1].startswith("%k")
+        is_test = mnemonic.startswith(("ktest", "kortest")) or (
+            mnemonic.startswith(_FLAGGING) and not sets_mask
+        )
+        if target is None or is_test:
+            self.decides = True
+            return
+        own = _name_block(target[0])
+        others = set[str]().union(*(_name_block(part) for part in parts[:-1]))
+        others |= _name_block(parts[-1].removeprefix(target[0]))
+        keeps = _READS_TARGET.match(mnemonic) is not None or not _WHOLE.match(parts[-1])
+        self.writes, self.kills = own, not keeps
+        self.reads = others | own if keeps else others
+        if "gather" in mnemonic:  # which clears its mask
+            self.writes |= {name for name in others if name.startswith("k")}
+        if _NUMBERS.match(mnemonic):
+            self.reads = own if keeps and mnemonic.startswith("v") else set[str]()
+
+
+def needed_lines(
+    lines: Sequence[tuple[str, str]],
+    blocks: Iterable[Sequence[int]],
+    always: Iterable[int] = (),
+) -> frozenset[int]:
+    """Return the numbers of instructions with vectors or masks that can decide anything."""
+    effects = [_Effect(*line) for line in lines]
+    parts = [list(block) for block in blocks]
+    at_end = {f"v{number}" for number in always}
+    while True:
+        before, needed = len(at_end), set[int]()
+        for block in parts:
+            live = set(at_end)
+            for number in reversed(block):
+                effect = effects[number]
+                if effect.decides or effect.writes & live:
+                    needed.add(number)
+                    if effect.kills:
+                        live -= effect.writes
+                    live |= effect.reads
+            at_end |= live
+        if len(at_end) == before:
+            return frozenset(needed)
+
+
+# }}}
 
 
 def leads_to_integers(mnemonic: str, operands: str) -> bool:
@@ -169,19 +250,15 @@ def _shift(kind: str, a: Elements, by: Elements) -> Elements:
     return np.where(by < bits, a << places if kind == "ll" else a >> places, 0)
 
 
-def _high(a: Elements, b: Elements) -> Elements:
-    return a.astype(np.int64) * b.astype(np.int64) >> 8 * a.itemsize
-
-
 _PAIRWISE: Mapping[str, Callable[[Elements, Elements], Elements]] = {
-    **{"add": np.add, "sub": np.subtract, "mull": np.multiply, "mulhu": _high},
+    **{"add": np.add, "sub": np.subtract, "mull": np.multiply},
     **{"minu": np.minimum, "maxu": np.maximum, "cmpeq": np.equal},
     **{"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor},
     **{f"s{kind}v": lambda a, b, kind=kind: _shift(kind, a, b) for kind in ("ll", "rl", "ra")},
     "andn": lambda a, b: ~a & b,
 }
 _SIGNED_PAIRWISE: Mapping[str, Callable[[Elements, Elements], Elements]] = {
-    **{"mins": np.minimum, "maxs": np.maximum, "cmpgt": np.greater, "mulh": _high},
+    **{"mins": np.minimum, "maxs": np.maximum, "cmpgt": np.greater},
 }
 
 
@@ -204,18 +281,14 @@ def _pairwise(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     return compute
 
 
-def _map_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    """Take absolute values, or widen elements."""
-    kind, narrow, wide = (*match.groups(), match[2])[:3]
-    bits = BITS[wide]
-    source = source_of(parts[0], width * BITS[narrow] // bits)
+def _widen_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    narrow, wide = BITS[match[2]], BITS[match[3]]
+    source = source_of(parts[0], width * narrow // wide)
 
     def compute(machine: Machine) -> Lanes:
-        values, known = elements_of(source(machine), BITS[narrow])
-        values = values if kind == "z" else sign_elements(values)
-        return _pack_elements(
-            np.abs(values) if kind == "abs" else values.astype(np.int64), known, bits
-        )
+        values, known = elements_of(source(machine), narrow)
+        values = values if match[1] == "z" else sign_elements(values)
+        return _pack_elements(values.astype(np.int64), known, wide)
 
     return compute
 
@@ -304,42 +377,20 @@ def _load_masked(match: re.Match[str], parts: Sequence[str], width: int) -> Sour
 
 
 def _permute_by_indices(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
-    """Take elements by indices: within 128 bits, of a whole vector, or of two vectors."""
+    """Take elements by indices, of one vector or of two."""
     if parts[0].startswith("$"):
         return None
-    size, kind = ELEMENT_BYTES[match[2]], match[1] or ""
-    shifts = 1 if match[2] == "pd" and kind == "il" else 0  # by the second bit of an index
+    size = ELEMENT_BYTES[match[2]]
     sources = [source_of(part, width) for part in parts]
-    index, *tables = {
-        "": (sources[1], sources[0]),
-        "il": (sources[0], sources[1]),
-        "t2": (sources[1], sources[2], sources[0]),
-        "i2": (sources[2], sources[1], sources[0]),
-    }[kind]
-    piece = 16 // size if kind == "il" else 0
+    index, *tables = (sources[k] for k in ((1, 2, 0) if match[1] else (1, 0)))
 
     def permute(machine: Machine) -> Lanes:
         table = np.concatenate([read(machine) for read in tables]).reshape(-1, size)
         places = index(machine)[::size]
-        taken = places % len(table)
-        if piece:
-            taken = np.arange(len(places)) // piece * piece + (places >> shifts & (piece - 1))
-        return np.where(places[:, np.newaxis] < 0, UNKNOWN, table[taken]).reshape(-1)
+        taken = table[places % len(table)]
+        return np.where(places[:, np.newaxis] < 0, UNKNOWN, taken).reshape(-1)
 
     return permute
-
-
-def _shuffle_bytes(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    """Take bytes within 128 bits by indices, or zero where the highest bit of one is set."""
-    order, source = source_of(parts[0], width), source_of(parts[1], width)
-    starts = np.arange(width) // 16 * 16
-
-    def shuffle(machine: Machine) -> Lanes:
-        places = order(machine)
-        taken = source(machine)[starts + (places & 15)]
-        return np.where(places < 0, UNKNOWN, np.where(places >> 7 == 1, 0, taken))
-
-    return shuffle
 
 
 def _ternary(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
@@ -364,21 +415,19 @@ _RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
     (re.compile(pattern), operands, make)
     for pattern, operands, make in (
         (
-            r"^vp(add|sub|mull|mulhu?|(?:min|max)[su]|cmp(?:eq|gt)|s(?:[lr]l|ra)v)([bwdq])$",
+            r"^vp(add|sub|mull|(?:min|max)[su]|cmp(?:eq|gt)|s(?:[lr]l|ra)v)([bwdq])$",
             3,
             _pairwise,
         ),
         (r"^vp?(andn?|or|xor)()(?:[dq]|p[sd])?$", 3, _pairwise),
-        (r"^vp(abs)([bwdq])$", 2, _map_elements),
         (r"^vps(ll|rl|ra)([wdq])$", 3, _shift_elements),
         (r"^vpmul(u?)dq$", 3, _products),
         (r"^vpack(s|u)s(wb|dw)$", 3, _saturate_elements),
-        (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _map_elements),
+        (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _widen_elements),
         (r"^vpinsr([bwdq])$", 4, _insert_element),
         (r"^vp?blendv(p[sd]|b)$", 4, _blend_by_mask),
         (_MASKED.pattern, 3, _load_masked),
-        (r"^vperm(il|[ti]2)?(d|q|ps|pd|w|b)$", 3, _permute_by_indices),
-        (r"^vpshufb$", 3, _shuffle_bytes),
+        (r"^vperm(t2)?(d|q|ps|pd)$", 3, _permute_by_indices),
         (r"^vpternlog[dq]$", 4, _ternary),
         (
             r"^vpmovm2([bwdq])$",

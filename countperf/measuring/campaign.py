@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import platform
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
-from countperf.devices.device import Device, EventClock, check_clocks
+from countperf.devices.device import Device, DeviceLimits, EventClock, check_clocks
+from countperf.devices.machine import available_cores, read_clocks, read_processor
 from countperf.errors import CountingError, DeviceLostError, MeasurementError
 from countperf.measuring import (
     FailedCase,
@@ -18,17 +24,64 @@ from countperf.measuring import (
     MeasurementSet,
     Protocol,
     Resumption,
+    summarize,
 )
-from countperf.measuring.apart import LONGEST_S, open_runner
-from countperf.measuring.environment import gather_environment, timestamp
-from countperf.measuring.lines import case_fields, format_line
-from countperf.measuring.runner import BROAD, CaseRunner, Repeats, RoundSchedule, in_mixed_order
+from countperf.measuring.lines import Environment, case_fields, format_line
+from countperf.measuring.runner import (
+    BROAD,
+    LONGEST_S,
+    CaseRunner,
+    Repeats,
+    RoundSchedule,
+    in_mixed_order,
+    open_runner,
+)
 from countperf.sizes import checks_keywords
 from countperf.steps import report
 from countperf.store import AppendedLines, lock_file, write_atomically
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
+
+
+_PACKAGES = (
+    *("countperf", "loopy", "islpy", "pymbolic", "pyopencl", "numpy", "intel-opencl-rt"),
+    *("cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
+)
+_STORED_LIMITS = (
+    *("max_group_size", "local_memory_bytes", "global_memory_bytes", "max_allocation_bytes"),
+)
+
+
+def gather_environment(limits: DeviceLimits, versions: Mapping[str, str]) -> Environment:
+    """Describe the machine as it is now; versions are those that the device's driver gives."""
+    clocks = read_clocks()
+    if limits.max_clock_mhz > 0:
+        clocks["device_max"] = float(limits.max_clock_mhz)
+    return Environment(
+        recorded_at=timestamp(),
+        operating_system=platform.platform(),
+        processor=read_processor(),
+        cores=available_cores(),
+        clocks_mhz=clocks,
+        versions={**_list_versions(), **versions},
+        device_limits={name: getattr(limits, name) for name in _STORED_LIMITS},
+    )
+
+
+def timestamp() -> str:
+    """Return the time of day, UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _list_versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
 
 
 class Store(AppendedLines):
@@ -43,7 +96,7 @@ class Store(AppendedLines):
             check_compatible(self.content.header, header, Path(path))
             self.resumption = Resumption(environment=header.environment)
 
-        super().__init__(path, "measurements", format_line(header), read)
+        super().__init__(path, format_line(header), read)
 
     def append(self, entry: Measurement | FailedCase | Resumption) -> None:
         """Write a line; it is on the disk when this returns."""
@@ -109,7 +162,9 @@ def measure(
     go on. Kernels of all families take turns, so that a machine that others slow down for a while
     slows down some of each. A store that is open stays open.
     """
-    _check_names(cases)
+    twice = [name for name, number in Counter(case.name for case in cases).items() if number > 1]
+    if twice:
+        raise MeasurementError(f"two cases are named {twice[0]!r}", case=twice[0])
     with ExitStack() as stack:
         runner = stack.enter_context(open_runner(runner, device, clock, longest_s=longest_s))
         file = store
@@ -126,7 +181,14 @@ def measure(
             file.append(file.resumption)
         # who ends a campaign before all is measured does not know how many cases it takes
         total = len(cases) if begin_no_more is None else None
-        campaign = _Campaign(runner, file, protocol, count, total, len(cases) - len(waiting))
+        campaign = _Campaign(
+            runner=runner,
+            store=file,
+            protocol=protocol,
+            count=count,
+            total=total,
+            done=len(cases) - len(waiting),
+        )
         campaign.run(waiting, begin_no_more or (lambda *_: False))
         return MeasurementSet.read_file(file.path)
 
@@ -138,82 +200,70 @@ def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Stor
     return Store(path, header)
 
 
+@dataclass(slots=True, kw_only=True)
 class _Campaign:
     """The state of one call of `measure`."""
 
-    def __init__(
-        self,
-        runner: CaseRunner,
-        store: Store,
-        protocol: Protocol,
-        count: CountKernel | None,
-        total: int | None,
-        done: int,
-    ) -> None:
-        self._runner = runner
-        self._store = store
-        self._protocol = protocol
-        self._count = count
-        self._total = total
-        self._done = done
-        self._vectors: dict[object, tuple[dict[str, Any] | None, str]] = {}
-        self._broken: dict[str, MeasurementError] = {}
-        self._resolution_s = runner.limits.timer_resolution_s
-        self._begun: set[str] = set()
-        self._measured: list[Measurement] = []
+    runner: CaseRunner
+    store: Store
+    protocol: Protocol
+    count: CountKernel | None
+    total: int | None
+    done: int
+    vectors: dict[object, tuple[dict[str, Any] | None, str]] = field(default_factory=dict)
+    broken: dict[str, MeasurementError] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
+    measured: list[Measurement] = field(default_factory=list)
 
     def run(self, cases: Sequence[KernelCase], begin_no_more: IsOver) -> None:
         """Measure cases until none is left."""
-        clock = self._runner.clock
-        schedule = RoundSchedule(cases, self._protocol)
+        clock, resolution_s = self.runner.clock, self.runner.limits.timer_resolution_s
+        schedule = RoundSchedule(
+            Repeats(case=case, protocol=self.protocol, resolution_s=resolution_s) for case in cases
+        )
         while True:
-            if begin_no_more(self._begun, self._measured):
-                schedule.begin_no_more()
-            if pause_s := schedule.pause_s(clock.now()):
-                clock.sleep(pause_s)
-            state = schedule.next(clock.now())
+            if begin_no_more(self.begun, self.measured):
+                schedule.fresh.clear()
+            state, pause_s = schedule.take(clock.now())
             if state is None:
                 break
-            report("measuring", self._done, self._total)
-            self._begun.add(state.case.kernel)
+            if pause_s:
+                clock.sleep(pause_s)
+            report("measuring", self.done, self.total)
+            self.begun.add(state.case.kernel)
             try:
-                failure = self._run_round(state)
+                self._run_round(state)
+            except MeasurementError as error:
+                self._record_failure(state.case, error)
+                continue
             except DeviceLostError as error:
                 # whoever goes on in a new process shall not lose the device to the same case again
                 lost = MeasurementError(f"{state.case.name}: {error}", case=state.case.name)
                 self._record_failure(state.case, lost)
                 raise
-            if failure is not None:
-                self._record_failure(state.case, failure)
-            elif state.is_finished(self._protocol, self._resolution_s):
+            if state.is_finished():
                 self._record(state)
             else:
                 schedule.again(state, clock.now())
-        report("measuring", self._done, self._total)
+        report("measuring", self.done, self.total)
 
-    def _run_round(self, state: Repeats) -> MeasurementError | None:
+    def _run_round(self, state: Repeats) -> None:
         case = state.case
-        if case.kernel in self._broken:
-            return self._broken[case.kernel]
+        if case.kernel in self.broken:
+            raise self.broken[case.kernel]
         try:
-            self._runner.check(case)
+            self.runner.check(case)
         except MeasurementError as error:
-            self._broken[case.kernel] = error
-            return error
-        try:
-            turn = self._runner.time_round(case, self._protocol)
-        except MeasurementError as error:
-            return error
-        state.rounds.append(turn)
-        if min(time_s for time_s, _ in state.counted(self._protocol.drops)) <= 0:
+            self.broken[case.kernel] = error
+            raise
+        state.rounds.append(self.runner.time_round(case, self.protocol))
+        if min(time_s for time_s, _ in state.counted) <= 0:
             message = f"{case.name}: the event timer gives a time of zero"
-            return MeasurementError(message, case=case.name)
-        return None
+            raise MeasurementError(message, case=case.name)
 
     def _record(self, state: Repeats) -> None:
-        summary = state.summary(self._protocol, self._resolution_s)
-        stable = state.is_stable(self._protocol, self._resolution_s)
-        overhead_s, doubt = check_clocks(state.counted(self._protocol.drops))
+        summary = summarize(state.samples_s, self.protocol.drops, resolution_s=state.resolution_s)
+        overhead_s, doubt = check_clocks(state.counted)
         properties, trouble = self._properties(state.case)
         cut = "cut short by the protocol" if any(turn.cut_short for turn in state.rounds) else ""
         levels = ""
@@ -224,66 +274,53 @@ class _Campaign:
             busy = f"other programs kept cores busy in {number} of {len(state.rounds)} rounds"
         measurement = Measurement.from_samples(
             state.case,
-            state.samples_s(),
-            dropped=self._protocol.drops,
-            stable=stable,
+            state.samples_s,
+            dropped=self.protocol.drops,
+            stable=state.is_stable(),
             recorded_at=timestamp(),
-            resolution_s=self._resolution_s,
+            resolution_s=state.resolution_s,
             clocks_agree=not doubt,
             remarks=tuple(remark for remark in (doubt, levels, cut, busy, trouble) if remark),
             host_overhead_s=overhead_s,
             properties=properties,
         )
-        self._store.append(measurement)
-        self._measured.append(measurement)
-        self._done += 1
+        self.store.append(measurement)
+        self.measured.append(measurement)
+        self.done += 1
 
     def _record_failure(self, case: KernelCase, error: MeasurementError) -> None:
         entry = FailedCase(
             **case_fields(case), recorded_at=timestamp(), stage=error.stage, reason=str(error)
         )
-        self._store.append(entry)
-        self._done += 1
+        self.store.append(entry)
+        self.done += 1
 
     def _properties(self, case: KernelCase) -> tuple[dict[str, Any] | None, str]:
-        if self._count is None:
+        if self.count is None:
             return None, ""
         key = (case.kernel, tuple(sorted(case.statistics.items())))
-        if key not in self._vectors:
+        if key not in self.vectors:
             known = {"statistics": case.statistics} if case.statistics else {}
             try:
-                document = self._count(case.build(), **known).to_document()
+                self.vectors[key] = self.count(case.build(), **known).to_document(), ""
             except CountingError as error:
-                self._vectors[key] = (None, f"not counted: {error}")
-            else:
-                self._vectors[key] = (document, "")
-        return self._vectors[key]
-
-
-def _check_names(cases: Sequence[KernelCase]) -> None:
-    seen: set[str] = set()
-    for case in cases:
-        if case.name in seen:
-            raise MeasurementError(f"two cases are named {case.name!r}", case=case.name)
-        seen.add(case.name)
+                self.vectors[key] = None, f"not counted: {error}"
+        return self.vectors[key]
 
 
 def _check_content(store: Store, cases: Sequence[KernelCase], *, counting: bool) -> None:
+    """Refuse a file whose cases are of other sizes, or were counted by other rules."""
     known = {entry.case: entry for entry in store.content.measurements}
     for case in cases:
         entry = known.get(case.name)
         if entry is None:
             continue
+        was = ""
         if entry.parameters != dict(case.parameters):
-            message = (
-                f"{store.path}: {case.name} was measured at {entry.parameters}, not at"
-                f" {dict(case.parameters)}; use another file"
-            )
-            raise MeasurementError(message, case=case.name)
+            was = f"measured at {entry.parameters}, not at {dict(case.parameters)}"
         rules = (entry.properties or {}).get("counting_rules", COUNTING_RULES_VERSION)
         if counting and rules != COUNTING_RULES_VERSION:
-            message = (
-                f"{store.path}: {case.name} was counted by rules of version {rules}, now"
-                f" {COUNTING_RULES_VERSION} holds; use another file"
-            )
+            was = f"counted by rules of version {rules}, now {COUNTING_RULES_VERSION} holds"
+        if was:
+            message = f"{store.path}: {case.name} was {was}; use another file"
             raise MeasurementError(message, case=case.name)

@@ -1,22 +1,31 @@
-"""Cases of a campaign on a device: built, checked, and run in rounds."""
+"""Cases of a campaign on a device: built, checked, and run in rounds, also in another process."""
 
 from __future__ import annotations
 
 import hashlib
+import io
+import pickle
+import sys
 import zlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+)
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import cloudpickle
 import numpy as np
 
-from countperf.devices.arrays import without_vectors
 from countperf.devices.binding import bind_arguments, default_inputs
-from countperf.devices.description import DeviceKernel
+from countperf.devices.description import DeviceKernel, without_vectors
 from countperf.devices.device import (
     Device,
     DeviceLimits,
@@ -25,11 +34,19 @@ from countperf.devices.device import (
     Session,
     check_process,
 )
-from countperf.devices.discovery import open_session
+from countperf.devices.discovery import discover, find_device, open_session, select_device
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.machine import Neighbors, time_of_others_s
-from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, WrongResultError
-from countperf.measuring import KernelCase, Protocol, Summary, summarize
+from countperf.devices.workers import NOT_SENT, Pool, WorkerLostError
+from countperf.errors import (
+    DeviceLostError,
+    KernelBuildError,
+    MeasurementError,
+    ParameterError,
+    WrongResultError,
+    option,
+)
+from countperf.measuring import KernelCase, Protocol, summarize
 from countperf.user_code import describe_failure
 
 if TYPE_CHECKING:
@@ -111,37 +128,40 @@ class Repeats:
     """The rounds of a case in the course of a campaign."""
 
     case: KernelCase
+    protocol: Protocol
+    resolution_s: float = 0.0  # of the timer
     rounds: list[Round] = field(default_factory=list[Round])
 
+    @property
     def samples_s(self) -> list[tuple[float, ...]]:
-        """Return all run times in rounds, s."""
+        """All run times in rounds, s."""
         return [turn.samples_s for turn in self.rounds]
 
-    def counted(self, drops: int) -> list[tuple[float, float]]:
-        """Return the runs that count: times by the timer and by the host's clock, s."""
+    @property
+    def counted(self) -> list[tuple[float, float]]:
+        """The runs that count: times by the timer and by the host's clock, s."""
         return [
             pair
             for turn in self.rounds
-            for pair in list(zip(turn.samples_s, turn.host_s, strict=True))[drops:]
+            for pair in list(zip(turn.samples_s, turn.host_s, strict=True))[self.protocol.drops :]
         ]
 
-    def summary(self, protocol: Protocol, resolution_s: float) -> Summary:
-        """Reduce the samples so far."""
-        return summarize(self.samples_s(), protocol.drops, resolution_s=resolution_s)
+    def is_early(self) -> bool:
+        """Tell whether the case has not all of the rounds that each case has."""
+        return len(self.rounds) < self.protocol.rounds
 
-    def is_finished(self, protocol: Protocol, resolution_s: float) -> bool:
+    def is_finished(self) -> bool:
         """Tell whether the case has all its rounds, and more of them would not help."""
-        if len(self.rounds) < protocol.rounds:
-            return False
-        if len(self.rounds) >= protocol.rounds + protocol.extra_rounds:
-            return True
-        return self.is_stable(protocol, resolution_s)
+        most = self.protocol.rounds + self.protocol.extra_rounds
+        return not self.is_early() and (len(self.rounds) >= most or self.is_stable())
 
-    def is_stable(self, protocol: Protocol, resolution_s: float) -> bool:
+    def is_stable(self) -> bool:
         """Tell whether the samples agree, and some round had the processor to itself."""
         if all(turn.disturbed for turn in self.rounds):
             return False
-        return protocol.is_stable(self.summary(protocol, resolution_s))
+        drops = self.protocol.drops
+        summary = summarize(self.samples_s, drops, resolution_s=self.resolution_s)
+        return self.protocol.is_stable(summary)
 
 
 class RoundSchedule:
@@ -152,42 +172,26 @@ class RoundSchedule:
     finish one after another all along the campaign, and little is lost if it is interrupted.
     """
 
-    def __init__(self, cases: Iterable[KernelCase], protocol: Protocol) -> None:
-        self._fresh = deque(Repeats(case=case) for case in cases)
+    def __init__(self, fresh: Iterable[Repeats]) -> None:
+        self.fresh = deque(fresh)
         self._waiting: deque[tuple[float, Repeats]] = deque()
-        self._protocol = protocol
 
-    def next(self, now: float) -> Repeats | None:
-        """Take the case that runs next; None when nothing is left."""
-        if self._waiting and self._waiting[0][0] <= now:
-            return self._waiting.popleft()[1]
-        if self._fresh:
-            return self._fresh.popleft()
-        early = [entry for entry in self._waiting if self._is_early(entry[1])]
-        entry = next(iter(early or self._waiting), None)
-        if entry is None:
-            return None
+    def take(self, now: float) -> tuple[Repeats | None, float]:
+        """Take the case that runs next, None when nothing is left; and how long to wait, s."""
+        if self.fresh and not (self._waiting and self._waiting[0][0] <= now):
+            return self.fresh.popleft(), 0.0
+        if not self._waiting:
+            return None, 0.0
+        first = self._waiting[0]
+        early = (entry for entry in self._waiting if entry[1].is_early())
+        entry = first if first[0] <= now else next(early, first)
         self._waiting.remove(entry)
-        return entry[1]
-
-    def pause_s(self, now: float) -> float:
-        """Return how long to wait before taking the next case, s."""
-        if self._fresh or not self._waiting:
-            return 0.0
-        if any(self._is_early(state) for _, state in self._waiting):
-            return 0.0
-        return max(0.0, self._waiting[0][0] - now)
-
-    def _is_early(self, state: Repeats) -> bool:
-        return len(state.rounds) < self._protocol.rounds
+        due, state = entry
+        return state, 0.0 if state.is_early() else max(0.0, due - now)
 
     def again(self, state: Repeats, now: float) -> None:
         """Put a case back for another round, later."""
-        self._waiting.append((now + self._protocol.separation_s, state))
-
-    def begin_no_more(self) -> None:
-        """Drop the cases that have not begun."""
-        self._fresh.clear()
+        self._waiting.append((now + state.protocol.separation_s, state))
 
 
 def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
@@ -239,17 +243,15 @@ class CaseRunner(ABC):
         return function(self, case, *more)
 
     @cached_property
-    def neighbors(self) -> Neighbors:
-        """Watch of the processor time that other programs use while cases run."""
+    def _neighbors(self) -> Neighbors:
         return Neighbors(self.time_of_others_s, self.clock.now)
 
     def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
         """Put a case into memory, and run it as often as the protocol says."""
-        neighbors = self.neighbors
         with self.loaded(case) as run:
-            neighbors.look()
+            self._neighbors.look()
             turn = time_round(run, protocol, self.clock.now)
-        return replace(turn, disturbed=neighbors.disturb(neighbors.look()))
+        return replace(turn, disturbed=self._neighbors.disturb(self._neighbors.look()))
 
 
 class KernelRunner(CaseRunner):
@@ -380,17 +382,6 @@ class KernelRunner(CaseRunner):
             raise kind(message, case=case.name) from error
 
 
-def tolerance_of(dtype: np.dtype[Any]) -> float:
-    """Return how far results may be off by default, relative to the largest.
-
-    Sums of a million numbers in another order stay within it; integers are exact.
-    """
-    if dtype.kind not in "fc":
-        return 0.0
-    bits = 8 * dtype.itemsize // (2 if dtype.kind == "c" else 1)
-    return {16: 1e-2, 32: 1e-4}.get(bits, 1e-10)
-
-
 def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) -> None:
     """Compare an output with the reference."""
     got, expected = without_vectors(got), without_vectors(np.asarray(want))
@@ -401,7 +392,10 @@ def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) 
         return
     wide = np.result_type(got.dtype, expected.dtype, np.float64)
     difference = np.abs(got.astype(wide) - expected.astype(wide))
-    tolerance = tolerance_of(got.dtype) if case.tolerance is None else case.tolerance
+    tolerance = case.tolerance
+    if tolerance is None:  # sums of a million numbers in another order stay within it
+        bits = 8 * got.real.dtype.itemsize if got.dtype.kind in "fc" else 0
+        tolerance = {0: 0.0, 16: 1e-2, 32: 1e-4}.get(bits, 1e-10)
     allowed = tolerance * max(1.0, float(np.max(np.abs(expected))))
     wrong = ~(difference <= allowed)  # a NaN is wrong
     if not wrong.any():
@@ -412,3 +406,144 @@ def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) 
         f" {expected[index]} (tolerance {allowed:.3g}; {int(wrong.sum())} of {wrong.size} differ)"
     )
     raise WrongResultError(message, case=case.name)
+
+
+# --- in a process of its own
+#
+# A kernel that crashes or never ends costs its case alone: a process that is lost is replaced when
+# the next case needs one. Whole rounds are timed there, so that nothing is said between two runs.
+
+LONGEST_S = 300.0
+"""By default, what building and checking a kernel may take, or a round of its runs, s."""
+
+_START_S = 60.0  # for a process to open the device, after which it is given up
+
+
+class ApartRunner(CaseRunner):
+    """Runs cases in a process of its own; a context manager, which begins and ends the process."""
+
+    def __init__(
+        self,
+        device: Device,
+        clock: EventClock | None = None,
+        *,
+        longest_s: float = LONGEST_S,
+    ) -> None:
+        if not 0 < longest_s < float("inf"):
+            message = f"longest_s is {longest_s}; it is a finite time in seconds, more than 0"
+            raise ParameterError(message, parameter="longest_s")
+        self.device = device
+        self.identity = device.identity
+        self.limits = device.limits
+        self.clock: EventClock = clock or EventClock()
+        self._longest_s = longest_s
+        self._opening = device.label, cloudpickle.dumps(self.clock)
+        self._pool = Pool(1)
+
+    def versions(self) -> dict[str, str]:
+        """Return versions of what builds and runs kernels."""
+        return self._call("", KernelRunner.versions, None)
+
+    def check(self, case: KernelCase) -> None:
+        """Build a case's kernel and compare its numbers, once per kernel and process."""
+        self._call("built and checked", KernelRunner.check, case)
+
+    def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
+        """Run a case as often as a protocol says."""
+        return self.apply(KernelRunner.time_round, case, protocol)
+
+    def apply(self, function: Callable[..., _T], case: KernelCase, *more: Any) -> _T:
+        """Call a function there, with the runner of the process and a case."""
+        return self._call("run", function, case, *more)
+
+    def loaded(self, case: KernelCase) -> AbstractContextManager[Run]:
+        """Refuse to run a case from here, once at a time: `apply` has it run there."""
+        raise NotImplementedError(case.name)
+
+    def _call(
+        self, what: str, function: Callable[..., Any], case: KernelCase | None, *more: Any
+    ) -> Any:
+        name = "the device" if case is None else case.name
+        try:
+            content = None if case is None else cloudpickle.dumps(case)
+        except NOT_SENT as error:
+            raise KernelBuildError(
+                f"{name}: it cannot be sent to the process that runs it: {error}; what cannot be"
+                " pickled has to be made within the functions that make its inputs and its"
+                " reference",
+                case=name,
+            ) from error
+        task = self._pool.submit_within(
+            self._longest_s, _answer, self._opening, function, content, *more
+        )
+        try:
+            printed, result, error = task.result()
+        except WorkerLostError as lost:
+            self._open()
+            kernel = "" if case is None else f"kernel {case.kernel!r} is not {what}: "
+            advice = f"; {option('longest_s')} gives it more" if lost.is_late else ""
+            raise MeasurementError(
+                f"{name}: {kernel}the process of its own was lost: {lost.reason}{advice}",
+                case=None if case is None else case.name,
+            ) from lost
+        sys.stderr.write(printed)
+        if isinstance(error, DeviceLostError):
+            self._pool.end()
+            self._pool = Pool(1)
+            self._open()
+            raise MeasurementError(f"{name}: {error}", case=name) from error
+        if error is not None:
+            raise error
+        return result
+
+    def _open(self) -> None:
+        """Have the process open the device, while the caller does something else."""
+        self._pool.submit_within(_START_S, _open, *self._opening)
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.end()
+
+
+def open_runner(
+    runner: CaseRunner | None,
+    device: str | Device | None,
+    clock: EventClock | None,
+    *,
+    longest_s: float = LONGEST_S,
+) -> AbstractContextManager[CaseRunner]:
+    """Give a runner, or one on a device in a process of its own for as long as it is needed."""
+    if runner is not None:
+        return nullcontext(runner)
+    chosen = device if isinstance(device, Device) else find_device(device)
+    return ApartRunner(chosen, clock, longest_s=longest_s)
+
+
+# --- in the process
+
+
+@lru_cache(maxsize=1)
+def _open(label: str, clock: bytes) -> KernelRunner:
+    return KernelRunner.open(select_device(label, discover().devices), pickle.loads(clock))
+
+
+@lru_cache(maxsize=64)
+def _unpack(content: bytes) -> KernelCase:
+    return pickle.loads(content)
+
+
+def _answer(
+    opening: tuple[str, bytes], function: Callable[..., Any], content: bytes | None, *more: Any
+) -> tuple[str, Any, Exception | None]:
+    """Return what code of the user's printed, and how a call ended."""
+    printed, result, failure = io.StringIO(), None, None
+    with redirect_stdout(printed), redirect_stderr(printed):
+        try:
+            given = more if content is None else (_unpack(content), *more)
+            result = function(_open(*opening), *given)
+        except Exception as error:  # noqa: BLE001  it goes to the caller
+            failure = error
+    return printed.getvalue(), result, failure

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import countperf
-from countperf.api import weights_choice as choosing
+from countperf.api import prediction as choosing
 from countperf.api.kernels import Kernel
 from countperf.cli import main
-from countperf.devices.device import DriverSearch
+from countperf.devices.device import Findings
 from countperf.devices.discovery import Discovery, discover
 from countperf.errors import (
     CountingError,
@@ -67,7 +67,7 @@ def _axpy(kernel_file: str) -> lp.TranslationUnit:
 
 @pytest.fixture
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing = Discovery(drivers=DriverSearch(files=()), platforms=(), devices=())
+    nothing = Discovery((Findings(problem="none", advice="get one"),))
     monkeypatch.setattr("countperf.devices.discovery.discover", lambda: nothing)
 
 

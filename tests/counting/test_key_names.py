@@ -12,7 +12,6 @@ from countperf.counting.keys import Operation
 from countperf.counting.structure import site_keys as keys
 from countperf.counting.structure.site_keys import (
     AccessKey,
-    ChainKey,
     EventKey,
     OperationKey,
     Site,
@@ -38,6 +37,10 @@ _SITES = st.builds(
 _STEPS = st.sampled_from((*keys.BESIDE, *keys.TO_OTHER_LINES, *keys.BY_DATA))
 _BETWEEN = st.builds(WorkItemStep, _STEPS, st.none() | _STEPS)
 _ACCESS = (_SITES, _one_of(keys.Space), _one_of(keys.Direction), _BITS, _BETWEEN)
+_EVENTS = (
+    *("idle", "carried", "iterations", "entries", "passes", "pmem.load.0", "pmem.store.64"),
+    *("chain.fma.f32", "chain.add.i64", "live_across_barrier.12.32"),
+)
 _EXECUTIONS = (
     st.builds(
         OperationKey,
@@ -46,10 +49,7 @@ _EXECUTIONS = (
     )
     | st.builds(AccessKey, *_ACCESS, st.none() | _STEPS)
     | st.builds(AccessKey, *_ACCESS, is_guarded=st.just(True))
-    | st.builds(keys.PrivateAccessKey, _SITES, _one_of(keys.Direction), st.integers(0, 4096))
-    | st.builds(ChainKey, _SITES, _WORDS, _TYPES)
-    | st.builds(keys.LiveValuesKey, _SITES, _NUMBERS, _BITS)
-    | st.builds(EventKey, _SITES, _one_of(keys.Event))
+    | st.builds(EventKey, _SITES, st.sampled_from(_EVENTS))
 )
 
 
@@ -72,7 +72,7 @@ SITE = Site("sync", "loop", (16, 16))
                 SITE, "global", "load", 32, WorkItemStep("l1_reuse_conflict1", "next"), "l2_reuse"
             ),
         ),
-        ("site.sync.loop.16x16.chain.fma.f32", ChainKey(SITE, "fma", "f32")),
+        ("site.sync.loop.16x16.chain.fma.f32", EventKey(SITE, "chain.fma.f32")),
         ("site.sync.loop.16x16.entries", EventKey(SITE, "entries")),
         (
             "site.sync.loop.16x16.flop.special.f32.rsqrt",

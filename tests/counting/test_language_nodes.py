@@ -29,7 +29,7 @@ from countperf.counting.device_programs import schedule_of
 from countperf.counting.domains import Domains
 from countperf.counting.frontend.schedule import prepared
 from countperf.counting.keys import MemoryAccess, Operation
-from countperf.counting.operations.compiled_view import instruction_counter
+from countperf.counting.operations.source_view import SourceCounter
 from countperf.counting.programs import kernel_programs
 from countperf.counting.statistics import Statistics
 from countperf.errors import CountingError, UnsupportedExpressionError
@@ -166,7 +166,7 @@ def _counter() -> tuple[Any, Any]:
     )
     kernel, callables = prepared(t_unit)
     domains = Domains(kernel, callables, Counter(assumptions_of(kernel)), Statistics(kernel, {}))
-    counter = instruction_counter(domains)
+    counter = SourceCounter(domains)
     return counter, kernel.id_to_insn["second"]
 
 

@@ -9,8 +9,7 @@ import pytest
 from loopy.schedule import Barrier
 
 from countperf.counting.analysis import analyze_kernel
-from countperf.counting.count_properties import count_kernel
-from countperf.counting.kernel import count_loopy_kernel
+from countperf.counting.count_properties import count_kernel, count_loopy_kernel
 from countperf.counting.programs import kernel_programs
 from countperf.errors import CountingError
 from tests.kernels import made

@@ -54,14 +54,12 @@ def _called(kind: str) -> Any:
 COUNTED = {
     "a tile of narrow numbers, which C widens": (_unit("u16", split="i:32"), 40),
     "the same of bytes": (_unit("u8", split="i:32"), 40),
-    "a tile in 64-bit arithmetic": (_unit("u32", split="i:32", index_dtype=np.int64), 40),
     "a tile without an edge": (_unit("u32", assumptions="n>=1 and n mod 8 = 0", split="i:8"), 40),
     "a loop": (_unit("u32"), 40),
     "an end that is not negative": (_unit("u64", "i<n-5", assumptions="n >= 6"), 35),
     "a triangle": (_unit("u32", "i<n,j<i", TRIANGLE), 780),
     "a triangle from above": (_unit("u32", "i<n,j<n-i", TRIANGLE), 820),
     "a sum that is compared": (_unit("u32", body=f"{DOUBLED} {{if=i + 3 >= n}}"), 3),
-    "a difference for equality": (_unit("u32", body=f"{DOUBLED} {{if=i == n - 3}}"), 1),
     "a difference that is not negative": (
         _unit("u32", body=f"{DOUBLED} {{if=i >= n - 3}}", assumptions="n >= 3"),
         3,
@@ -71,6 +69,7 @@ COUNTED = {
 
 REFUSED = {
     "a tile": _unit("u32", split="i:32"),
+    "a difference for equality": _unit("u32", body=f"{DOUBLED} {{if=i == n - 3}}"),
     "a tile in 64-bit arithmetic": _unit("u64", split="i:32", index_dtype=np.int64),
     "a tile of a triangle": _unit("u32", "i<n,j<i", TRIANGLE, split="i:16"),
     "a tile of loops": _unit("u32", split="i:16:,"),

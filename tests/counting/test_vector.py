@@ -143,7 +143,7 @@ def test_bad_parameters_are_named(given: dict[str, Any], parameter: str, message
         (lambda d: d.update(format="other"), "$.format"),
         (lambda d: d.update(version=99), "$.version"),
         (lambda d: d.pop("counts"), "$.counts"),
-        (lambda d: d["counts"]["launches"]["terms"].append(IMPORT), "$.counts['launches']"),
+        (lambda d: d["counts"]["launches"]["terms"].append(IMPORT), "$.counts.launches.terms"),
         (lambda d: d.update(parameters=None), "$.parameters"),
     ],
 )

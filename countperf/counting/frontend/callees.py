@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import loopy as lp
@@ -11,7 +11,8 @@ from loopy.kernel.function_interface import CallableKernel
 from loopy.symbolic import WalkMapper
 from pytools import UniqueNameGenerator
 
-from countperf.counting.frontend.loopy_patches import replace_domain_substitution, share_by_threads
+from countperf.counting.expression_types import text_of
+from countperf.counting.frontend.loopy_patches import replace_domain_substitution
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import replace_parameter, with_assumptions_on_arguments
 
@@ -19,7 +20,7 @@ from countperf.symbolic.kernel_sets import replace_parameter, with_assumptions_o
 def inline_callees(t_unit: Any) -> Any:
     """Inline the callees of the only entry point, with the arguments of each call."""
     (entry,) = t_unit.entrypoints
-    kernels = _kernels(t_unit)
+    kernels = kernels_of(t_unit)
     _check_calls(kernels)
     taken = {name for kernel in kernels.values() for name in kernel.all_variable_names()}
     for name, kernel in sorted(kernels.items()):
@@ -28,9 +29,9 @@ def inline_callees(t_unit: Any) -> Any:
         elif len(kernels) > 1:  # Loopy finds who writes what once more when callees are in
             silenced = {*kernel.silenced_warnings, "single_writer_after_creation"}
             t_unit = t_unit.with_kernel(kernel.copy(silenced_warnings=frozenset(silenced)))
-    while callees := sorted(_kernels(t_unit).keys() - {entry}):
+    while callees := sorted(kernels_of(t_unit).keys() - {entry}):
         try:  # which may leave copies of other callees, specialized to their arguments
-            with _replacing_parameters():
+            with replace_domain_substitution(replace_parameter):
                 t_unit = lp.inline_callable_kernel(t_unit, callees[0])
         except CountingError:
             raise
@@ -39,13 +40,13 @@ def inline_callees(t_unit: Any) -> Any:
                 f"kernel '{entry}': the callee '{callees[0]}' cannot be inlined by Loopy: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        for kernel in _kernels(t_unit).values():
+        for kernel in kernels_of(t_unit).values():
             t_unit = t_unit.with_kernel(with_assumptions_on_arguments(kernel))
     return t_unit
 
 
-def _kernels(t_unit: Any) -> dict[str, Any]:
-    """Return the kernels of a translation unit by name."""
+def kernels_of(t_unit: Any) -> dict[str, Any]:
+    """Return the kernels of a translation unit by name, callees too."""
     return {
         str(name): callable_.subkernel
         for name, callable_ in t_unit.callables_table.items()
@@ -68,11 +69,6 @@ def _with_own_names(kernel: Any, taken: set[str]) -> Any:
     return kernel
 
 
-@share_by_threads
-def _replacing_parameters() -> AbstractContextManager[None]:
-    return replace_domain_substitution(replace_parameter)
-
-
 # --- Calls that Loopy does not inline
 
 
@@ -85,18 +81,23 @@ def _check_calls(kernels: dict[str, Any]) -> None:
             finder.rec(expression)
             for call in finder.found:
                 if not is_instruction or call is not expression:
-                    _refuse_inner_call(name, place, call)
+                    text = text_of(call)
+                    raise CountingError(
+                        f"kernel '{name}', {place}: Loopy inlines no call within an expression,"
+                        f' such as {text}; give it an instruction of its own, "[]: t[0] = {text}",'
+                        ' with lp.TemporaryVariable("t", shape=(1,)), and use t[0] in its place'
+                        " (for a reduction, fill an element of t for each iteration in a loop"
+                        " before it)"
+                    )
                 called[name].add(call.function.name)
-    for name in kernels:
-        reached, ahead = set[str](), called[name]
-        while ahead:
-            reached |= ahead
-            ahead = set[str]().union(*(called[each] for each in ahead)) - reached
-        if name in reached:
-            raise CountingError(
-                f"kernel '{name}' calls itself, by {', '.join(sorted(called[name]))}; recursive"
-                " calls cannot be counted"
-            )
+    try:
+        TopologicalSorter(called).prepare()
+    except CycleError as error:
+        name, *others = error.args[1]
+        raise CountingError(
+            f"kernel '{name}' calls itself, by {', '.join(others[:-1]) or name}; recursive calls"
+            " cannot be counted"
+        ) from error
 
 
 def _expressions(kernel: Any) -> Iterator[tuple[str, Any, bool]]:
@@ -125,13 +126,3 @@ class _Calls(WalkMapper[[]]):
         if getattr(expr.function, "name", None) in self._functions:
             self.found.append(expr)
         super().map_call(expr)
-
-
-def _refuse_inner_call(kernel: str, place: str, call: Any) -> None:
-    text = str(call).replace("\u0332", "")  # Loopy underlines functions
-    raise CountingError(
-        f"kernel '{kernel}', {place}: Loopy inlines no call within an expression, such as {text};"
-        f' give it an instruction of its own, "[]: t[0] = {text}", with'
-        ' lp.TemporaryVariable("t", shape=(1,)), and use t[0] in its place (for a reduction, fill'
-        " an element of t for each iteration in a loop before it)"
-    )

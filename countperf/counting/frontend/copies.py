@@ -3,36 +3,32 @@
 Loopy goes through the names of such loops as a set has them, so that each process may nest them in
 another order, whatever priorities they have, and put the axes of their private arrays in another:
 what is counted here is not what runs there. Here, and wherever we generate code, the order is that
-of their priorities, then of their names, outermost first. What Loopy's caches remember of other
-processes is not asked for.
+of their priorities, then of their names, outermost first.
 """
 
 from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import loopy as lp
-import loopy.preprocess
-import loopy.schedule
 import numpy as np
+import pymbolic.primitives as p
 from loopy.check import pre_schedule_checks
 from loopy.diagnostic import CannotBranchDomainTree
 from loopy.kernel.data import IlpBaseTag, VectorizeTag
-from loopy.kernel.function_interface import CallableKernel
+from loopy.symbolic import WalkMapper, get_dependencies
 from loopy.types import NumpyType
+from pymbolic.primitives import is_zero
 
-from countperf.counting.expression_types import text_of
-from countperf.counting.frontend.loopy_patches import (
-    share_by_threads,
-    unattended,
-    without_disk_caches,
-)
-from countperf.counting.frontend.unsigned import generate_without_wraps, has_unsigned
+from countperf.counting.expression_types import text_of, type_of
+from countperf.counting.frontend.callees import kernels_of
+from countperf.counting.frontend.loopy_patches import nest_copies, unattended, watch_comparisons
 from countperf.errors import CountingError, CountperfError, KernelBuildError
+from countperf.symbolic.kernel_sets import never_negative
 
 _NOTHING = re.compile(r"(\s|;|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 """C code without an effect: spaces, semicolons and comments."""
@@ -46,7 +42,7 @@ _NO_NUMBERS = "OSUMm"
 def generate_code(t_unit: Any, refusal: type[CountperfError] = KernelBuildError) -> Any:
     """Return the code that Loopy generates for a translation unit, without asking at a terminal."""
     with unattended(), loopy_reasons(t_unit, refusal):
-        unit = with_half(in_fixed_order(without_empty_code(t_unit)))
+        unit = _enable_half(in_fixed_order(without_empty_code(t_unit)))
         return generate_without_wraps(unit) if has_unsigned(unit) else lp.generate_code_v2(unit)
 
 
@@ -68,7 +64,7 @@ def loopy_reasons(t_unit: Any, refusal: type[CountperfError] = CountingError) ->
 def _reason_of(t_unit: Any, error: Exception) -> str:
     """Return why Loopy fails on a translation unit, with the way out where it is known."""
     missing = error.args[0] if isinstance(error, KeyError) else None
-    for kernel in [callable_.subkernel for callable_ in _kernels(t_unit)]:
+    for kernel in kernels_of(t_unit).values():
         if missing == kernel.name:
             return (
                 f"it takes the name {missing!r} for that of its function; give the kernel another:"
@@ -101,16 +97,11 @@ def without_empty_code(t_unit: Any) -> Any:
     Form compilers end kernels with one, to hang dependencies on; where there are hardware axes,
     Loopy generates no code for instructions outside of them, but for those that do nothing.
     """
-    for kernel in [callable_.subkernel for callable_ in _kernels(t_unit)]:
+    for kernel in kernels_of(t_unit).values():
         instructions = [_without_code(instruction) for instruction in kernel.instructions]
         if any(a is not b for a, b in zip(instructions, kernel.instructions, strict=True)):
             t_unit = t_unit.with_kernel(kernel.copy(instructions=instructions))
     return t_unit
-
-
-def _kernels(t_unit: Any) -> list[Any]:
-    callables: Iterable[Any] = t_unit.callables_table.values()
-    return [callable_ for callable_ in callables if isinstance(callable_, CallableKernel)]
 
 
 def _without_code(instruction: Any) -> Any:
@@ -118,18 +109,8 @@ def _without_code(instruction: Any) -> Any:
         return instruction
     if _NOTHING.fullmatch(instruction.code) is None:
         return instruction
-    return lp.NoOpInstruction(
-        id=instruction.id,
-        happens_after=instruction.happens_after,
-        depends_on_is_final=instruction.depends_on_is_final,
-        groups=instruction.groups,
-        conflicts_with_groups=instruction.conflicts_with_groups,
-        no_sync_with=instruction.no_sync_with,
-        within_inames=instruction.within_inames,
-        within_inames_is_final=instruction.within_inames_is_final,
-        priority=instruction.priority,
-        tags=instruction.tags,
-    )
+    kept = (lp.InstructionBase.fields | {"happens_after", "tags"}) - {"predicates"}
+    return lp.NoOpInstruction(**{name: getattr(instruction, name) for name in kept})
 
 
 def in_fixed_order(t_unit: Any) -> Any:
@@ -156,60 +137,15 @@ def linearized(t_unit: Any) -> Any:
         return lp.get_one_linearized_kernel(kernel, t_unit.callables_table)
 
 
-@contextmanager
-def _ordering(kernel: Any) -> Generator[None]:
-    if len(_copies(kernel)) < 2:
-        yield
-        return
-    with without_disk_caches(), _copies_in_order():
-        yield
+def _ordering(kernel: Any) -> AbstractContextManager[None]:
+    return nest_copies(_copies) if len(_copies(kernel)) > 1 else nullcontext()
 
 
 def _copies(kernel: Any) -> list[str]:
-    tags = (IlpBaseTag, VectorizeTag)
-    names = (name for name, iname in kernel.inames.items() if iname.tags_of_type(tags))
-    return _in_order(names, kernel)
-
-
-def _in_order(names: Iterable[str], kernel: Any) -> list[str]:
-    ranks = {
-        n: position for priority in kernel.loop_priority for position, n in enumerate(priority)
-    }
+    """Return the loops over copies in order: by priority, then by name."""
+    ranks = {name: rank for some in kernel.loop_priority for rank, name in enumerate(some)}
+    names = [n for n in kernel.inames if kernel.iname_tags_of_type(n, (IlpBaseTag, VectorizeTag))]
     return sorted(names, key=lambda name: (ranks.get(name, len(ranks)), name))
-
-
-class _Ordered(set[str]):
-    """A set that is gone through in order."""
-
-    def __init__(self, names: list[str]) -> None:
-        super().__init__(names)
-        self._names = names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-
-@share_by_threads
-@contextmanager
-def _copies_in_order() -> Generator[None]:
-    scheduling: Any = loopy.schedule
-    preprocessing: Any = loopy.preprocess
-    usual_state, usual_axes = scheduling.SchedulerState, preprocessing.realize_ilp
-
-    def state(**fields: Any) -> Any:
-        names = _Ordered(_in_order(fields["ilp_inames"], fields["kernel"]))
-        return usual_state(**{**fields, "ilp_inames": names})
-
-    def with_axes(kernel: Any) -> Any:
-        for name in _copies(kernel):
-            kernel = lp.privatize_temporaries_with_inames(kernel, frozenset([name]))
-        return kernel
-
-    scheduling.SchedulerState, preprocessing.realize_ilp = state, with_axes
-    try:
-        yield
-    finally:
-        scheduling.SchedulerState, preprocessing.realize_ilp = usual_state, usual_axes
 
 
 # --- Element types that Loopy has no name for in the code that it generates
@@ -226,9 +162,15 @@ def check_element_types(kernel: Any) -> None:
             wrong.setdefault(dtype, []).append(variable.name)
     for dtype, names in wrong.items():
         listed = ", ".join(map(repr, names))
+        known = {"f": "np.float64", "c": "np.complex128"}.get(dtype.kind, "np.int64")
+        mend = f"declare them as {known}"
+        if dtype.fields:
+            mend = "keep the members of the structure in arrays of their own"
+        elif dtype.kind in _NO_NUMBERS:
+            mend = "pass numbers, such as np.int64"
         raise CountingError(
             f"kernel '{kernel.name}': Loopy generates no code for elements of type {dtype}"
-            f" ({listed}); {_mend(dtype)}"
+            f" ({listed}); {mend}"
         )
 
 
@@ -245,30 +187,17 @@ def _is_named(loopy_type: Any, dtype: np.dtype[Any], target: Any) -> bool:
     return False
 
 
-def _mend(dtype: np.dtype[Any]) -> str:
-    if dtype.fields:
-        return "keep the members of the structure in arrays of their own"
-    if dtype.kind in _NO_NUMBERS:
-        return "pass numbers, such as np.int64"
-    known = {"f": "np.float64", "c": "np.complex128"}.get(dtype.kind, "np.int64")
-    return f"declare them as {known}"
-
-
 def uses_half(t_unit: Any) -> bool:
     """Return whether a translation unit has variables of half precision."""
     return any(
         variable.dtype is not None and getattr(variable.dtype, "dtype", None) == HALF
-        for callable_ in _kernels(t_unit)
-        for kernel in [callable_.subkernel]
+        for kernel in kernels_of(t_unit).values()
         for variable in (*kernel.args, *kernel.temporary_variables.values())
     )
 
 
-def with_half(t_unit: Any) -> Any:
-    """Return a translation unit for which Loopy generates OpenCL C with half precision.
-
-    The type gets its name in pyopencl's registry; other units are returned as they are.
-    """
+def _enable_half(t_unit: Any) -> Any:
+    """Return a translation unit for which Loopy generates OpenCL C with half precision."""
     if not isinstance(t_unit.target, lp.OpenCLTarget) or not uses_half(t_unit):
         return t_unit
     t_unit.target.get_dtype_registry().get_or_register_dtype(["half"], NumpyType(HALF))
@@ -276,3 +205,98 @@ def with_half(t_unit: Any) -> Any:
     if _ENABLED in kernel.preambles:
         return t_unit
     return t_unit.with_kernel(kernel.copy(preambles=(*kernel.preambles, _ENABLED)))
+
+
+# --- Comparisons that unsigned arithmetic makes wrong
+# C computes with unsigned integers modulo a power of two, so that ``n - 5 >= 0`` always holds for
+# unsigned ``n`` (C11, sections 6.2.5 and 6.3.1.8); Loopy writes its conditions and the ends of its
+# loops as if integers were signed. So where a comparison reads unsigned numbers, its sides must not
+# be negative, nor, where types differ, what is added up on the way to them.
+#
+
+
+def _stays_unsigned(dtype: np.dtype[Any]) -> bool:
+    """Return whether C leaves a type unsigned; it computes with ``int`` for narrower ones."""
+    return dtype.kind == "u" and dtype.itemsize >= np.dtype(np.int32).itemsize
+
+
+def has_unsigned(t_unit: Any) -> bool:
+    """Return whether the kernels of a translation unit have integers that C leaves unsigned."""
+    return any(
+        _stays_unsigned(type_of(kernel, name))
+        for kernel in kernels_of(t_unit).values()
+        for name in (*kernel.arg_dict, *kernel.temporary_variables)
+    )
+
+
+def generate_without_wraps(t_unit: Any) -> Any:
+    """Generate code of a translation unit; refuse it if a comparison in it may go wrong."""
+    with watch_comparisons(_check_comparison):
+        return lp.generate_code_v2(t_unit)
+
+
+def _check_comparison(mapper: Any, comparison: Any) -> None:
+    """Refuse a comparison where something may be negative that C takes for unsigned.
+
+    Loopy's own conditions are of the form ``expression >= 0``, and are counted among what holds at
+    their place: there the expression has to be at least zero for any loop variables.
+    """
+    kernel, state = mapper.kernel, mapper.codegen_state
+    names = sorted(get_dependencies(comparison))
+    unsigned = [name for name in names if _stays_unsigned(type_of(kernel, name))]
+    if not unsigned:
+        return
+    is_own = comparison.operator == ">=" and is_zero(comparison.right)
+    points = None if is_own else state.implemented_domain
+    sums = _Sums([comparison.left, comparison.right])
+    if len({max(4, type_of(kernel, name).itemsize) for name in names}) > 1:
+        sums(comparison)  # a wider type takes in what has wrapped
+    for expr in sums.found:
+        if not _is_nonnegative(mapper, points, expr):
+            way = "declare np.int32, or np.int64,"
+            sizes = kernel.outer_params() if state.is_entrypoint else frozenset()
+            if isinstance(expr, p.Sum) and get_dependencies(expr) <= sizes:
+                condition = text_of(expr).replace("(-1)*", "-1*")  # as isl reads it
+                way = f"state lp.assume(kernel, '{condition} >= 0') if that holds, or {way}"
+            read = ", ".join(f"{name} ({type_of(kernel, name)})" for name in unsigned)
+            raise CountingError(
+                f"kernel '{kernel.name}': Loopy generates the condition {text_of(comparison)}, in"
+                f" which {text_of(expr)} may be negative, and which unsigned numbers make wrong:"
+                f" {read}; {way} instead"
+            )
+
+
+class _Sums(WalkMapper[[]]):
+    """Collects what sums come to from left to right, but for those in subscripts."""
+
+    def __init__(self, found: list[Any]) -> None:
+        super().__init__()
+        self.found = found
+
+    def visit(self, expr: Any) -> bool:
+        if isinstance(expr, p.Sum):
+            self.found += (p.Sum(expr.children[:n]) for n in range(2, len(expr.children)))
+        return not isinstance(expr, p.Subscript | p.Call)
+
+
+def _is_nonnegative(mapper: Any, points: Any, expr: Any) -> bool:
+    kernel = mapper.kernel
+    names = get_dependencies(expr)
+    unsigned = [name for name in names if type_of(kernel, name).kind == "u"]
+    if never_negative(kernel, points, expr, unsigned):
+        return True
+    parts: Any
+    match expr:
+        case p.Variable():
+            return bool(unsigned) or expr.name in kernel.all_inames()
+        case p.Sum() | p.Product() | p.Min() | p.BitwiseAnd() | p.BitwiseOr() | p.BitwiseXor():
+            parts = expr.children
+        case p.FloorDiv() | p.Quotient() | p.Remainder():
+            parts = (expr.numerator, expr.denominator)
+        case p.If():
+            parts = (expr.then, expr.else_)
+        case int() | float() | np.number():
+            return bool(expr >= 0)
+        case _:
+            return np.dtype(mapper.infer_type(expr).numpy_dtype).kind in "bu"
+    return all(_is_nonnegative(mapper, points, part) for part in parts)

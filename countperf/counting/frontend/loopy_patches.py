@@ -4,10 +4,13 @@
   that keeps it from asking at the terminal) and ``print`` of ``loopy.check``, which shows kernels.
 - `replace_domain_substitution`: ``substitute_into_domain``, which fails where two arguments of a
   call contain one name.
+- `watch_comparisons`: ``map_comparison``, since no target shows what it writes.
 - `forget_kernels`: entries of caches in memory that Loopy offers no function to clear.
+- `nest_copies`: ``SchedulerState`` and ``realize_ilp``, which nest loops over copies and order the
+  axes of their private arrays by chance.
 - `record_launches`: ``__call__`` of the executors, since Loopy calls nobody when it launches.
 
-Settings hold in all threads while one needs them. `without_disk_caches` uses a public switch.
+One thread at a time has Loopy changed. `without_disk_caches` uses a public switch.
 """
 
 from __future__ import annotations
@@ -15,82 +18,57 @@ from __future__ import annotations
 import sqlite3
 import threading
 import warnings
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import loopy as lp
 import loopy.check
+import loopy.preprocess
+import loopy.schedule
 import loopy.symbolic
+import loopy.target.c.codegen.expression
 import loopy.tools
 import loopy.transform.callable
 from loopy.schedule import ScheduleDebugger
 
-
-def share_by_threads(
-    make: Callable[[], AbstractContextManager[object]],
-) -> Callable[[], AbstractContextManager[None]]:
-    """Return a context that is entered by the first thread, and left by the last that is in it."""
-    lock, stack = threading.Lock(), ExitStack()
-    depth = 0
-
-    @contextmanager
-    def shared() -> Generator[None]:
-        nonlocal depth
-        with lock:
-            if not depth:
-                stack.enter_context(make())
-            depth += 1
-        try:
-            yield
-        finally:
-            with lock:
-                depth -= 1
-                if not depth:
-                    stack.close()
-
-    shared.__doc__ = make.__doc__
-    return shared
+_LOCK = threading.RLock()
+"""Held by the thread that has Loopy changed."""
 
 
-@share_by_threads
 @contextmanager
 def unattended() -> Generator[None]:
-    """Let Loopy's scheduler fail where it would ask, until the last thread that wants it is done.
+    """Let Loopy's scheduler fail where it would ask at the terminal.
 
-    Of a kernel that it cannot schedule it would show its state, and wait for the enter key. There
-    is an argument against that, but none of the functions that schedule kernels passes it on. Nor
-    does it print the kernels that its checks refuse, or warn meanwhile that what it uses of its
+    Nor does it print the kernels that its checks refuse, or warn meanwhile that what it uses of its
     dependencies will be no more.
     """
     checks: Any = loopy.check
     initialize = ScheduleDebugger.__init__
-    usual = initialize.__defaults__
-    initialize.__defaults__ = (None, False)  # debug_length, interactive
-    checks.print = _print_nothing  # in place of the builtin function, in that module alone
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
+    with _LOCK, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        usual = initialize.__defaults__
+        was_silent = hasattr(checks, "print")
+        initialize.__defaults__ = (None, False)  # debug_length, interactive
+        checks.print = lambda *_, **__: None  # instead of the builtin function, there alone
+        try:
             yield
-    finally:
-        initialize.__defaults__ = usual
-        del checks.print
+        finally:
+            initialize.__defaults__ = usual
+            if not was_silent:
+                del checks.print
 
 
-def _print_nothing(*_: object, **__: object) -> None:
-    """Stand in for ``print``."""
-
-
-@share_by_threads
 @contextmanager
 def without_disk_caches() -> Generator[None]:
-    """Have Loopy look nothing up on the disk and write nothing there, in all threads."""
-    was_enabled = lp.CACHING_ENABLED
-    lp.set_caching_enabled(False)
-    try:
-        yield
-    finally:
-        lp.set_caching_enabled(was_enabled)
+    """Have Loopy look nothing up on the disk and write nothing there."""
+    with _LOCK:
+        was_enabled = lp.CACHING_ENABLED
+        lp.set_caching_enabled(False)
+        try:
+            yield
+        finally:
+            lp.set_caching_enabled(was_enabled)
 
 
 @contextmanager
@@ -101,12 +79,69 @@ def replace_domain_substitution(substitute: Callable[..., Any]) -> Generator[Non
     development version).
     """
     inlining: Any = loopy.transform.callable
-    usual = inlining.substitute_into_domain
-    inlining.substitute_into_domain = substitute
-    try:
-        yield
-    finally:
-        inlining.substitute_into_domain = usual
+    with _LOCK:
+        usual = inlining.substitute_into_domain
+        inlining.substitute_into_domain = substitute
+        try:
+            yield
+        finally:
+            inlining.substitute_into_domain = usual
+
+
+class _Ordered(set[str]):
+    """A set that is gone through in order."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(names)
+        self._names = names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+
+@contextmanager
+def nest_copies(list_copies: Callable[[Any], list[str]]) -> Generator[None]:
+    """Have Loopy nest the loops over copies of a kernel in the order that a function lists them.
+
+    What its caches remember of other processes is not asked for.
+    """
+    scheduling: Any = loopy.schedule
+    preprocessing: Any = loopy.preprocess
+
+    def state(**fields: Any) -> Any:
+        listed = [n for n in list_copies(fields["kernel"]) if n in fields["ilp_inames"]]
+        return usual_state(**{**fields, "ilp_inames": _Ordered(listed)})
+
+    def add_axes(kernel: Any) -> Any:
+        for name in list_copies(kernel):
+            kernel = lp.privatize_temporaries_with_inames(kernel, frozenset([name]))
+        return kernel
+
+    with without_disk_caches():
+        usual_state, usual_axes = scheduling.SchedulerState, preprocessing.realize_ilp
+        scheduling.SchedulerState, preprocessing.realize_ilp = state, add_axes
+        try:
+            yield
+        finally:
+            scheduling.SchedulerState, preprocessing.realize_ilp = usual_state, usual_axes
+
+
+@contextmanager
+def watch_comparisons(check: Callable[[Any, Any], None]) -> Generator[None]:
+    """Have each comparison that Loopy writes checked, with the mapper that writes it."""
+    writer: Any = loopy.target.c.codegen.expression.ExpressionToCExpressionMapper
+
+    def map_comparison(mapper: Any, comparison: Any, *context: Any) -> Any:
+        check(mapper, comparison)
+        return usual(mapper, comparison, *context)
+
+    with without_disk_caches():  # what is known already would not be checked
+        usual = writer.map_comparison
+        writer.map_comparison = map_comparison
+        try:
+            yield
+        finally:
+            writer.map_comparison = usual
 
 
 def forget_kernels() -> None:

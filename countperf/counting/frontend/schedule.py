@@ -22,6 +22,7 @@ from countperf.counting.frontend.callees import inline_callees
 from countperf.counting.frontend.copies import (
     check_element_types,
     generate_code,
+    has_unsigned,
     linearized,
     loopy_reasons,
     preprocessed,
@@ -29,7 +30,6 @@ from countperf.counting.frontend.copies import (
 )
 from countperf.counting.frontend.loopy_patches import unattended
 from countperf.counting.frontend.producers import translation_unit
-from countperf.counting.frontend.unsigned import has_unsigned
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import bounds_of, with_sets_in_fixed_order
 
@@ -92,13 +92,9 @@ def _check_for_code(kernel: Any, t_unit: Any) -> None:
     """
     with unattended(), loopy_reasons(t_unit):
         pre_codegen_checks(t_unit)
-    if _shares_group_axes(kernel) or _has_separate_axes(kernel) or _has_vectors(kernel):
+    has_vectors = any(iname.tags_of_type(VectorizeTag) for iname in kernel.inames.values())
+    if has_vectors or _has_separate_axes(kernel) or _shares_group_axes(kernel):
         generate_code(t_unit, CountingError)
-
-
-def _has_vectors(kernel: Any) -> bool:
-    """Return whether a loop is to be a vector."""
-    return any(iname.tags_of_type(VectorizeTag) for iname in kernel.inames.values())
 
 
 def _has_separate_axes(kernel: Any) -> bool:
@@ -146,12 +142,8 @@ class LaunchResources:
     @property
     def group_items(self) -> int | None:
         """Work items per group; None where a size decides."""
-        items = 1
-        for extent in self.group_shape:
-            if extent is None:
-                return None
-            items *= extent
-        return items
+        known = [extent for extent in self.group_shape if extent is not None]
+        return math.prod(known) if len(known) == len(self.group_shape) else None
 
 
 def scheduled(t_unit: Any) -> tuple[Any, LaunchResources]:

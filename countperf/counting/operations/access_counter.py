@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -27,7 +27,7 @@ from countperf.counting.expression_types import (
 )
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation, type_name
 from countperf.errors import UnsupportedExpressionError
-from countperf.symbolic.affine import NotAffineError, RefusingMapper, ToCondition
+from countperf.symbolic.affine import RefusingMapper, ToCondition, try_affine
 from countperf.symbolic.quasipolynomial import Number
 
 Key = Operation | MemoryAccess
@@ -143,7 +143,7 @@ class AccessCounter(RefusingMapper):
         if dtype is None or dtype.kind == "b" or not number:
             return
         if dtype.kind not in "fiu":
-            raise self._refusal(f"arithmetic on {dtype}", "write it in real operations")
+            raise self._refusal(f"arithmetic on {dtype}", "write it in real() and imag()")
         if dtype.itemsize > 8:
             raise self._refusal(f"arithmetic on {dtype}", "compute in np.float64")
         self._add(Operation(kind=kind, type_name=type_name(dtype), function=name), number)
@@ -153,7 +153,7 @@ class AccessCounter(RefusingMapper):
             return
         if source.kind in "cV" or target.kind in "cV":
             raise self._refusal(
-                f"the conversion of {source} to {target}", "write it in real operations"
+                f"the conversion of {source} to {target}", "write it in real() and imag()"
             )
         if source.kind in "fiu" and target.kind in "fiu" and "f" in (source.kind, target.kind):
             self._operation("convert", target if target.kind == "f" else source)
@@ -171,25 +171,21 @@ class AccessCounter(RefusingMapper):
             _REWRITE,
         )
 
-    def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
-        """Numbers are constants."""
-        return self._constant_type(expr)
-
     # --- leaves
 
-    def _constant_type(self, value: Any) -> DType | None:
+    def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
         """Constants are free; untyped ones take the type of the context."""
-        if isinstance(value, np.generic):
-            return value.dtype
-        if isinstance(value, bool):
+        if isinstance(expr, np.generic):
+            return expr.dtype
+        if isinstance(expr, bool):
             return np.dtype(np.bool_)
-        if isinstance(value, int | float):
+        if isinstance(expr, int | float):
             if self._context in CONTEXT_TYPES:
                 return CONTEXT_TYPES[self._context]
-            if isinstance(value, int) or self._context in ("i", "b"):
-                return np.dtype(np.int32 if -(2**31) <= value < 2**31 else np.int64)
+            if isinstance(expr, int) or self._context in ("i", "b"):
+                return np.dtype(np.int32 if -(2**31) <= expr < 2**31 else np.int64)
         raise self._refusal(
-            f"the constant {value!r} of type {type(value).__name__}",
+            f"the constant {expr!r} of type {type(expr).__name__}",
             "use a number, with a type of its own where nothing else decides it",
         )
 
@@ -206,23 +202,18 @@ class AccessCounter(RefusingMapper):
         if expr.name in self.inames:
             return self.kernel.index_dtype.numpy_dtype
         variable = self._variable(expr.name)
-        space = self._address_space(variable)
-        if space is not None:
-            self._access("load", expr.name, variable, space, ())
-        return self._element_type(variable)
+        self._touch("load", variable, ())
+        return variable.dtype.numpy_dtype
 
-    map_tagged_variable = map_variable
+    def map_tagged_variable(self, expr: Any) -> DType | None:
+        """As one without tags."""
+        return self.map_variable(expr)
 
     def _variable(self, name: str) -> Any:
-        variable = self.kernel.arg_dict.get(name)
-        if variable is None:
-            variable = self.kernel.temporary_variables.get(name)
+        variable = self.kernel.arg_dict.get(name) or self.kernel.temporary_variables.get(name)
         if variable is None:
             raise self._refusal(f"the name '{name}'", _REWRITE)
         return variable
-
-    def _element_type(self, variable: Any) -> DType:
-        return variable.dtype.numpy_dtype
 
     def _address_space(self, variable: Any) -> str | None:
         """Return ``global``, ``local``, or None for what lives in registers."""
@@ -235,107 +226,96 @@ class AccessCounter(RefusingMapper):
             return "global"
         return "local" if space == AddressSpace.LOCAL else None
 
-    def _access(
-        self, direction: str, name: str, variable: Any, space: str, index: tuple[Any, ...]
+    def _touch(
+        self,
+        direction: str,
+        variable: Any,
+        index: tuple[Any, ...],
+        bits: int | None = None,
+        component_of: int = 0,
     ) -> None:
-        dtype = self._element_type(variable)
-        self._add(
-            MemoryAccess(
+        """Tally an access to an element, or as many bits of it; registers are free."""
+        space = self._address_space(variable)
+        if space is not None:
+            access = MemoryAccess(
                 address_space=space,
                 direction=direction,
-                array=name,
-                bits=dtype.itemsize * 8,
+                array=variable.name,
+                bits=8 * variable.dtype.numpy_dtype.itemsize if bits is None else bits,
                 index=index,
+                component_of=component_of,
             )
-        )
+            self._access(access)
+
+    def _access(self, access: MemoryAccess) -> None:
+        self._add(access)
 
     def map_subscript(self, expr: Any) -> DType | None:
         """Loads from global or local arrays count; private arrays are registers."""
-        return self._find_subscripted("load", expr.aggregate.name, expr.index_tuple)
+        return self._find_subscripted("load", expr.aggregate.name, list_subscripts(expr))
 
-    def map_linear_subscript(self, expr: Any) -> DType | None:
-        """A subscript of the flattened array: one load."""
-        return self._find_subscripted(
-            "load", expr.aggregate.name, (LinearSubscript(0, expr.index),)
-        )
+    map_linear_subscript = map_subscript
 
     def _find_subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
         variable = self._variable(name)
-        by_data: list[Any] = []
-        for part in index:
-            whole = getattr(part, "index", part) if is_linear(part) else part
-            try:
-                self.to_index(whole)
-            except NotAffineError:
-                by_data.append(whole)
+        by_data = [p for p in map(strip_linear, index) if try_affine(self.to_index, p) is None]
         self._index(by_data)
-        space = self._address_space(variable)
-        if space is not None:
-            for chosen, where in (
-                alternatives(index, self.to_condition) if by_data else [(index, ())]
-            ):
-                with self._set(_cases=(*self._cases, *where)):
-                    self._access(direction, name, variable, space, chosen)
-        return self._element_type(variable)
+        choices = list_choices(index, self.to_condition) if by_data else [(index, ())]
+        for chosen, where in choices:
+            with self._set(_cases=(*self._cases, *where)):
+                self._touch(direction, variable, chosen)
+        return variable.dtype.numpy_dtype
 
     def _store(self, assignee: Any) -> DType | None:
-        kind = type(assignee)
-        if issubclass(kind, p.Variable):
-            variable = self._variable(assignee.name)
-            space = self._address_space(variable)
-            if space is not None:
-                self._access("store", assignee.name, variable, space, ())
-            return self._element_type(variable)
-        if issubclass(kind, LinearSubscript):
-            index = (LinearSubscript(0, assignee.index),)
-            return self._find_subscripted("store", assignee.aggregate.name, index)
-        if issubclass(kind, p.Subscript):
-            return self._find_subscripted("store", assignee.aggregate.name, assignee.index_tuple)
-        raise self._refusal(f"the assignee {assignee} ({type(assignee).__name__})", _REWRITE)
+        if not isinstance(assignee, p.Variable | p.Subscript | LinearSubscript):
+            raise self._refusal(f"the assignee {assignee} ({type(assignee).__name__})", _REWRITE)
+        whole = getattr(assignee, "aggregate", assignee)
+        return self._find_subscripted("store", whole.name, list_subscripts(assignee))
 
 
-def is_linear(part: Any) -> bool:
-    """Return whether a subscript is that of the flattened array."""
-    return isinstance(part, LinearSubscript)
+def list_subscripts(expr: Any) -> tuple[Any, ...]:
+    """Return the parts of a subscript; that of the flattened array is one `LinearSubscript`."""
+    if isinstance(expr, LinearSubscript):
+        return (LinearSubscript(0, expr.index),)
+    return expr.index_tuple if isinstance(expr, p.Subscript) else ()
+
+
+def strip_linear(part: Any) -> Any:
+    """Return the expression of a part of a subscript."""
+    return part.index if isinstance(part, LinearSubscript) else part
 
 
 # --- Subscripts that choose: minima, maxima, absolute values and conditional expressions in them
 # ``a[min(i + 1, n - 1)]`` is ``a[i + 1]`` where ``i + 1 <= n - 1``, and ``a[n - 1]`` elsewhere: two
 # accesses under affine conditions, which count each on its own part.
 
-
-Alternative = tuple[tuple[Any, ...], tuple[Case, ...]]
+Choice = tuple[tuple[Any, ...], tuple[Case, ...]]
 """A subscript without choices, and the conditions under which it is accessed."""
 
-MAXIMUM_ALTERNATIVES = 32
-_MINIMA = frozenset(["min", "fmin"])
-_MAXIMA = frozenset(["max", "fmax"])
-_SIZES = frozenset(["abs", "fabs"])
+_MAX_CHOICES = 32
+_EXTREMA = {"min": p.Min, "fmin": p.Min, "max": p.Max, "fmax": p.Max}
 
 
-def alternatives(index: tuple[Any, ...], to_condition: ToCondition) -> list[Alternative]:
+def list_choices(index: tuple[Any, ...], to_condition: ToCondition) -> list[Choice]:
     """Return the subscripts that an access chooses from."""
-    choices: list[Alternative] = []
-    open_ones: list[Alternative] = [(index, ())]
+    choices: list[Choice] = []
+    open_ones: list[Choice] = [(index, ())]
     while open_ones:
         parts, cases = open_ones.pop()
         walker = _Finder()
         for part in parts:
-            walker(part.index if isinstance(part, LinearSubscript) else part)
+            walker(strip_linear(part))
         if not walker.choices:
             choices.append((parts, cases))
             continue
         node, (test, taken, other) = walker.choices[-1]  # there are none inside it
-        try:
-            condition = to_condition(test)
-        except NotAffineError:
+        condition = try_affine(to_condition, test)
+        if condition is None or len(choices) + len(open_ones) + 2 > _MAX_CHOICES:
             return [(index, ())]
         for branch, holds in ((other, False), (taken, True)):
             replaced = tuple(map(_Replacer(node, branch), parts))
             case = Case(alternatives=condition, holds=holds)
             open_ones.append((replaced, (*cases, case)))
-        if len(choices) + len(open_ones) > MAXIMUM_ALTERNATIVES:
-            return [(index, ())]
     return choices
 
 
@@ -347,39 +327,28 @@ class _Finder(WalkMapper[[]]):
         self.choices: list[tuple[Any, tuple[Any, Any, Any]]] = []
 
     def visit(self, expr: Any) -> bool:
-        branches = _branches(expr)
-        if branches is not None:
-            self.choices.append((expr, branches))
+        self.choices += ((expr, branches) for branches in _list_branches(expr))
         return True
 
 
-def _branches(expr: Any) -> tuple[Any, Any, Any] | None:
-    """Return condition, what is chosen where it holds, and what elsewhere; None for other nodes."""
-    match expr:
-        case p.If():
-            return expr.condition, expr.then, expr.else_
-        case p.Min():
-            return _extremum(expr.children, "<=", p.Min)
-        case p.Max():
-            return _extremum(expr.children, ">=", p.Max)
-        case p.Call():
-            name = name_of(expr.function)
-            if name in _MINIMA and len(expr.parameters) == 2:
-                return _extremum(expr.parameters, "<=", p.Min)
-            if name in _MAXIMA and len(expr.parameters) == 2:
-                return _extremum(expr.parameters, ">=", p.Max)
-            if name in _SIZES and len(expr.parameters) == 1:
-                value: Any = expr.parameters[0]
-                return p.Comparison(value, ">=", 0), value, -value
-            return None
-        case _:
-            return None
-
-
-def _extremum(operands: Any, operator: str, kind: Any) -> tuple[Any, Any, Any]:
-    first, second, *rest = operands
-    taken, other = (kind((side, *rest)) if rest else side for side in (first, second))
-    return p.Comparison(first, operator, second), taken, other
+def _list_branches(expr: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield condition, what a node chooses where it holds, and what elsewhere, if it chooses."""
+    operands, kind = (), type(expr)
+    if isinstance(expr, p.If):
+        yield expr.condition, expr.then, expr.else_
+    elif isinstance(expr, p.Min | p.Max):
+        operands = expr.children
+    elif isinstance(expr, p.Call):
+        name = name_of(expr.function)
+        if name in ("abs", "fabs") and len(expr.parameters) == 1:
+            value: Any = expr.parameters[0]
+            yield p.Comparison(value, ">=", 0), value, -value
+        elif name in _EXTREMA and len(expr.parameters) == 2:
+            operands, kind = expr.parameters, _EXTREMA[name]
+    if operands:
+        first, second, *rest = operands
+        taken, other = (kind((side, *rest)) if rest else side for side in (first, second))
+        yield p.Comparison(first, "<=" if kind is p.Min else ">=", second), taken, other
 
 
 class _Replacer(IdentityMapper[[]]):
@@ -387,8 +356,7 @@ class _Replacer(IdentityMapper[[]]):
 
     def __init__(self, node: Any, branch: Any) -> None:
         super().__init__()
-        self.node = node
-        self.branch = branch
+        self.node, self.branch = node, branch
 
     def rec(self, expr: Any, *_: Any, **__: Any) -> Any:
         return self.branch if expr == self.node else super().rec(expr)

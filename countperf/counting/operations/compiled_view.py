@@ -71,13 +71,18 @@ reassociates too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
+from loopy.symbolic import LinearSubscript, get_dependencies
 
+from countperf.counting import device_programs as programs
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import (
     DType,
@@ -86,18 +91,302 @@ from countperf.counting.expression_types import (
     leading_constants,
     number_of,
 )
-from countperf.counting.keys import MemoryAccess
-from countperf.counting.operations.complex_arithmetic import HELPERS, ComplexCounter, ComplexRules
-from countperf.counting.operations.functions import FunctionCounter
+from countperf.counting.keys import Case, MemoryAccess, Operation
+from countperf.counting.operations.access_counter import (
+    Key,
+    Tally,
+    list_subscripts,
+    strip_linear,
+)
+from countperf.counting.operations.code_motion import Hoisting, Moved, sunk_instructions
 from countperf.counting.operations.scalars import InstructionCounter
-from countperf.counting.operations.value_counter import ValueCounter
-from countperf.counting.operations.vectors import (
-    VectorCounter,
-    VectorRules,
+from countperf.counting.operations.source_view import (
+    HELPERS,
+    SourceCounter,
     component_of,
-    has_vectors,
     vector_axis,
 )
+from countperf.errors import CountingError
+from countperf.symbolic.affine import ALWAYS, try_affine
+
+_GUARDED_NODES = (p.Call, p.FloorDiv, p.Remainder, p.Power)
+"""Nodes whose operations are not executed for nothing."""
+
+
+class ValueCounter(InstructionCounter):
+    """Tallies each value once; instructions come in schedule order."""
+
+    def __init__(self, domains: Domains) -> None:
+        super().__init__(domains)
+        self.unrolled = frozenset[str]()  # a compiler knows their loop variables
+        self._positions = programs.positions_of(domains.kernel)
+        self._hoisting = Hoisting(domains, self._positions)
+        self._sunk = sunk_instructions(domains.kernel, self._positions)
+        self._order = list(self._positions)
+        self._reached = 0  # how many instructions were looked at
+        self._position = programs.Position((), ())
+        self._current: Any = None
+        self._predicates: tuple[Case, ...] = ()
+        self._data_predicates: list[Any] = []
+        self._tests: frozenset[programs.Guard] = frozenset()
+        self._sunk_cases: tuple[Case, ...] = ()
+        self._sunk_share = Fraction(1)
+        self._values = programs.Values()
+        self._value = 0  # of the part of an expression that was looked at last
+        self._names: frozenset[str] | None = None  # that the node at work depends on
+        self._is_speculated = False
+        self._pins: frozenset[str] = frozenset()  # of the operands of the node at work
+
+    # --- from instruction to instruction
+
+    def tally(self, instruction: Any) -> Tally:
+        """Return how often each key is left of one execution of an instruction."""
+        self._begin(instruction)
+        data = ((test, self._versions_in(test), True) for test in self._data_predicates)
+        with self._set(_tests=self._tests.union(data), _sunk_cases=(), _sunk_share=Fraction(1)):
+            try:
+                self._sink(instruction)
+                result = super().tally(instruction)
+                self._assign(instruction)
+            except CountingError:
+                self._values.assign(programs.written_by(self.kernel, instruction))
+                raise
+        return result
+
+    def _start(self, instruction: Any) -> None:
+        super()._start(instruction)
+        self._cases, self._factor = self._sunk_cases, self._sunk_share
+
+    def _sink(self, instruction: Any) -> None:
+        """Have an instruction executed in the branch that it is moved into, if any (rule 9)."""
+        sunk = self._sunk.get(instruction.id)
+        if sunk is None:
+            return
+        for test, holds in sunk.branch:
+            condition = try_affine(self.to_condition, test)
+            if condition is not None:
+                self._sunk_cases += (Case(alternatives=condition, holds=holds),)
+            else:
+                self._tests |= {(test, self._versions_in(test), holds)}
+                share = self._share_of(test, sunk.into, holds=holds)
+                self._sunk_share *= 1 if share is None else share  # refused where it is branched
+
+    def tally_predicates(self, instruction: Any) -> Tally:
+        """Return what is left of the evaluation of an instruction's predicates."""
+        self._begin(instruction)
+        return super().tally_predicates(instruction)
+
+    def _begin(self, instruction: Any) -> None:
+        if self._current is instruction:
+            return
+        self._current = instruction
+        while self._position is not self._positions[instruction.id]:
+            skipped = self._order[self._reached]
+            self._reached += 1
+            self._position = self._positions[skipped]
+            self._pass(self._position.events)
+            if skipped != instruction.id:
+                instruction_before = self.kernel.id_to_insn[skipped]
+                self._values.assign(programs.written_by(self.kernel, instruction_before))
+        self._predicates, self._data_predicates = self.domains.predicates(instruction)
+
+    def _pass(self, events: Sequence[programs.Event]) -> None:
+        """Forget what loops and barriers on the way change."""
+        for event in events:
+            match event:
+                case programs.Entered(region=region):
+                    if not region.iname:
+                        self._values = programs.Values()
+                    self._values.assign(region.written)
+                    if region.has_barrier:
+                        self._values.assign(self._clobbered)
+                case programs.Left(region=region):
+                    self._values.assign(region.written)
+                case programs.Waited():
+                    self._values.assign(self._clobbered)
+
+    @property
+    def _clobbered(self) -> frozenset[str]:
+        return self._hoisting.find_clobbered_arrays(self._position.regions[0])
+
+    def _assign(self, instruction: Any) -> None:
+        """Forget what an instruction overwrites, and remember what it stores."""
+        names = instruction.assignee_var_names()
+        point = self._point
+        region = self._straight_region(self._position.regions)
+        source = self._value
+        self._values.assign(programs.written_by(self.kernel, instruction))
+        for assignee, name in zip(instruction.assignees, names, strict=True):
+            if self._address_space(self._variable(name)) is not None:
+                stored = self._load_value(name, list_subscripts(assignee))
+                self._values.provide(stored, region, point)
+            elif (
+                isinstance(assignee, p.Variable)
+                and len(names) == 1
+                and (not point.guards or instruction.id in self._sunk)
+            ):
+                self._values.name_scalar(name, source, region, point)
+
+    @property
+    def _point(self) -> programs.Point:
+        within = self.loops_around(self._current)
+        return programs.Point(
+            tuple(r for r in self._position.regions if not r.iname or r.iname in within),
+            within,
+            tuple(c for c in (*self._predicates, *self._cases) if c.alternatives != ALWAYS),
+            self._tests,
+        )
+
+    def _versions_in(self, expr: Any) -> frozenset[tuple[str, int]]:
+        return frozenset((name, self._values.version(name)) for name in get_dependencies(expr))
+
+    # --- where things are executed
+
+    def _add(self, key: Key, number: int | Any = 1) -> None:
+        if not number or (isinstance(key, Operation) and self._in_index):
+            return
+        if isinstance(key, MemoryAccess) and key.array in self._position.regions[0].written:
+            moved = self._hoisting.find_accumulator_loops(self._point, key)
+            if not moved:
+                moved = self._move_out(self._names or frozenset(), speculated=False)
+        else:
+            names = (self._names or frozenset()) | self._pins
+            moved = self._move_out(names, speculated=self._is_speculated)
+        cases = (*self._cases, *moved)
+        entry = (key, cases)
+        self._tally[entry] = self._tally.get(entry, 0) + number * self._factor
+
+    def _move_out(self, names: frozenset[str], *, speculated: bool) -> Moved:
+        return self._hoisting.find_loops_left(self._point, names, speculated=speculated)
+
+    def _straight_region(self, regions: Sequence[programs.Loop]) -> programs.Loop:
+        """Return the innermost loop that is one, not unrolled: straight-line code is its body."""
+        return next(r for r in reversed(regions) if not r.is_unrolled)
+
+    def _provide(self, value: int, *, speculated: bool) -> None:
+        """Remember a value: it stays for as long as the outermost loop that it was moved out of."""
+        regions = self._position.regions
+        region = self._straight_region(regions)
+        moved = self._move_out(self._values.names(value), speculated=speculated)
+        for first in moved:
+            region = next(r for r in regions if r.iname == first.outermost)
+            if region.is_unrolled:
+                region = self._straight_region(regions[: regions.index(region)])
+        if not speculated:
+            left = frozenset[str]().union(*(first.loops for first in moved))
+            self._values.add_names(value, frozenset(r.pin for r in regions if r.iname not in left))
+        self._values.provide(value, region, self._point)
+
+    # --- expressions
+
+    def rec(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
+        """Tally what is left of a part of an expression and return its type."""
+        if not isinstance(expr, p.ExpressionNode):
+            dtype = super().rec(expr)
+            self._value = self._values.number(("constant", repr(expr), str(dtype)))
+            return dtype
+        outer, self._pins = self._pins, frozenset()
+        by_parts = self._is_counted_by_parts(expr)
+        dtype = super().rec(expr) if by_parts else self._node(expr)
+        self._pins = outer | self._pins_of(self._value)
+        return dtype
+
+    def _is_counted_by_parts(self, expr: Any) -> bool:
+        """Return whether parts of an expression count where each is; else all count together."""
+        parts = (p.Variable, p.Subscript, p.Sum, p.Product, LinearSubscript)
+        return isinstance(expr, parts)
+
+    def _pins_of(self, value: int) -> frozenset[str]:
+        return self._values.names(value) & {region.pin for region in self._position.regions}
+
+    def _node(self, expr: Any) -> DType | None:
+        """Tally a node whose operations count together: all of them, or none."""
+        value = self._values.number(
+            ("node", expr, self._context, self._in_index, self._versions_in(expr)),
+            self._names_in(expr),
+        )
+        if self._values.is_there(value, self._point):
+            self._value = value
+            return self._values.type_of(value)
+        speculated = not isinstance(expr, _GUARDED_NODES)
+        with self._depending_on(self._values.names(value), speculated=speculated):
+            dtype = super().rec(expr)
+            self._values.add_names(value, self._pins)
+            self._provide(value, speculated=speculated)
+        self._values.set_type(value, dtype)
+        self._value = value
+        return dtype
+
+    def _depending_on(
+        self, names: frozenset[str], *, speculated: bool
+    ) -> AbstractContextManager[None]:
+        """Tally what depends on names, and may or may not be executed for nothing."""
+        return self._set(_names=names, _is_speculated=speculated, _pins=frozenset[str]())
+
+    def _unless_there(self, value: int, tally: Callable[[], None], *, speculated: bool) -> None:
+        """Tally what makes a value, unless it is there."""
+        if not self._values.is_there(value, self._point):
+            with self._depending_on(self._values.names(value), speculated=speculated):
+                tally()
+                self._provide(value, speculated=speculated)
+
+    def _names_in(self, expr: Any) -> frozenset[str]:
+        point = self._point
+        return frozenset[str]().union(
+            *(
+                self._values.names(self._values.scalar(name, point))
+                for name in get_dependencies(expr)
+            )
+        )
+
+    def map_variable(self, expr: Any) -> DType | None:
+        """As in the source's view; private scalars are the values that they were assigned."""
+        self._value = -1
+        dtype = super().map_variable(expr)
+        if self._value < 0:
+            self._value = self._values.scalar(expr.name, self._point)
+        return dtype
+
+    def _access(self, access: MemoryAccess) -> None:
+        value = self._value = self._load_value(access.array, access.index)
+        if access.direction == "store":
+            with self._depending_on(self.inames, speculated=False):
+                super()._access(access)
+        else:
+            self._unless_there(value, partial(super()._access, access), speculated=False)
+
+    def _load_value(self, name: str, index: tuple[Any, ...]) -> int:
+        parts: list[Any] = []
+        names = frozenset([name])
+        for part in index:
+            inner = strip_linear(part)
+            polynomial = try_affine(self.domains.to_polynomial, inner)
+            if polynomial is None:
+                parts.append((inner, self._versions_in(inner)))
+                names |= self._names_in(inner)
+            else:
+                parts.append(polynomial)
+                names |= polynomial.names()
+        version = self._values.version(name)
+        return self._values.number(("load", name, version, tuple(parts)), names)
+
+    def _convert(self, source: DType | None, target: DType | None) -> None:
+        if self._names is None:
+            with self._depending_on(self._values.names(self._value), speculated=True):
+                super()._convert(source, target)
+        else:
+            super()._convert(source, target)
+        if source != target:
+            self._value = self._values.number(
+                ("convert", str(target), self._value), self._values.names(self._value)
+            )
+
+    def _tally_by_data(self, test: Any, tally: Callable[[], object], *, holds: bool) -> None:
+        with self._set(_tests=self._tests | {(test, self._versions_in(test), holds)}):
+            super()._tally_by_data(test, tally, holds=holds)
+
+
+# --- Sums of products
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +399,8 @@ class _SumTerm:
     factors: tuple[int, int] = (0, 0)
 
 
-class CompiledCounter(ValueCounter):
-    """Tallies what a compiler leaves of each instruction; instructions come in schedule order."""
+class _SumCounter(ValueCounter):
+    """Tallies sums and products of real numbers and of vectors, contracted."""
 
     def _compute(self, kind: str, dtype: DType | None, *operands: int) -> int:
         """Tally an operation, unless its value is there; the first two operands commute."""
@@ -176,7 +465,9 @@ class CompiledCounter(ValueCounter):
 
     def _is_contracted(self, dtype: DType | None) -> bool:
         """Return whether products and sums of a type are contracted (rule 3)."""
-        return dtype is not None and dtype.kind == "f"
+        components = None if dtype is None else component_of(dtype)
+        element = dtype if components is None else components[0]
+        return element is not None and element.kind == "f"
 
     def map_product(self, expr: Any) -> DType | None:
         """A product as in the source's view."""
@@ -211,7 +502,7 @@ class CompiledCounter(ValueCounter):
         if divisor is not None and not is_constant(expr.numerator):
             mantissa, _ = np.frexp(float(divisor))
             if abs(mantissa) == 0.5:
-                dtype = self._operands((expr.numerator, expr.denominator))
+                dtype = self._operands((expr.numerator, expr.denominator))[-1]
                 if dtype is not None and dtype.kind == "f":
                     if divisor != 1:
                         self._operation("neg" if divisor == -1 else "mul", dtype)
@@ -274,8 +565,8 @@ _INLINED: dict[str, dict[str, int]] = {
 """Operations that are left of the helpers that contraction changes."""
 
 
-class CompiledComplexCounter(ComplexRules, CompiledCounter):
-    """Tallies what a compiler leaves of instructions with complex numbers."""
+class CompiledCounter(SourceCounter, _SumCounter):
+    """Tallies what a compiler leaves of each instruction; instructions come in schedule order."""
 
     helpers: Mapping[str, Mapping[str, int]] = HELPERS | _INLINED
 
@@ -295,17 +586,8 @@ class CompiledComplexCounter(ComplexRules, CompiledCounter):
         if "c" not in kinds or self._names is not None:
             super()._convert(source, target)
             return
-        names = self._values.names(self._value)
-        with self._depending_on(names, speculated=True):
+        with self._depending_on(self._values.names(self._value), speculated=True):
             super()._convert(source, target)
-
-
-class CompiledVectorCounter(VectorRules, CompiledComplexCounter):
-    """Tallies what a compiler leaves of instructions with vectors."""
-
-    def _is_contracted(self, dtype: DType | None) -> bool:
-        components = None if dtype is None else component_of(dtype)
-        return super()._is_contracted(dtype if components is None else components[0])
 
     def _find_subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
         dtype = super()._find_subscripted(direction, name, index)
@@ -318,34 +600,3 @@ class CompiledVectorCounter(VectorRules, CompiledComplexCounter):
         if axis is not None and len(index) > axis and self._is_lane(index[axis]):
             index = (*index[:axis], *index[axis + 1 :])
         return super()._load_value(name, index)
-
-    def _is_lane(self, part: Any) -> bool:
-        return isinstance(part, p.Variable) and part.name == self._lane
-
-    def _access_of(self, access: MemoryAccess) -> None:
-        if access.direction == "store":
-            with self._depending_on(self.inames, speculated=False):
-                self._add(access)
-            return
-        value = super()._load_value(access.array, access.index)
-        self._unless_there(value, lambda: self._add(access), speculated=False)
-
-
-def instruction_counter(domains: Domains) -> InstructionCounter:
-    """Return the counter of the source's view with the rules that the types of a kernel need."""
-    by_types = (FunctionCounter, ComplexCounter, VectorCounter)
-    return by_types[_types_of(domains.kernel)](domains)
-
-
-def compiled_counter(domains: Domains) -> CompiledCounter:
-    """Return the counter of the compiler's view with the rules that the types of a kernel need."""
-    by_types = (CompiledCounter, CompiledComplexCounter, CompiledVectorCounter)
-    return by_types[_types_of(domains.kernel)](domains)
-
-
-def _types_of(kernel: Any) -> int:
-    """Return 2 for a kernel with vectors, 1 for one with complex numbers, 0 for others."""
-    if has_vectors(kernel):
-        return 2
-    variables = [*kernel.args, *kernel.temporary_variables.values()]
-    return int(any(variable.dtype.involves_complex() for variable in variables))

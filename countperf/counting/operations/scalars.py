@@ -13,20 +13,43 @@ Rules (each handler states its own):
 4. Affine conditions inside expressions restrict where their branches count. Conditions on data
    take a probability from the caller, unless nothing inside the branches counts.
 5. A node class without a handler is refused.
+
+Of functions that Loopy itself defines, after the helpers that it emits for them:
+
+6. ``make_tuple`` assigns each of its operands to the assignee at its place, and is no operation.
+7. An update of an arg-maximum or arg-minimum is one ``compare`` of the values and two ``select``:
+   which of the two values it keeps, and which of the two indices.
+8. An update of a segmented sum or product is one ``bitwise`` (the flags joined), one ``select``,
+   and one addition or multiplication where the flag of the second operand is not set. A flag that
+   is data takes its probability from the caller, as any condition does.
+9. ``indexof`` and ``indexof_vec`` are index arithmetic: only the loads in the subscript count.
+10. The loop variable of an unrolled loop is a number in each copy of the body: it converts for
+    free, and joins other numbers for free. A multiplication by it is one, also where it is -1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
-from loopy.symbolic import ResolvedFunction
+from loopy.kernel.data import UnrolledIlpTag, UnrollTag
+from loopy.library.function import IndexOfCallable, MakeTupleCallable
+from loopy.library.reduction import (
+    ArgExtOpCallable,
+    SegmentedProductReductionOperation,
+    SegmentOpCallable,
+)
+from loopy.symbolic import ResolvedFunction, SubstitutionMapper, get_dependencies
+from pymbolic.mapper.substitutor import make_subst_func
 
+from countperf.counting.domains import Domains
 from countperf.counting.expression_types import (
     DType,
+    UnrolledVariable,
     context_of,
     flattened_operands,
     is_constant,
@@ -38,12 +61,24 @@ from countperf.counting.expression_types import (
 )
 from countperf.counting.keys import Case
 from countperf.counting.operations.access_counter import AccessCounter, Tally
-from countperf.symbolic.affine import NotAffineError
+from countperf.symbolic.affine import try_affine
 
-_MINMAX_FUNCTIONS = {"min", "max", "fmin", "fmax"}
-_FUSED_FUNCTIONS = {"fma", "mad"}
+_KINDS = dict.fromkeys(("min", "max", "fmin", "fmax"), "minmax") | {
+    **{"fma": "fma", "mad": "fma", "pow": "pow"}
+}
+"""Operations that functions are; others are ``special``."""
+
 _IDENTITIES = ("_lpy_real_", "_lpy_conj_", "_lpy_imag_")
 """Of real numbers, as Loopy names them in its code."""
+
+_AS_WRITTEN = SubstitutionMapper(
+    lambda expr: p.Variable(expr.name) if type(expr) is UnrolledVariable else None
+)
+
+
+def find_tagged_inames(kernel: Any, *kinds: type) -> frozenset[str]:
+    """Return the loop variables that have a tag of some kinds."""
+    return frozenset(n for n in kernel.inames if kernel.iname_tags_of_type(n, kinds))
 
 
 class InstructionCounter(AccessCounter):
@@ -51,6 +86,40 @@ class InstructionCounter(AccessCounter):
 
     Parameters are those of `countperf.counting.operations.access_counter.AccessCounter`.
     """
+
+    def __init__(self, domains: Domains) -> None:
+        super().__init__(domains)
+        self.unrolled = find_tagged_inames(self.kernel, UnrollTag, UnrolledIlpTag)
+
+    def tally(self, instruction: Any) -> Tally:
+        """Return how often each key occurs in one execution of an instruction."""
+        literals = self.unrolled & instruction.within_inames
+        if literals and literals & get_dependencies(instruction.expression):
+            replace = SubstitutionMapper(
+                make_subst_func({name: UnrolledVariable(name) for name in literals})
+            )
+            instruction = instruction.copy(expression=replace(instruction.expression))
+        call = instruction.expression
+        if not (isinstance(call, p.Call) and isinstance(self._callable(call), MakeTupleCallable)):
+            return super().tally(instruction)
+        self._start(instruction)
+        if len(instruction.assignees) != len(call.parameters):
+            raise self._refusal(f"an assignment of part of the tuple {call}", "assign it whole")
+        for assignee, operand in zip(instruction.assignees, call.parameters, strict=True):
+            target = self._store(assignee)
+            self._in_context(context_of(target), operand, target)
+        return self._tally
+
+    def map_variable(self, expr: Any) -> DType | None:
+        """As everywhere; the loop variable of an unrolled loop is an untyped constant."""
+        return self.map_foreign(0) if type(expr) is UnrolledVariable else super().map_variable(expr)
+
+    def _touch(
+        self, direction: str, variable: Any, index: tuple[Any, ...], *size: int | None
+    ) -> None:
+        if self.unrolled:  # subscripts are kept as they are written
+            index = tuple(map(_AS_WRITTEN, index))
+        super()._touch(direction, variable, index, *size)
 
     # --- arithmetic
 
@@ -61,12 +130,8 @@ class InstructionCounter(AccessCounter):
                 result = dtype if result is None else join_types(result, dtype)
         return result
 
-    def _operands(self, children: Sequence[Any]) -> DType | None:
+    def _operands(self, children: Sequence[Any]) -> list[DType | None]:
         """Tally operands from left to right; each is converted to the type reached with it."""
-        return (self._operand_steps(children) or [None])[-1]
-
-    def _operand_steps(self, children: Sequence[Any]) -> list[DType | None]:
-        """Tally operands as `_operands`; return the type that is reached with each of them."""
         steps: list[DType | None] = []
         result: DType | None = None
         for position, child in enumerate(children):
@@ -83,7 +148,7 @@ class InstructionCounter(AccessCounter):
     def map_sum(self, expr: Any) -> DType | None:
         """A sum of k terms is k - 1 additions from left to right; leading constants fold."""
         children = flattened_operands(expr, p.Sum)
-        steps = self._operand_steps(children)
+        steps = self._operands(children)
         for dtype in steps[max(leading_constants(children), 1) :]:
             self._operation("add", dtype)
         return steps[-1]
@@ -91,7 +156,7 @@ class InstructionCounter(AccessCounter):
     def map_product(self, expr: Any) -> DType | None:
         """A product of k factors is k - 1 multiplications, those by -1 ``neg``; constants fold."""
         children = flattened_operands(expr, p.Product)
-        steps = self._operand_steps(children)
+        steps = self._operands(children)
         leading = leading_constants(children)
         folded = 1
         for child in children[:leading]:
@@ -107,7 +172,7 @@ class InstructionCounter(AccessCounter):
     def map_quotient(self, expr: Any) -> DType | None:
         """One division in the joined type; a quotient of constants is free."""
         children = (expr.numerator, expr.denominator)
-        return self._quotient(expr, children, self._operands(children))
+        return self._quotient(expr, children, self._operands(children)[-1])
 
     def _quotient(self, expr: Any, children: Sequence[Any], result: DType | None) -> DType | None:
         if result is None or result.kind != "f":
@@ -130,7 +195,7 @@ class InstructionCounter(AccessCounter):
     def _integer_operation(self, kind: str, expr: Any) -> DType | None:
         children = (expr.numerator, expr.denominator)
         with self._set(_context="i"):
-            dtype = self._operands(children)
+            dtype = self._operands(children)[-1]
         if dtype is not None and dtype.kind not in "iub":
             number, mend = ("real", "write it as a - b*floor(a / b)")
             if dtype.kind != "f":
@@ -145,6 +210,11 @@ class InstructionCounter(AccessCounter):
     def map_power(self, expr: Any) -> DType | None:
         """Exponents 0, 1, 2 fold; integer ones call a helper; real ones are ``pow``."""
         exponent = expr.exponent
+        if type(exponent) is UnrolledVariable:
+            raise self._refusal(
+                f"the power {expr}, whose exponent differs in each copy of the unrolled loop",
+                "write one instruction for each exponent",
+            )
         if is_literal(exponent) and exponent == 0:
             return np.dtype(np.int32)
         if is_literal(exponent) and exponent == 1:
@@ -184,7 +254,7 @@ class InstructionCounter(AccessCounter):
         self._convert(double, base)
 
     def _variadic(self, children: Sequence[Any], kind: str) -> DType | None:
-        dtype = self._operands(children)
+        dtype = self._operands(children)[-1]
         self._operation(kind, dtype, len(children) - 1)
         return dtype
 
@@ -222,37 +292,71 @@ class InstructionCounter(AccessCounter):
         self._as_type(expr.child, target)
         return target
 
+    # --- functions
+
+    def _callable(self, call: Any) -> Any:
+        if not isinstance(call.function, ResolvedFunction):
+            return None
+        return self.callables.get(call.function.name)
+
     def map_call(self, expr: Any) -> DType | None:
         """Known functions by their kind; unknown scalar functions are ``special``.
 
         Real and imaginary parts and conjugates of real numbers are free. Absolute values of them
         are emitted as ``fabs``, and count as that.
         """
-        if not isinstance(expr.function, ResolvedFunction):
-            raise self._refusal(f"the unresolved function in {expr}", "register a callable")
-        callable_ = self.callables[expr.function.name]
-        name = getattr(callable_, "name_in_target", None) or callable_.name
-        if str(name).startswith(_IDENTITIES):
+        match callable_ := self._callable(expr):
+            case None:
+                raise self._refusal(f"the unresolved function in {expr}", "register a callable")
+            case ArgExtOpCallable() | SegmentOpCallable():
+                return self._reduction(expr, callable_)
+            case MakeTupleCallable():
+                raise self._refusal(f"the tuple {expr} inside an expression", "assign it whole")
+            case IndexOfCallable():
+                self._index(expr.parameters[0].index_tuple)
+                return self.kernel.index_dtype.numpy_dtype
+            case _:
+                pass
+        name = callable_.name
+        if str(getattr(callable_, "name_in_target", None) or name).startswith(_IDENTITIES):
             return self.rec(expr.parameters[0])
         types = signature_of(callable_)
-        name = callable_.name
         if any(dtype is not None and dtype.kind == "c" for dtype in types.values()):
-            raise self._refusal(f"the complex function {name}", "write it in real operations")
+            raise self._refusal(f"the complex function {name}", "write it in real() and imag()")
+        self._arguments(expr, callable_)
         result = types.get(-1)
-        for position, parameter in enumerate(expr.parameters):
-            wanted = types.get(position)
-            self._in_context(context_of(wanted), parameter, wanted)
-        if name in _MINMAX_FUNCTIONS:
-            self._operation("minmax", result)
-        elif name in _FUSED_FUNCTIONS:
-            self._operation("fma", result)
-        elif name == "pow":
-            self._operation("pow", result)
-        else:
-            is_real = result is not None and result.kind == "f"
-            name = "fabs" if name == "abs" and is_real else name
-            self._operation("special", result, name=name)
+        kind = _KINDS.get(name, "special")
+        if name == "abs" and result is not None and result.kind == "f":
+            name = "fabs"
+        self._operation(kind, result, name=name if kind == "special" else "")
         return result
+
+    def _arguments(self, expr: Any, callable_: Any) -> list[Any]:
+        """Tally the arguments of a call; return the types that the function takes."""
+        types = signature_of(callable_)
+        wanted = [types.get(position) for position in range(len(expr.parameters))]
+        for parameter, dtype in zip(expr.parameters, wanted, strict=True):
+            self._in_context(context_of(dtype), parameter, dtype)
+        return wanted
+
+    def _reduction(self, expr: Any, callable_: Any) -> DType:
+        """Count an update of a reduction with two results (rules 7 and 8)."""
+        value, other, *_ = self._arguments(expr, callable_)
+        if value.kind not in "fiu":
+            raise self._refusal(f"the reduction {expr} of {value}", "reduce real numbers")
+        self._operation("select", value)
+        if isinstance(callable_, ArgExtOpCallable):
+            self._operation("compare", value)
+            self._operation("select", other)
+            return value
+        self._operation("bitwise", other)
+        is_product = isinstance(callable_.name.reduction_op, SegmentedProductReductionOperation)
+        join = partial(self._operation, "mul" if is_product else "add", value)
+        flag = expr.parameters[3]
+        is_set = p.Comparison(flag, "!=", 0)
+        is_affine = try_affine(self.to_condition, is_set) is not None
+        self._tally_where(is_set if is_affine else flag, join, holds=False)
+        return value
 
     # --- logic
 
@@ -260,23 +364,13 @@ class InstructionCounter(AccessCounter):
         """A comparison of data is one ``compare``; of loop variables it is free."""
         if not self._is_free(expr):
             with self._set(_context=context_of(self._inferred(expr.left - expr.right))):
-                self._operation("compare", self._operands((expr.left, expr.right)))
+                self._operation("compare", self._operands((expr.left, expr.right))[-1])
         return np.dtype(np.bool_)
 
     def _is_free(self, comparison: Any) -> bool:
         """Return whether a comparison is of loop variables and sizes alone, affine or not."""
-        try:
-            self.to_index(comparison.left)
-            self.to_index(comparison.right)
-        except NotAffineError:
-            pass
-        else:
-            return True
-        try:
-            self.to_condition(comparison)
-        except NotAffineError:
-            return False
-        return True
+        sides = [try_affine(self.to_index, side) for side in (comparison.left, comparison.right)]
+        return None not in sides or try_affine(self.to_condition, comparison) is not None
 
     def map_logical_and(self, expr: Any) -> DType | None:
         """Each operand counts where those before it let it be evaluated."""
@@ -307,32 +401,31 @@ class InstructionCounter(AccessCounter):
 
     def _branch(self, test: Any, branch: Any, *, holds: bool, target: DType | None = None) -> None:
         """Tally a branch on its own part, and its conversion to the type of the whole."""
-        if is_constant(branch):
-            return
-        try:
-            condition = self.to_condition(test)
-        except NotAffineError:
-            self._data_dependent_branch(test, branch, holds=holds, target=target)
-            return
-        with self._set(_cases=(*self._cases, Case(alternatives=condition, holds=holds))):
-            self._as_type(branch, target)
+        if not is_constant(branch):
+            self._tally_where(test, partial(self._as_type, branch, target), holds=holds)
 
-    def _data_dependent_branch(
-        self, test: Any, branch: Any, *, holds: bool, target: DType | None
-    ) -> None:
+    def _tally_where(self, test: Any, tally: Callable[[], object], *, holds: bool) -> None:
+        """Tally something on the part where a condition holds, or does not."""
+        condition = try_affine(self.to_condition, test)
+        if condition is None:
+            self._tally_by_data(test, tally, holds=holds)
+        else:
+            with self._set(_cases=(*self._cases, Case(alternatives=condition, holds=holds))):
+                tally()
+
+    def _tally_by_data(self, test: Any, tally: Callable[[], object], *, holds: bool) -> None:
         share = self._share_of(test, self._instruction, holds=holds)
-        if share is None:
-            counted: Tally = {}
-            with self._set(_tally=counted):
-                self._as_type(branch, target)
-            if not counted:
-                return
-            self.statistics.require(test, self._instruction)
-            for key, number in counted.items():
-                self._tally[key] = self._tally.get(key, 0) + number
+        if share is not None:
+            with self._set(_factor=self._factor * share):
+                tally()
             return
-        with self._set(_factor=self._factor * share):
-            self._as_type(branch, target)
+        counted: Tally = {}
+        with self._set(_tally=counted):
+            tally()
+        if counted:
+            self.statistics.require(test, self._instruction)
+        for key, number in counted.items():
+            self._tally[key] = self._tally.get(key, 0) + number
 
     def _share_of(self, test: Any, instruction: str, *, holds: bool) -> Fraction | None:
         """Return how often a condition on data holds, or does not, as it is stated; None if not."""

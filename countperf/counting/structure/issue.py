@@ -35,21 +35,7 @@ import numpy as np
 from pydantic import Field
 
 from countperf.counting.keys import Operation
-from countperf.counting.structure.site_keys import (
-    BY_DATA,
-    FOOTPRINT_ROOTS,
-    TO_OTHER_LINES,
-    AccessKey,
-    CacheLevel,
-    ChainKey,
-    EventKey,
-    LiveValuesKey,
-    OperationKey,
-    PrivateAccessKey,
-    Site,
-    StepName,
-    site_key,
-)
+from countperf.counting.structure import site_keys as keys
 from countperf.documents import Part
 
 Rows = Literal["any", "multiples", "multiples behind barriers"]
@@ -159,7 +145,7 @@ _IN_VECTORS: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
 class SiteRun:
     """Way in which a site runs under a policy."""
 
-    site: Site
+    site: keys.Site
     policy: ExecutionPolicy
 
     @property
@@ -223,7 +209,7 @@ _MINOR_FUNCTIONS = frozenset(
 _LONG_INTEGER_FUNCTIONS = ("philox", "threefry", "pown")
 """Of integers, all others are a few instructions."""
 
-_PASSED: Mapping[CacheLevel, tuple[str, ...]] = {
+_PASSED: Mapping[keys.CacheLevel, tuple[str, ...]] = {
     "l1_reuse": (),
     "l2_reuse": ("l2_reuse",),
     "beyond_l2": ("l2_reuse", "beyond_l2"),
@@ -236,7 +222,7 @@ _CONFLICTS = {1: Fraction(1, 4), 2: Fraction(5, 8), 3: _ONE}
 _LANE_BITS = 32
 _SHIFTED = frozenset({"offset", "shifted", "masked"})
 _NEIGHBORS = frozenset({"next", "offset"})
-_ELSEWHERE = TO_OTHER_LINES.keys() | BY_DATA.keys()
+_ELSEWHERE = keys.TO_OTHER_LINES.keys() | keys.BY_DATA.keys()
 
 
 def apply_policy(policy: ExecutionPolicy, counts: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,27 +250,20 @@ def _remember_issue(policy: Hashable) -> dict[str, Issued]:  # noqa: ARG001
 
 def issue(name: str, policy: ExecutionPolicy) -> Issued:
     """Return what a unit of a property is issued as; nothing of what is only emitted."""
-    if name in _LAUNCHED or name.startswith((f"{ISSUE_ROOT}.", *FOOTPRINT_ROOTS)):
+    if name in _LAUNCHED or name.startswith((f"{ISSUE_ROOT}.", *keys.FOOTPRINT_ROOTS)):
         return ((name, _ONE),)
-    key = site_key(name)
+    key = keys.site_key(name)
     if key is None:
         return ()
     run = SiteRun(key.site, policy)
     match key:
-        case OperationKey(_, operation):
+        case keys.OperationKey(_, operation):
             return run.issued(_operation(operation), _operation(_as_called_alone(operation)))
-        case AccessKey(is_guarded=True):
+        case keys.AccessKey(is_guarded=True):
             return _guard_access(key, run)
-        case AccessKey():
+        case keys.AccessKey():
             return _access(key, run)
-        case PrivateAccessKey():
-            return _private_access(key, run)
-        case ChainKey(_, kind, type_name):
-            link = "arithmetic" if kind in _LIKE_PRODUCTS else kind
-            return () if run.is_flat else run.issued(f"chain.{type_name}.{link}")
-        case LiveValuesKey():
-            return run.issued("live_across_barrier", instructions=Fraction(key.bits, _LANE_BITS))
-        case EventKey():
+        case keys.EventKey():
             return _event(key, run)
         case _:
             assert_never(key)
@@ -318,7 +297,7 @@ def _operation(operation: Operation) -> str:
     return ".".join(filter(None, (group, type_name, detail)))
 
 
-def _access(key: AccessKey, run: SiteRun) -> Issued:
+def _access(key: keys.AccessKey, run: SiteRun) -> Issued:
     step = _between_items(key, run)
     alone = step if key.in_loop is None else key.in_loop
     if not run.is_vector:
@@ -337,14 +316,16 @@ def _access(key: AccessKey, run: SiteRun) -> Issued:
     return together + (_one_by_one(key, "scalar", alone, left) if left else ())
 
 
-def _one_by_one(key: AccessKey, unit: Unit, step: StepName | None, times: Fraction) -> Issued:
+def _one_by_one(
+    key: keys.AccessKey, unit: Unit, step: keys.StepName | None, times: Fraction
+) -> Issued:
     """Return accesses by items, or by vectors of neighbors that go on to other lines."""
     nearest, level, grade = "walk", None, 0
     step = step or ""
-    if step in TO_OTHER_LINES:
-        nearest, (level, grade) = "l1_reuse", TO_OTHER_LINES[step]
-    elif step in BY_DATA:
-        nearest, level = "data", BY_DATA[step]
+    if step in keys.TO_OTHER_LINES:
+        nearest, (level, grade) = "l1_reuse", keys.TO_OTHER_LINES[step]
+    elif step in keys.BY_DATA:
+        nearest, level = "data", keys.BY_DATA[step]
     served = ["strided" if unit == "vector" else nearest, *(_PASSED[level] if level else ())]
     beginning = f"{ISSUE_ROOT}.{unit}.{key.at}"
     issued = [(f"{beginning}.{serving}", times) for serving in served]
@@ -353,7 +334,7 @@ def _one_by_one(key: AccessKey, unit: Unit, step: StepName | None, times: Fracti
     return tuple(issued)
 
 
-def _between_items(key: AccessKey, run: SiteRun) -> StepName:
+def _between_items(key: keys.AccessKey, run: SiteRun) -> keys.StepName:
     """Return the step along local axis 0 as compilers see it; ``near`` where they take it apart."""
     step, policy = key.between_items.along_row, run.policy
     row, rows = run.shape
@@ -367,7 +348,7 @@ def _between_items(key: AccessKey, run: SiteRun) -> StepName:
     return step
 
 
-def _guard_access(key: AccessKey, run: SiteRun) -> Issued:
+def _guard_access(key: keys.AccessKey, run: SiteRun) -> Issued:
     if run.policy.guards == "free" or not run.is_vector:
         return ()  # one branch around all of an item's work
     step = _between_items(key, run)
@@ -378,23 +359,29 @@ def _guard_access(key: AccessKey, run: SiteRun) -> Issued:
     return ((guard, full * Fraction(key.bits, _LANE_BITS)),) if full else ()
 
 
-def _private_access(key: PrivateAccessKey, run: SiteRun) -> Issued:
-    if 0 < run.policy.arrays < key.elements and run.is_vector:
-        kind = "gather" if key.direction == "load" else "scatter"
-        return ((f"{ISSUE_ROOT}.vector.pmem.{kind}", _ONE),)
-    return () if run.is_written_out else run.issued(f"pmem.{key.direction}")  # in registers
-
-
-def _event(key: EventKey, run: SiteRun) -> Issued:
+def _event(key: keys.EventKey, run: SiteRun) -> Issued:
     context = key.site.context
-    if key.event == "passes":
+    kind, *details = key.event.split(".")
+    if kind == "pmem":
+        direction, elements = details
+        if 0 < run.policy.arrays < int(elements) and run.is_vector:
+            way = "gather" if direction == "load" else "scatter"
+            return ((f"{ISSUE_ROOT}.vector.pmem.{way}", _ONE),)
+        return () if run.is_written_out else run.issued(f"pmem.{direction}")  # in registers
+    if kind == "chain":
+        link, type_name = details
+        link = "arithmetic" if link in _LIKE_PRODUCTS else link
+        return () if run.is_flat else run.issued(f"chain.{type_name}.{link}")
+    if kind == "live_across_barrier":
+        return run.issued(kind, instructions=Fraction(int(details[1]), _LANE_BITS))
+    if kind == "passes":
         beginning = f"{ISSUE_ROOT}.{run.unit}"
         return (
             (f"{beginning}.passes.{context}", _ONE),
             (f"{beginning}.rows.{context}", Fraction(run.shape[1])),
         )
-    if key.event in ("iterations", "entries") and run.is_written_out:
+    if kind in ("iterations", "entries") and run.is_written_out:
         return ()
-    if key.event == "carried" and (context == "free" or not run.is_flat):
+    if kind == "carried" and (context == "free" or not run.is_flat):
         return ()
-    return run.issued(key.event)
+    return run.issued(kind)

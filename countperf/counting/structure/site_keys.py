@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 from countperf.counting.keys import Operation
@@ -25,7 +26,6 @@ Space = Literal["global", "local"]
 Direction = Literal["load", "store"]
 CacheLevel = Literal["l1_reuse", "l2_reuse", "beyond_l2"]
 Grade = Literal[0, 1, 2, 3]
-Event = Literal["idle", "carried", "iterations", "entries", "passes"]
 
 # --- steps of addresses between neighboring work items, or between iterations of a loop
 
@@ -125,41 +125,21 @@ class AccessKey:
 
 
 @dataclass(frozen=True, slots=True)
-class PrivateAccessKey:
-    """Accesses to private arrays, by how many elements each item has (0: no constant says it)."""
-
-    site: Site
-    direction: Direction
-    elements: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChainKey:
-    """Operations of carried chains, by kind and type such as ``fma`` and ``f32``."""
-
-    site: Site
-    kind: str
-    type_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class LiveValuesKey:
-    """Private values that live across barriers, by how many an item has, and their bits."""
-
-    site: Site
-    values: int
-    bits: int
-
-
-@dataclass(frozen=True, slots=True)
 class EventKey:
-    """Idle slots, carried values, iterations, entries of loops, or passes through regions."""
+    """Something else at a site, by name.
+
+    ``idle`` slots, ``carried`` values, ``iterations`` and ``entries`` of loops, ``passes`` through
+    regions; ``pmem.load.4``: accesses to private arrays, by how many elements each item has (0: no
+    constant says it); ``chain.fma.f32``: operations of carried chains, by kind and type;
+    ``live_across_barrier.2.32``: private values that live across barriers, by how many an item has,
+    and their bits.
+    """
 
     site: Site
-    event: Event
+    event: str
 
 
-SiteKey = OperationKey | AccessKey | PrivateAccessKey | ChainKey | LiveValuesKey | EventKey
+SiteKey = OperationKey | AccessKey | EventKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,29 +156,19 @@ ExecutionKey = SiteKey | FootprintKey
 
 def name_of(key: ExecutionKey) -> str:
     """Return the name of a property."""
-    if isinstance(key, FootprintKey):
-        return ".".join(filter(None, (key.of, key.direction, key.density)))
-    site = key.site
-    row, rows = site.shape
-    return f"{SITE_ROOT}.{site.context}.{site.placement}.{row}x{rows}.{_work_of(key)}"
-
-
-def _work_of(key: SiteKey) -> str:
     match key:
+        case FootprintKey():
+            return ".".join(filter(None, (key.of, key.direction, key.density)))
         case OperationKey(_, operation):
-            return operation.name
+            what = operation.name
         case AccessKey():
             guarded = "guarded." if key.is_guarded else ""
             last = "" if key.in_loop is None else f".{key.in_loop}"
-            return f"{guarded}{key.at}.{key.bits}.{key.between_items.name}{last}"
-        case PrivateAccessKey(_, direction, elements):
-            return f"pmem.{direction}.{elements}"
-        case ChainKey(_, kind, type_name):
-            return f"chain.{kind}.{type_name}"
-        case LiveValuesKey(_, values, bits):
-            return f"live_across_barrier.{values}.{bits}"
-        case EventKey(_, event):
-            return event
+            what = f"{guarded}{key.at}.{key.bits}.{key.between_items.name}{last}"
+        case EventKey(_, what):
+            pass
+    row, rows = key.site.shape
+    return f"{SITE_ROOT}.{key.site.context}.{key.site.placement}.{row}x{rows}.{what}"
 
 
 # --- names of sites
@@ -231,24 +201,11 @@ def _operation(site: Site, kind: str, type_name: str, function: str | None) -> O
 WHAT: tuple[tuple[str, str, Callable[..., SiteKey]], ...] = (
     (rf"{_OPERATION}\w+\.(\w+)\.(\w+)(?:\.(\w+))?", "operation", _operation),
     (rf"{_ACCESS}(?:\.({_STEP}))?", "access", _access),
-    (
-        rf"guarded\.{_ACCESS}",
-        "access",
-        lambda site, *parts: _access(site, *parts, is_guarded=True),
-    ),
-    (
-        rf"pmem\.(load|store)\.({_NUMBER})",
-        "access",
-        lambda site, direction, elements: PrivateAccessKey(site, direction, int(elements)),
-    ),
-    (r"chain\.(\w+)\.(\w+)", "operation", ChainKey),
-    (
-        rf"live_across_barrier\.({_NUMBER})\.({_NUMBER})",
-        "value",
-        lambda site, values, bits: LiveValuesKey(site, int(values), int(bits)),
-    ),
+    (rf"guarded\.{_ACCESS}", "access", partial(_access, is_guarded=True)),
+    (rf"(pmem\.(?:load|store)\.(?:{_NUMBER}))", "access", EventKey),
+    (r"(chain\.\w+\.\w+)", "operation", EventKey),
+    (rf"(live_across_barrier\.(?:{_NUMBER})\.(?:{_NUMBER})|carried)", "value", EventKey),
     ("(idle)", "slot", EventKey),
-    ("(carried)", "value", EventKey),
     ("(iterations)", "iteration", EventKey),
     ("(entries)", "entry", EventKey),
     ("(passes)", "work group", EventKey),
