@@ -24,11 +24,10 @@ from countperf.errors import MissingExtraError, ParameterError
 from countperf.measuring import TimedSize, Timing
 from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import Sweep, SweepPoint
-from countperf.models.breakdown import breakdown_rows
 from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
 from countperf.models.metrics import PURPOSES, Evaluation
-from countperf.models.predictions import Prediction
+from countperf.models.predictions import Prediction, breakdown_rows
 from countperf.store import check_writable, write_atomically
 from countperf.text import PREFIXES, format_quantity, interval_text, point_text
 from countperf.tuning.result import Trial, TuningResult, fastest_of

@@ -25,7 +25,6 @@ from countperf.models.fitting.prior import (
     KnownModel,
     ModelKind,
     prior_for,
-    with_columns,
 )
 from countperf.models.library import fits_folders
 from countperf.models.shipped import COMPILED, STRUCTURAL, load_fitted_model
@@ -196,7 +195,7 @@ def population_of(
     slug = each.device.slug
     places, design = data.design(slug, model.kind)
     own = training(data, slug, places)
-    design = with_columns(design.of_cases(own, with_all=True), model.columns)
+    design = design.of_cases(own, with_all=True).with_columns(model.columns)
     others = model.without(lambda device: is_kin(device, each.device))
     prior = prior_for(
         others if others.devices else model, each.device, model.columns, lambda _: None

@@ -16,7 +16,6 @@ from countperf.models.fitting.prior import (
     guesses,
     prior_for,
     prior_recipe,
-    with_columns,
 )
 from countperf.models.fitting.solve import LogPrior, Matrix, Solution, Vector, solve
 
@@ -67,7 +66,7 @@ def fit_devices(
 ) -> KnownModel:
     """Fit the weights of devices, each with what the others say."""
     columns = tuple(sorted({c for each in devices for c in each.design.function.columns}))
-    designs = [with_columns(each.design, columns) for each in devices]
+    designs = [each.design.with_columns(columns) for each in devices]
     known = tuple(
         _first(each, design, error) for each, design in zip(devices, designs, strict=True)
     )

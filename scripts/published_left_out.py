@@ -16,13 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.models.definition import ModelDefinition
-from countperf.models.fitting.design import (
-    Estimate,
-    Observation,
-    build_design,
-    estimate_design,
-    recipe_of,
-)
+from countperf.models.fitting import design
 from countperf.models.fitting.leaving_out import HeldOutCase, interval_calibration, leave_out
 from countperf.models.fitting.solve import Recipe
 from countperf.models.weights import WeightSet
@@ -38,8 +32,7 @@ _LARGER = " larger"
 
 def geometric_mean(errors: Iterable[float]) -> float:
     """Return the geometric mean of relative errors, each at least 0.1 %."""
-    kept = [log(max(1e-3, error)) for error in errors]
-    return exp(sum(kept) / len(kept))
+    return exp(float(np.mean([log(max(1e-3, error)) for error in errors])))
 
 
 def kernel_without_group(name: str) -> str:
@@ -76,25 +69,27 @@ class LeftOutPart:
 class FitsWithout:
     """Cases of a GPU, ready for fits without some of them."""
 
-    observations: tuple[Observation, ...]  # the cases; their family is what is left out together
-    near: Estimate  # the fit of all, near which the others are looked for
+    observations: tuple[
+        design.Observation, ...
+    ]  # the cases; their family is what is left out together
+    near: design.Estimate  # the fit of all, near which the others are looked for
     recipe: Recipe  # how they are fitted
 
     @classmethod
-    def of(cls, observations: Iterable[Observation], model: ModelDefinition) -> Self:
+    def of(cls, observations: Iterable[design.Observation], model: ModelDefinition) -> Self:
         """Fit all cases, near which the other fits are looked for."""
         cases = tuple(with_labels(observations))
-        recipe = recipe_of(model)
-        near = estimate_design(build_design(cases, model), recipe)
+        recipe = design.recipe_of(model)
+        near = design.estimate_design(design.build_design(cases, model), recipe)
         return cls(observations=cases, near=near, recipe=recipe)
 
-    def without(self, name: str, is_left_out: Callable[[Observation], bool]) -> LeftOutPart:
+    def without(self, name: str, is_left_out: Callable[[design.Observation], bool]) -> LeftOutPart:
         """Predict some cases by a fit of the others."""
         inside = [case for case in self.observations if is_left_out(case)]
         labels = tuple(dict.fromkeys(case.family for case in inside))
         families = [case.family for case in self.observations]
-        design = self.near.design
-        found = leave_out(families, design, self.near, self.recipe, None, [labels])[labels]
+        whole = self.near.design
+        found = leave_out(families, whole, self.near, self.recipe, None, [labels])[labels]
         cases = tuple(
             HeldOutCase(
                 name=case.name,
@@ -112,13 +107,13 @@ class FitsWithout:
 
     def _not_determined(self, outside: NDArray[np.bool_]) -> tuple[str, ...]:
         """Return what some cases never have, or never apart from each other."""
-        design = self.near.design
+        cases = self.near.design
         never = [
             name
-            for name, values in zip(design.function.keys, design.scaled.T, strict=True)
+            for name, values in zip(cases.function.keys, cases.scaled.T, strict=True)
             if not np.any(values[outside])
         ]
-        fitted = estimate_design(design.of_cases(outside), self.recipe, near=self.near)
+        fitted = design.estimate_design(cases.of_cases(outside), self.recipe, near=self.near)
         together = [name for group in fitted.diagnosis.groups for name in group.features]
         return tuple(dict.fromkeys([*never, *together]))
 
@@ -137,7 +132,7 @@ class FitsWithout:
         return self.without("larger sizes", lambda case: case.family.endswith(_LARGER))
 
 
-def with_labels(observations: Iterable[Observation]) -> Iterator[Observation]:
+def with_labels(observations: Iterable[design.Observation]) -> Iterator[design.Observation]:
     """Return cases whose family is their kernel with its group, larger sizes apart.
 
     A kernel's sizes are told by the distinct bytes that it loads, which grow with them.
@@ -152,7 +147,9 @@ def with_labels(observations: Iterable[Observation]) -> Iterator[Observation]:
         yield replace(case, family=f"{case.kernel}{_LARGER if is_larger else ''}")
 
 
-def with_calibrated_intervals(weights: WeightSet, observations: Sequence[Observation]) -> WeightSet:
+def with_calibrated_intervals(
+    weights: WeightSet, observations: Sequence[design.Observation]
+) -> WeightSet:
     """Return weights whose intervals follow from cases of their own fit that were left out.
 
     Left out are the larger sizes of all kernels, and each tile width in turn. The conformal

@@ -43,7 +43,6 @@ from countperf.models.fitting.prior import (
     KnownModel,
     ModelKind,
     fit_with_prior,
-    with_columns,
 )
 from countperf.models.function import NORMAL_QUANTILES
 from countperf.models.metrics import mean_error
@@ -113,7 +112,7 @@ class Simulation:
         names = {c: i for i, c in enumerate(design.function.columns)}
         for column in extra:
             lacking |= design.counts[:, names[column]] != 0
-        own = with_columns(design, columns)
+        own = design.with_columns(columns)
         solution = fit.estimate.solution
         assert solution.covariance is not None
         times = own.scaled @ solution.coefficients

@@ -11,7 +11,7 @@ from countperf.api.prediction import explained, predict
 from countperf.cli.common import as_dict, given, one_point, points, print_json, say, show, show_all
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
-from countperf.models.breakdown import MOST_ROWS
+from countperf.models.predictions import MOST_ROWS
 from countperf.sizes import combine_sizes, size_arrays
 from countperf.text import Printed
 

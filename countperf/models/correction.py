@@ -58,9 +58,15 @@ from pydantic_core import from_json
 
 from countperf.documents import Part
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
-from countperf.models.breakdown import CORRECTION
 from countperf.models.function import Calibration, ColumnKey
-from countperf.models.predictions import Prediction, Quantity, Verdict, largest_first
+from countperf.models.predictions import (
+    CORRECTION,
+    Array,
+    Prediction,
+    Quantity,
+    Verdict,
+    largest_first,
+)
 from countperf.models.validity import LEAST_SCATTER, raise_to_launch
 
 if TYPE_CHECKING:
@@ -77,7 +83,6 @@ _AT_ONCE = 256
 _CLOSE = 1e-4
 _NAMED = 3
 
-Array = NDArray[np.float64]
 _LogFactor = Callable[[Array, Array], Quantity]
 
 
@@ -272,7 +277,6 @@ class Origin:
         return [(run.parameters, run.time_s) for run in timing.runs_of(self.kernel)]
 
     def _log_error(self, parameters: Mapping[str, int], time_s: float) -> float:
-        """Return the logarithm of a measured time over the predicted one."""
         if not (math.isfinite(time_s) and time_s > 0):
             raise ParameterError(
                 f"a measured time must be positive, not {time_s} s", parameter="time_s"

@@ -13,23 +13,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from countperf.errors import ModelNotApplicableError
+from countperf.models import validity
 from countperf.models.correction import Correction, profile
-from countperf.models.definition import ModelDefinition, covers
+from countperf.models.definition import covers
 from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
 from countperf.models.function import ColumnKey, ModelFunction
-from countperf.models.predictions import ParameterValue, Quantity
-from countperf.models.validity import make_unmeasured_error, raise_to_launch, refuse_negative
+from countperf.models.predictions import Array, ParameterValue, Quantity
 from countperf.symbolic.compiled import BLOCK, CountSource
 from countperf.text import FieldsAlone, ShortRepr
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
-
-
-_INTEGERS = frozenset({int})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,7 +35,7 @@ class CostFunction(ShortRepr, FieldsAlone):
     device: str
     vector: PropertyVector
     function: ModelFunction  # the model over its weights
-    weights_s: NDArray[np.float64]
+    weights_s: Array
     # properties and derived features whose cost is not known
     lacking: tuple[str, ...] = ()
     incomplete_ok: bool = False  # whether they are left out without a complaint
@@ -66,14 +61,10 @@ class CostFunction(ShortRepr, FieldsAlone):
         columns = {
             position: [feature]
             if feature in model.derived
-            else [n for n in self.vector if self._column(term, n) == (term, feature)]
+            else [n for n in self.vector if (term, feature) in self.function.columns_of(n)]
             for position, (term, feature) in enumerate(self.function.columns)
         }
         return {position: names for position, names in columns.items() if names}
-
-    def _column(self, term: str, name: str) -> ColumnKey | None:
-        feature = self.function.model.term_features[term].feature_of(name)
-        return None if feature is None else self.function.find_column((term, feature))
 
     def _write_function(self, *, arrays: bool) -> Callable[..., list[Any]]:
         """Write a function of the sizes.
@@ -114,7 +105,7 @@ class CostFunction(ShortRepr, FieldsAlone):
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one."""
         names = self.vector.parameters
-        if len(parameters) == len(names) and {*map(type, parameters.values())} <= _INTEGERS:
+        if len(parameters) == len(names) and {*map(type, parameters.values())} <= {int}:
             try:
                 rows = self._at_one_size(*map(parameters.__getitem__, names))
                 time_s = self._time(rows)
@@ -133,13 +124,8 @@ class CostFunction(ShortRepr, FieldsAlone):
                 rows = self._at_arrays(*(line[block] for line in lines))
                 self._check_measured(rows[2])
                 times[block] = self._time(rows)
-        if not np.all(np.isfinite(times)):
-            raise ModelNotApplicableError(
-                f"the {self.function.model.name} model gives no finite time here for"
-                f" {self.kernel!r}: a derived feature divides by zero, or takes the logarithm of"
-                " what is not positive"
-            )
-        refuse_negative(self.function.model.name, self.kernel, times)
+        validity.refuse_infinite(self.function.model.name, times)
+        validity.refuse_negative(self.function.model.name, self.kernel, times)
         return times.reshape(shape) if shape else float(times[0])
 
     def _time(self, rows: list[Any]) -> Any:
@@ -150,7 +136,7 @@ class CostFunction(ShortRepr, FieldsAlone):
             values, scaled = np.array(rows[:2], float)
             columns, log_factor = self._similar
             time_s = time_s * np.exp(log_factor(*profile(columns, values, scaled, self._costs)))
-        return raise_to_launch(time_s, self.shortest_s)
+        return validity.raise_to_launch(time_s, self.shortest_s)
 
     @cached_property
     def _similar(self) -> tuple[list[ColumnKey], Callable[..., Quantity]]:
@@ -163,12 +149,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         if names and not self.incomplete_ok:
             spec = self.function.model.features
             wanted = dict.fromkeys(spec.feature_of(name) or name for name in names)
-            raise make_unmeasured_error(self.kernel, self.device, wanted)
-
-
-def _columns_of(model: ModelDefinition, name: str) -> set[ColumnKey]:
-    specs = model.term_features.items()
-    return {(term, feature) for term, spec in specs if (feature := spec.feature_of(name))}
+            raise validity.make_unmeasured_error(self.kernel, self.device, wanted)
 
 
 def lacking_cost(
@@ -180,8 +161,8 @@ def lacking_cost(
     lacking = [
         name
         for name in vector
-        if not {*map(function.find_column, _columns_of(model, name))} <= known
-        or not (_columns_of(model, name) or name in based or model.features.ignores(name))
+        if not (charging := function.columns_of(name)) <= known
+        or not (charging or name in based or model.features.ignores(name))
     ]
     charged = {(term, name) for term, spec in model.terms.items() for name in spec.charged}
     derived = {name for _, name in charged - known if name in model.derived}

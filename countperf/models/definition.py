@@ -39,7 +39,6 @@ import re
 from collections.abc import Container, Mapping
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -58,10 +57,9 @@ from countperf.counting.structure.issue import ExecutionPolicy, apply_policy
 from countperf.counting.structure.memory_hierarchy import MemoryHierarchy
 from countperf.counting.structure.site_keys import SITE_ROOT
 from countperf.counting.taxonomy import PROPERTY_ROOTS, is_emitted, validate_name
-from countperf.documents import Document, Part, parse_toml
+from countperf.documents import Document, Part
 from countperf.errors import PredictionError, PropertyNameError
 from countperf.models.expressions import FUNCTIONS, CheckedFormula, parse
-from countperf.store import read_file_text
 
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1"]
@@ -282,16 +280,13 @@ class ModelDefinition(Document):
 
     @model_validator(mode="after")
     def _check_properties(self) -> Self:
-        """Refuse properties that are never there under the policy of the model."""
         charged = (p for spec in self.term_features.values() for p in spec.charged)
         for name in (*self.base_properties.values(), *charged):
             if not self._may_have(name):
                 does = "what a kernel does: flop.add.f32, gmem.load.32.stride1"
                 if self.policy is not None:
-                    does = (
-                        "what a device issues: issue.vector.arithmetic.f32.add,"
-                        " bytes.group.load.dense, transactions.32x128"
-                    )
+                    does = "what a device issues: issue.vector.arithmetic.f32.add"
+                does += ", transactions.32x128 (work items of a sub-group, bytes of a line)"
                 raise ValueError(
                     f"{name} is never there: a model with{'' if self.policy else 'out'} an"
                     f" execution policy ([policy], width = 8 below it) is made of {does}"
@@ -304,20 +299,6 @@ class ModelDefinition(Document):
         if self.policy is None or root == SITE_ROOT or f"{root}." == SPILL:
             return is_emitted(name)
         return not is_emitted(name) or name in (*GROUP_SHAPE, *apply_policy(self.policy, {name: 1}))
-
-    @classmethod
-    def read_toml(cls, path: Path | str) -> Self:
-        """Read a model from a TOML file."""
-        return cls.from_object(parse_toml(read_file_text(path), path=path), path=path)
-
-    def issued(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the counts that the model is made of: what is issued, or what is emitted."""
-        as_they_are = {n: count for n, count in counts.items() if n.startswith(_NO_FORMULA)}
-        read = {n: c for n, c in as_they_are.items() if f"{n}.".startswith(self._read)}
-        if self.policy is None:
-            return {name: count for name, count in counts.items() if is_emitted(name)} | read
-        rest = {name: count for name, count in counts.items() if name not in as_they_are}
-        return apply_policy(self.policy, rest) | read
 
     @cached_property
     def _read(self) -> tuple[str, ...]:
@@ -337,8 +318,18 @@ class ModelDefinition(Document):
         return CODE in self._read
 
     def count_model_inputs(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what is `issued`, and the shape of work groups as far as the model names it."""
-        made = {n: count for n, count in self.issued(counts).items() if n not in GROUP_SHAPE}
+        """Return the counts that the model is made of: what is issued, or what is emitted.
+
+        The shape of work groups is among them as far as the model names it.
+        """
+        as_they_are = {n: count for n, count in counts.items() if n.startswith(_NO_FORMULA)}
+        read = {n: c for n, c in as_they_are.items() if f"{n}.".startswith(self._read)}
+        if self.policy is None:
+            made = {name: count for name, count in counts.items() if is_emitted(name)}
+        else:
+            rest = {name: count for name, count in counts.items() if name not in as_they_are}
+            made = apply_policy(self.policy, rest)
+        made = {n: count for n, count in (made | read).items() if n not in GROUP_SHAPE}
         wanted = self.named_shape
         known = counts if all(name in counts for name in wanted) else group_shape(counts)
         return made | {name: known[name] for name in wanted if name in known}
@@ -347,12 +338,6 @@ class ModelDefinition(Document):
     def named_shape(self) -> tuple[str, ...]:
         """Members of `GROUP_SHAPE` that the model names, which the structure view has."""
         return tuple(name for name in GROUP_SHAPE if self.features.feature_of(name) is not None)
-
-    def resource_of(self, term: str, feature: str) -> str | None:
-        """Return the resource that a term states for a feature; None if it states none."""
-        stated = self.terms[term].resource
-        place = first_cover(tuple(stated), feature)
-        return None if place is None else [*stated.values()][place]
 
     @property
     def expression(self) -> str:
@@ -374,12 +359,6 @@ class ModelDefinition(Document):
     def formulas(self) -> dict[str, CheckedFormula]:
         """The derived features, read, in their order."""
         return {name: parse(text) for name, text in self.derived.items()}
-
-    def with_derived(self, base: dict[str, Any]) -> dict[str, Any]:
-        """Return values of `base_properties` with those of the derived features."""
-        for name, formula in self.formulas.items():
-            base[name] = formula(base)
-        return base
 
     @cached_property
     def base_properties(self) -> dict[str, str]:

@@ -5,35 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from countperf import text
 from countperf.counting.taxonomy import property_unit
 from countperf.devices.parameters import DeviceParameters
-from countperf.models.breakdown import OTHER, plain_name, uncharged_lines
+from countperf.models import predictions
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import DERIVED, Weight
-from countperf.models.predictions import (
-    NAMED_OTHERS,
-    Prediction,
-    name_part,
-    prediction_head,
-    write_caveats,
-)
-from countperf.text import (
-    Column,
-    Printed,
-    Result,
-    Row,
-    ShortRepr,
-    Table,
-    columns_of,
-    format_percent,
-    format_quantity,
-    format_seconds,
-    format_share,
-    picked,
-    short_name,
-    some_of,
-    table_of,
-)
+from countperf.models.predictions import OTHER, plain_name, uncharged_lines
 
 _PLAIN = {"segment": "piece", "B": "byte"}
 """Units of documents, as people call them."""
@@ -116,7 +94,9 @@ def weight_rows(weights: Any) -> list[dict[str, Any]]:
     """Return a row for each weight: its cost, s, the rate that it implies, and what is unsure."""
     model = weights.definition
     shared = {
-        name: some_of([other for other in group.features if other != name], most=NAMED_OTHERS)
+        name: text.some_of(
+            [other for other in group.features if other != name], most=predictions.NAMED_OTHERS
+        )
         for group in weights.indistinguishable
         for name in group.features
     }
@@ -141,39 +121,39 @@ def weight_rows(weights: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _weight_texts(row: Row) -> tuple[str, str, str]:
+def _weight_texts(row: text.Row) -> tuple[str, str, str]:
     """Write the cost of a row of `weight_rows`, what it is per, and the rate."""
-    cost, error_s = format_quantity(row["weight_s"], "s"), row["standard_error_s"]
+    cost, error_s = text.format_quantity(row["weight_s"], "s"), row["standard_error_s"]
     if error_s is not None and row["weight_s"]:
-        cost += f" ± {format_percent(error_s / abs(row['weight_s']))}"
-    rate = "" if row["rate"] is None else format_quantity(row["rate"], row["rate_unit"])
+        cost += f" ± {text.format_percent(error_s / abs(row['weight_s']))}"
+    rate = "" if row["rate"] is None else text.format_quantity(row["rate"], row["rate_unit"])
     return cost, f"per {row['unit']}", rate
 
 
-def weights_table(weights: Any) -> Table:
+def weights_table(weights: Any) -> text.Table:
     """Return weights rounded to their uncertainty, and the rates that they imply."""
     cells = [(row["feature"], *_weight_texts(row), row["remark"]) for row in weight_rows(weights)]
     header = ("feature", "weight", "", "implied rate", "")
-    return Table(header=header, rows=tuple(cells), right=(3,))
+    return text.Table(header=header, rows=tuple(cells), right=(3,))
 
 
-def lay_out_weights(weights: Any) -> Printed:
+def lay_out_weights(weights: Any) -> text.Printed:
     """Give the weights of a model."""
     error = None if weights.quality is None else weights.quality.held_out_error
-    said = "" if error is None else f", error over left-out families {format_percent(error)}"
-    return Printed(
-        head=[f"{short_name(weights.model)} model of {weights.device.slug}{said}"],
+    said = "" if error is None else f", error over left-out families {text.format_percent(error)}"
+    return text.Printed(
+        head=[f"{text.short_name(weights.model)} model of {weights.device.slug}{said}"],
         rows=weight_rows(weights),
         columns={
-            **columns_of("feature group name"),
-            **columns_of("weight_s standard_error_s", format_seconds),
-            **columns_of("unit"),
+            **text.columns_of("feature group name"),
+            **text.columns_of("weight_s standard_error_s", text.format_seconds),
+            **text.columns_of("unit"),
         },
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedPart(ShortRepr):
+class ExplainedPart(text.ShortRepr):
     """A part of a time that the breakdown names."""
 
     name: str
@@ -183,16 +163,16 @@ class ExplainedPart(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation(Result, ShortRepr):
+class Explanation(text.Result, text.ShortRepr):
     """A prediction with what it is made of."""
 
-    prediction: Prediction  # at one size
+    prediction: predictions.Prediction  # at one size
     expression: str
     parts: tuple[ExplainedPart, ...]  # largest first
     global_bytes: float  # what the kernel asks of global memory
     flops: float  # a fused multiply-add as two
 
-    def lay_out(self, device: DeviceParameters | None = None) -> Printed:
+    def lay_out(self, device: DeviceParameters | None = None) -> text.Printed:
         """Give a time, its terms and its parts, with the rates that weights imply."""
         made = self.prediction
         whole = float(made.time_s)
@@ -200,7 +180,7 @@ class Explanation(Result, ShortRepr):
         rows = [
             {
                 "part": part.name,
-                **name_part(part.name, made.resources),
+                **predictions.name_part(part.name, made.resources),
                 "time_s": part.part_s,
                 "share": part.part_s / whole if whole > 0 else None,
                 "count": part.count,
@@ -210,17 +190,17 @@ class Explanation(Result, ShortRepr):
             for part in self.parts
         ]
         uncharged = uncharged_lines(made.ignored, every=True)
-        return Printed(
-            head=[*prediction_head(made), f"time_s = {self.expression}"],
+        return text.Printed(
+            head=[*predictions.prediction_head(made), f"time_s = {self.expression}"],
             rows=rows,
-            shown=table_of([_show_part(row) for row in rows], _EXPLAINED),
-            notes=[*self._describe_demand(device), *uncharged, *write_caveats(made)],
+            shown=text.table_of([_show_part(row) for row in rows], _EXPLAINED),
+            notes=[*self._describe_demand(device), *uncharged, *predictions.write_caveats(made)],
             facts={
                 **made.lay_out().facts,
                 "explanation": {
                     "expression": self.expression,
                     "parts": rows,
-                    **picked(self, "global_bytes", "flops"),
+                    **text.picked(self, "global_bytes", "flops"),
                 },
             },
         )
@@ -237,21 +217,27 @@ class Explanation(Result, ShortRepr):
         for (where, (amount, unit)), peak in zip(rates.items(), peaks, strict=True):
             if amount and whole > 0:
                 share = (
-                    f"{format_percent(amount / whole / peak)} of peak" if peak else "peak unknown"
+                    f"{text.format_percent(amount / whole / peak)} of peak"
+                    if peak
+                    else "peak unknown"
                 )
-                said.append(f"{format_quantity(amount / whole, unit)} of {where} ({share})")
+                said.append(f"{text.format_quantity(amount / whole, unit)} of {where} ({share})")
         return [f"the kernel then gets {' and '.join(said)}"] if said else []
 
 
 _DETAILS = ("standard_error_s", "unit", "rate", "rate_unit", "remark")
 _EXPLAINED = {
-    **{"part": Column("part"), "time_s": Column("time", format_seconds)},
-    **{"share": Column("", format_share), "count": Column("count", right=True)},
-    **{"at": Column("at"), "rate": Column("implied rate", right=True), "remark": Column()},
+    **{"part": text.Column("part"), "time_s": text.Column("time", text.format_seconds)},
+    **{"share": text.Column("", text.format_share), "count": text.Column("count", right=True)},
+    **{
+        "at": text.Column("at"),
+        "rate": text.Column("implied rate", right=True),
+        "remark": text.Column(),
+    },
 }
 
 
-def _show_part(row: Row) -> dict[str, Any]:
+def _show_part(row: text.Row) -> dict[str, Any]:
     is_weighed = row["unit"] is not None
     cost, per, rate = _weight_texts(row) if is_weighed else ("", "", None)
     return {

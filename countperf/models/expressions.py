@@ -42,10 +42,9 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "exp": np.exp,
 }
 _OPERATIONS: Mapping[type[ast.operator], str] = {
-    **{ast.Add: "", ast.Sub: "", ast.Mult: ""},
-    **{ast.Div: "divide", ast.Pow: "power"},
+    **{ast.Add: "({} + {})", ast.Sub: "({} - {})", ast.Mult: "({} * {})"},
+    **{ast.Div: "divide({}, {})", ast.Pow: "power({}, {})"},
 }
-"""Functions that stand for operators; none for those that never fail."""
 
 NAMESPACE: Mapping[str, Any] = {
     **FUNCTIONS,
@@ -104,7 +103,7 @@ def parse(text: str) -> CheckedFormula:
             warnings.simplefilter("ignore")
             # on one line, and without comments
             raw = ast.parse(" ".join(text.replace("#", "?").split()), mode="eval")
-        source = ast.unparse(ast.fix_missing_locations(ast.Expression(_rebuild(raw.body))))
+        source = _write(raw.body)
         _compile(source)
     except (RecursionError, MemoryError) as error:
         raise _error("nested too deeply", text) from error
@@ -124,39 +123,32 @@ def _compile(source: str) -> CodeType:
     return compile(source, "<formula>", "eval")
 
 
-def _rebuild(node: ast.expr) -> ast.expr:
-    """Rebuild a tree of what formulas may have; everything else is refused."""
+def _write(node: ast.expr) -> str:
+    """Write what formulas may have in Python; everything else is refused."""
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             with contextlib.suppress(OverflowError):
                 if math.isfinite(value := float(number)):
-                    return ast.Constant(value)
+                    return repr(value)
             raise ValueError("a number beyond what floating point holds")
         case ast.Name(id=name) if name not in FUNCTIONS:
-            return ast.Subscript(_name("values"), ast.Constant(name), ast.Load())
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-            return ast.UnaryOp(node.op, _rebuild(node.operand))
-        case ast.BinOp() if (called := _OPERATIONS.get(type(node.op))) is not None:
-            left, right = _rebuild(node.left), _rebuild(node.right)
-            if called:
-                return ast.Call(_name(called), [left, right], [])
-            return ast.BinOp(left, node.op, right)
+            return f"values[{name!r}]"
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
+            return f"({'-' if isinstance(sign, ast.USub) else '+'}{_write(operand)})"
+        case ast.BinOp() if (template := _OPERATIONS.get(type(node.op))) is not None:
+            return template.format(_write(node.left), _write(node.right))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
             is_of_many = name in ("min", "max")
             if len(args) < 2 if is_of_many else len(args) != 1:
                 wanted = "at least 2 arguments" if is_of_many else "1 argument"
                 raise ValueError(f"{name} takes {wanted}, not {len(args)}")
-            return ast.Call(_name(name), [_rebuild(arg) for arg in args], [])
+            return f"{name}({', '.join(map(_write, args))})"
         case _:
             raise ValueError(
                 f"{cut(ast.unparse(node), _SHOWN)} is no number, name, sum, product or power, nor"
                 f" one of the functions {', '.join(FUNCTIONS)} of such; dots of property names are"
                 " written as underscores: flop_add_f32"
             )
-
-
-def _name(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
 
 
 def _error(message: str, text: str, *, names: tuple[str, ...] = ()) -> ExpressionError:

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from countperf.documents import Part
 from countperf.models.definition import CountValue, ModelDefinition, Unread, covers, to_float
-from countperf.models.predictions import Quantity
+from countperf.models.predictions import Array, Quantity
 from countperf.text import ShortRepr
 
 NORMAL_QUANTILES = {0.9: 1.6448536269514722, 0.95: 1.959963984540054}
@@ -60,7 +60,9 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
         among = [other for other in present if covers(wanted, other)]
         covered.update(among)
         names[name] = to_float(sum((present[other] for other in among), start=0))
-    names = {name: to_float(value) for name, value in model.with_derived(names).items()}
+    for name, formula in model.formulas.items():
+        names[name] = formula(names)
+    names = {name: to_float(value) for name, value in names.items()}
     for term, definition in model.terms.items():
         for feature in definition.charged:
             if feature in model.derived and np.any(np.asarray(names[feature]) != 0):
@@ -104,15 +106,19 @@ class ModelFunction(ShortRepr):
         others = ((column[0], f"{match[1]}.{kind}") for kind in _UNMASKED)
         return next((other for other in others if other in self.columns), column)
 
+    def columns_of(self, name: str) -> set[ColumnKey]:
+        """Return the columns that charge a property."""
+        specs = self.model.term_features.items()
+        found = {(term, feature) for term, spec in specs if (feature := spec.feature_of(name))}
+        return {*map(self.find_column, found)}
+
     @cached_property
     def members(self) -> dict[str, NDArray[np.intp]]:
         """The columns of each term, by position."""
         of_columns = np.array([term for term, _ in self.columns])
         return {term: np.flatnonzero(of_columns == term) for term in self.model.terms}
 
-    def scaled(
-        self, values: NDArray[np.float64], variables: Mapping[str, Quantity]
-    ) -> NDArray[np.float64]:
+    def scaled(self, values: Array, variables: Mapping[str, Quantity]) -> Array:
         """Return features times the scales of their terms: derivatives of the time by weights."""
         scaled = np.array(values, np.float64)
         for term, members in self.members.items():
@@ -121,7 +127,7 @@ class ModelFunction(ShortRepr):
         return scaled
 
     @cached_property
-    def lower(self) -> NDArray[np.float64]:
+    def lower(self) -> Array:
         """Lower bounds of the weights; minus infinity for none."""
         bounds = [self.model.terms[term].lower for term, _ in self.columns]
         return np.array([-np.inf if bound is None else bound for bound in bounds], np.float64)

@@ -244,7 +244,7 @@ def load_weights(name: Path | str, *, model: str | None = None) -> WeightSet:
         known = named_fits()
         there = ", ".join(known) or "none: measure and fit a device first"
         raise DocumentError(
-            f"no fitted weights are named {name!r}{nearest(name, known)} (available: {there})",
+            f"no fitted weights are named {name!r}{nearest(str(name), known)} (available: {there})",
             path=str(name),
         )
     weights = WeightSet.read_file(path)

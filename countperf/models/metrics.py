@@ -26,28 +26,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, NonNegativeInt
 
+from countperf import text
 from countperf.counting.counts import says_group_shape
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
 from countperf.counting.vector import PropertyVector
 from countperf.documents import Document, Interval, Part
-from countperf.errors import CountperfError, FitError, ParameterError
+from countperf.errors import CountperfError, FitError
 from countperf.measuring import PURPOSES as ALL_PURPOSES
 from countperf.measuring import Measurement
 from countperf.measuring.lines import NOISE_DEVIATIONS
 from countperf.models.weights import WeightSet
 from countperf.steps import stepped
-from countperf.text import (
-    Column,
-    Printed,
-    Result,
-    columns_of,
-    format_percent,
-    format_seconds,
-    picked,
-    short_name,
-    table_of,
-    width_text,
-)
 
 PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
 """Plural names of the purposes of kernels that judge fits."""
@@ -94,12 +83,6 @@ def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) 
 def mean_error(errors: ArrayLike, *, floor: float = 0.0) -> MeanError:
     """Take the geometric mean of relative errors, or of means of them."""
     values = np.asarray(errors, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0 or not np.all(np.isfinite(values) & (values >= 0)):
-        message = f"relative errors are a vector of finite numbers of at least 0, not {errors}"
-        raise ParameterError(message, parameter="errors")
-    if not (np.isfinite(floor) and floor >= 0):
-        message = f"the floor must be finite and not negative, not {floor}"
-        raise ParameterError(message, parameter="floor")
     zeros = int(np.count_nonzero(values == 0))
     raised = np.maximum(values, floor)
     value = 0.0 if np.any(raised == 0) else float(np.exp(np.mean(np.log(raised))))
@@ -150,7 +133,7 @@ def mean_errors_by_kernel(cases: Iterable[EvaluatedCase]) -> dict[str, MeanError
     return {kernel: mean_error(values) for kernel, values in errors.items()}
 
 
-class Evaluation(Document, Result):
+class Evaluation(Document, text.Result):
     """Predicted against measured times on one device."""
 
     format: Literal["countperf-evaluation"] = "countperf-evaluation"
@@ -202,17 +185,17 @@ class Evaluation(Document, Result):
             return None
         return median(math.sqrt(high / low) if low > 0 else math.inf for low, high in ends)
 
-    __str__ = Result.__str__
+    __str__ = text.Result.__str__
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give predicted against measured times for each purpose of kernels, mean errors first."""
         covered, cases = self.coverage()
         factor = self.interval_factor()
         parts = self.by_purpose()
-        return Printed(
-            head=[f"{short_name(self.model)} model on {self.device}"],
+        return text.Printed(
+            head=[f"{text.short_name(self.model)} model on {self.device}"],
             rows=[
-                picked(
+                text.picked(
                     case, "kernel", "purpose", *_CASE[1:], "within_noise", "interval_s", "complete"
                 )
                 for case in self.cases
@@ -223,7 +206,7 @@ class Evaluation(Document, Result):
             notes=self.remarks,
             facts={
                 "device": self.device,
-                "model": short_name(self.model),
+                "model": text.short_name(self.model),
                 "remarks": self.remarks,
                 "geometric_mean": _means(self),
                 "by_purpose": {purpose: _means(part) for purpose, part in parts.items()},
@@ -249,16 +232,16 @@ def mean_of_means(means: Mapping[str, MeanError]) -> MeanError:
 
 _CASE = ("kernel", "parameters", "measured_s", "predicted_s", "relative_error", "noise")
 _CASE_COLUMNS = {
-    **columns_of("kernel parameters"),
-    **columns_of("measured_s predicted_s", format_seconds),
-    "relative_error": Column("error", format_percent),
-    "noise": Column("noise", format_percent),
-    "": Column(),
+    **text.columns_of("kernel parameters"),
+    **text.columns_of("measured_s predicted_s", text.format_seconds),
+    "relative_error": text.Column("error", text.format_percent),
+    "noise": text.Column("noise", text.format_percent),
+    "": text.Column(),
 }
 _KERNEL_COLUMNS = {
-    "kernel": Column("kernel"),
-    "error": Column("error", format_percent),
-    "worst": Column("worst"),
+    "kernel": text.Column("kernel"),
+    "error": text.Column("error", text.format_percent),
+    "worst": text.Column("worst"),
 }
 
 
@@ -273,16 +256,16 @@ def _means(of: Evaluation) -> dict[str, Any]:
     }
 
 
-def _of_purpose(purpose: str, of: Evaluation) -> list[Printed]:
+def _of_purpose(purpose: str, of: Evaluation) -> list[text.Printed]:
     overall, worst, means = of.overall(), of.worst_factors(), of.by_kernel()
     zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
     covered, intervals = of.coverage()
     factor = of.interval_factor()
-    width = "" if factor is None else f", median half-width {width_text(factor)}"
+    width = "" if factor is None else f", median half-width {text.width_text(factor)}"
     held = [f"  90 % intervals hold {covered} of {intervals} times{width}"] if intervals else []
     kernels = "variants of kernels" if purpose == "variant" else PURPOSES.get(purpose, purpose)
     error = (
-        f"{kernels}: error {format_percent(overall.value)}"
+        f"{kernels}: error {text.format_percent(overall.value)}"
         f" (geometric mean over {len(means)} kernels, {overall.count} cases{zeros})"
     )
     rows: list[dict[str, Any]] = []
@@ -292,12 +275,12 @@ def _of_purpose(purpose: str, of: Evaluation) -> list[Printed]:
             "within noise": case.within_noise,
             "outside its interval": case.is_covered is False,
         }
-        remarks = ", ".join(text for text, applies in said.items() if applies)
-        rows.append({**picked(case, *_CASE), "noise": case.noise or None, "": remarks})
+        remarks = ", ".join(remark for remark, applies in said.items() if applies)
+        rows.append({**text.picked(case, *_CASE), "noise": case.noise or None, "": remarks})
     by_kernel = [{"kernel": k, "error": m.value, "worst": worst[k]} for k, m in means.items()]
     return [
-        Printed(head=[error, *held], rows=rows, columns=_CASE_COLUMNS),
-        Printed(
+        text.Printed(head=[error, *held], rows=rows, columns=_CASE_COLUMNS),
+        text.Printed(
             head=["  per kernel: geometric mean of relative errors, and the worst factor"],
             rows=by_kernel,
             columns=_KERNEL_COLUMNS,
@@ -317,10 +300,11 @@ def check_counting_rules(measurement: Measurement) -> None:
         raise FitError(message)
 
 
-def _read_counts(measurement: Measurement) -> PropertyVector | None:
+def _read_counts(measurement: Measurement, weights: WeightSet) -> PropertyVector | None:
     """Return the counts of a case, if it was counted, by the rules of now."""
     if (vector := measurement.property_vector()) is not None:
         check_counting_rules(measurement)
+        weights.definition.check_code(measurement.code or (), f"case {measurement.case!r}")
     return vector
 
 
@@ -330,7 +314,7 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     needed = [*weights.definition.named_transactions]
     needed += ["code"] if weights.definition.reads_code else []
     for measurement in stepped(measurements, "predicting cases"):
-        vector = _read_counts(measurement)
+        vector = _read_counts(measurement, weights)
         if vector is None or not all(map(vector.knows, needed)):
             continue
         if weights.definition.named_shape and not says_group_shape(vector):
@@ -412,7 +396,7 @@ class RankedSet(Part):
         return min(variant.measured_s for variant in first) / self.times_s[0]
 
 
-class RankingEvaluation(Document, Result):
+class RankingEvaluation(Document, text.Result):
     """Ranking quality of a model on the sets of variants measured on a device."""
 
     format: Literal["countperf-ranking-evaluation"] = "countperf-ranking-evaluation"
@@ -432,13 +416,13 @@ class RankingEvaluation(Document, Result):
         logs = [np.log(variants.regret(top)) for variants in self.sets]
         return float(np.exp(np.mean(logs))) if logs else None
 
-    __str__ = Result.__str__
+    __str__ = text.Result.__str__
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give a line for each set of variants, and one for all; regrets are over the fastest."""
         sets = [
             {
-                **picked(ranked, "family", "parameters"),
+                **text.picked(ranked, "family", "parameters"),
                 "variants": len(ranked.variants),
                 "refused": sum(variant.predicted_s is None for variant in ranked.variants),
                 "incomplete": sum(not variant.complete for variant in ranked.variants),
@@ -452,13 +436,13 @@ class RankingEvaluation(Document, Result):
         total = {"family": "all", **totals, **_list_figures(self)}
         incomplete = sum(row["incomplete"] for row in sets)
         left_out = f"  {incomplete} predictions leave out what has no weight"
-        return Printed(
-            head=[f"ranking of variants: {short_name(self.model)} model on {self.device}"],
+        return text.Printed(
+            head=[f"ranking of variants: {text.short_name(self.model)} model on {self.device}"],
             rows=rows,
-            shown=table_of([*rows, total] if len(rows) > 1 else rows, _SET_COLUMNS),
+            shown=text.table_of([*rows, total] if len(rows) > 1 else rows, _SET_COLUMNS),
             notes=[f"  {RANKING_NOTE}", *([left_out] if incomplete else [])],
             facts={
-                **picked(self, "device", "model"),
+                **text.picked(self, "device", "model"),
                 "sets": [
                     row | _figures(ranked) for row, ranked in zip(sets, self.sets, strict=True)
                 ],
@@ -468,10 +452,10 @@ class RankingEvaluation(Document, Result):
 
 
 _SET_COLUMNS = {
-    **{"family": Column("set"), **columns_of("parameters variants refused")},
-    **columns_of("fastest_s slowest_s", format_seconds),
-    **{"kendall_tau": Column("tau", "{:.2f}".format)},
-    **{f"regret_top_{top}": Column(f"top {top}", "{:.2f}".format) for top in TOP},
+    **{"family": text.Column("set"), **text.columns_of("parameters variants refused")},
+    **text.columns_of("fastest_s slowest_s", text.format_seconds),
+    **{"kendall_tau": text.Column("tau", "{:.2f}".format)},
+    **{f"regret_top_{top}": text.Column(f"top {top}", "{:.2f}".format) for top in TOP},
 }
 
 RANKING_NOTE = (
@@ -508,9 +492,8 @@ def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) ->
 
 
 def _rank_variant(weights: WeightSet, measurement: Measurement) -> RankedVariant:
-    """Return a measured variant with its prediction, if it has one."""
     time_s, complete = 0.0, True
-    if (vector := _read_counts(measurement)) is not None:
+    if (vector := _read_counts(measurement, weights)) is not None:
         try:
             prediction = weights.predict_counts(vector, measurement.parameters, incomplete_ok=True)
             time_s, complete = float(prediction.time_s), prediction.complete

@@ -1,4 +1,11 @@
-"""Predictions of time models, with their parts, uncertainty and caveats."""
+"""Predictions of time models, with their parts, uncertainty and caveats.
+
+Models name parts by features, such as ``issue.scalar.gmem.load.set_conflict``. People read "scalar
+global loads that miss L1 by set conflicts", in the group "memory: L2".
+
+A correction multiplies a time: parts are shown as it leaves them, so that they sum to the time.
+Shares are of the parts that cost time; what negative weights take off is a row without a share.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +17,83 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from countperf import text
 from countperf.errors import CountperfError, ParameterError, PredictionError
-from countperf.models.breakdown import (
-    CORRECTION,
-    MOST_ROWS,
-    OTHER,
-    breakdown_rows,
-    corrected_parts,
-    describe_bound,
-    plain_name,
-    uncharged_lines,
-)
-from countperf.text import (
-    EACH,
-    Column,
-    Printed,
-    Result,
-    Table,
-    check_lines,
-    columns_of,
-    cut,
-    format_quantity,
-    format_seconds,
-    interval_text,
-    picked,
-    plain,
-    point_text,
-    short_name,
-    some_of,
-    table_of,
-    weights_text,
-    wrap_note,
-)
 
-Quantity = float | NDArray[np.float64]
+Array = NDArray[np.float64]
+Quantity = float | Array
 """A number, or an array of them where parameters were given as arrays."""
 
 ParameterValue = int | NDArray[np.integer]
 """Value of a size parameter: an integer, or integers at which to predict in one call."""
+
+
+CORRECTION = "correction"
+"""Part of a time that is none of the model's: what a correction adds or takes away."""
+
+OTHER = "other"
+"""Resource of a part for which the model states none."""
+
+_WORDS: Mapping[str, str] = {
+    **{"issue": "", "code": "machine code:", "gmem": "global", "lmem": "local", "pmem": "private"},
+    **{"load": "loads", "store": "stores", "launches": "launching", "chain": "dependent"},
+    **{"groups": "starting work groups", "items": "starting work items", "iop": "integer"},
+    **{"free": "without barriers", "sync": "between barriers", "loop": "in loops", "flop": ""},
+    **{"passes": "loops over the items of groups", "carried": "loop-carried values in memory"},
+    **{"arithmetic": "add, multiply, fma", "minor": "comparisons, selections, conversions"},
+    **{"add": "additions", "mul": "multiplications", "div": "divisions", "mod": "remainders"},
+    **{"pow": "powers", "special": "special functions", "conditional": "under conditions:"},
+    **{"fma": "fma", "barrier": "barrier", "barriers": "barriers", "subgroups": "subgroups"},
+    **{"square_roots": "square roots", "beyond": "beyond"},
+    **{"minmax": "minima and maxima", "guarded": "masked", "idle": "slots without work"},
+    **{"divide": "integer divisions", "divisions": "machine code: divisions", "l2": "L2"},
+    "shortest": "as long as the shortest known",
+    "waiting_cycles": "stall cycles of dependent instructions",
+    "same": "of one address by all items",
+    "next": "of consecutive addresses",
+    "offset": "of consecutive unaligned addresses",
+    "shifted": "of consecutive addresses at any offset",
+    "near": "of several addresses in a cache line",
+    "walk": "item by item within a cache line",
+    "l1_reuse": "of another cache line per item",
+    "data": "at addresses read from data",
+    "strided": "of consecutive addresses in another cache line per iteration",
+    "l2_reuse": "that miss L1",
+    "set_conflict": "that miss L1 by set conflicts",
+    "lines_l2": "in lines that miss L1",
+    "lines_conflict": "in lines that miss L1 by set conflicts",
+    "beyond_l2": "that miss L2",
+    "beyond_llc": "beyond the last-level cache",
+    "out_of_reach": "(address translation)",
+}
+_WORD = re.compile(
+    rf"(?<![a-z0-9])(?:{'|'.join(sorted(_WORDS, key=len, reverse=True))})(?![a-z0-9])"
+)
+
+
+def plain_name(part: str) -> str:
+    """Return the name of a part of a time for people; one without any word of ours stays."""
+    if not _WORD.search(part):
+        return part
+    words = re.sub(r"[._]", " ", _WORD.sub(lambda word: _WORDS[word[0]], part))
+    return " ".join(words.split())
+
+
+_FEW = 3
+
+
+def uncharged_lines(names: Sequence[str], *, every: bool = False) -> list[str]:
+    """Write which properties a model leaves out: few by name, of more how many, or all of them."""
+    if not names:
+        return []
+    said = [plain_name(name) for name in names] if len(names) <= _FEW else names
+    if len(names) > _FEW and not every:
+        said = [f"{len(names)} properties (countperf predict --explain lists them)"]
+    return [f"not charged by this model: {', '.join(said)}"]
+
+
+MOST_ROWS = 8
+"""Rows of a breakdown for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,60 +107,32 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prediction(Result):
-    """Predicted time of one launch of a kernel.
+class Prediction(text.Result):
+    """Predicted time of one launch of a kernel."""
 
-    Attributes
-    ----------
-    kernel, device, model, weights : str
-        Name of the kernel, slug of the device, name of the model, name of the weights (empty where
-        they have none).
-    parameters : Mapping from str to int or ndarray
-        Values of the size parameters.
-    time_s : float or ndarray
-        The time, s; of the shape that the parameters broadcast to.
-    interval_s : pair of float or ndarray, or None
-        Low and high end of where the time is expected in `interval_level` of cases, s; None where
-        the model cannot tell, NaN at some of several sizes.
-    breakdown : dict from str to float or ndarray
-        Where the time goes: seconds per property, largest first. The parts sum to the time.
-    missing : tuple of str
-        Properties that the kernel has and the model knows no cost of; the time is without them.
-    ignored : tuple of str
-        Properties that the kernel has and the model leaves out by its definition.
-    verdicts : tuple of Verdict
-        Checks on the validity of this prediction.
-    interval_level : float
-        The share of cases whose time the interval is to hold, 0.9 or 0.95.
-    model_choice : str
-        Which model was chosen and why, where none was asked for; else empty.
-    given_as : str
-        Name of the kernel as the user gave it, where it was a text; else empty.
-    origin : Origin or None
-        Weights and counts that it is made from; None where the model has no fitted weights.
-    resources : Mapping from str to str
-        By part of the breakdown what it is for, such as ``"memory: L2"``, where the model states
-        it.
-    """
-
-    kernel: str
-    device: str
+    kernel: str  # its name
+    device: str  # its slug
     model: str
-    parameters: Mapping[str, ParameterValue]
-    time_s: Quantity
+    parameters: Mapping[str, ParameterValue]  # values of the size parameters
+    time_s: Quantity  # of the shape that the parameters broadcast to
+    # low and high end of where the time is expected in `interval_level` of cases, s; None where the
+    # model cannot tell, NaN at some of several sizes
     interval_s: tuple[Quantity, Quantity] | None
+    # where the time goes: seconds per property, largest first; the parts sum to the time
     breakdown: dict[str, Quantity]
-    weights: str = ""
-    missing: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
-    interval_level: float = 0.95
-    model_choice: str = ""
-    given_as: str = ""
+    weights: str = ""  # their name; empty where they have none
+    missing: tuple[str, ...] = ()  # properties whose cost is not known; the time is without them
+    ignored: tuple[str, ...] = ()  # those that the model leaves out by its definition
+    verdicts: tuple[Verdict, ...] = ()  # on the validity of this prediction
+    interval_level: float = 0.95  # or 0.9
+    model_choice: str = ""  # which model was chosen and why, where none was asked for
+    given_as: str = ""  # name of the kernel as the user gave it, where it was a text
+    # weights and counts that it is made from; None where the model has no fitted weights
     origin: Any = field(default=None, repr=False)
+    # by part of the breakdown what it is for, such as "memory: L2", where the model states it
     resources: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
-    __repr__ = Result.__str__
+    __repr__ = text.Result.__str__
 
     def against(self, other: Prediction) -> PredictionPair:
         """Compare with another prediction: of another kernel, size, device or model.
@@ -165,14 +183,14 @@ class Prediction(Result):
         """The verdicts that did not pass."""
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give the time, what bounds it, at most eight rows of where it goes, and caveats.
 
         Weights are fitted to runs whose data the run before left in the caches.
         """
         facts = {
-            **picked(self, "kernel", "device", "weights", "model", "parameters"),
-            **picked(self, "time_s", "interval_s", "interval_level"),
+            **text.picked(self, "kernel", "device", "weights", "model", "parameters"),
+            **text.picked(self, "time_s", "interval_s", "interval_level"),
             "breakdown_s": self.breakdown,
             "complete": self.complete,
             "caches": "warm",
@@ -183,26 +201,26 @@ class Prediction(Result):
             head = prediction_head(self)
             rows = [
                 {"part": part, **name_part(part, self.resources), "time_s": time_s}
-                for part, time_s in plain(self.breakdown).items()
+                for part, time_s in text.plain(self.breakdown).items()
             ]
             cells = [
-                (r.group, format_quantity(r.time_s, "s"), r.share, r.text)
+                (r.group, text.format_quantity(r.time_s, "s"), r.share, r.text)
                 for r in breakdown_rows(self)
             ]
-            shown = Table(header=(), rows=tuple(cells), right=(1, 2), titles=_BREAKDOWN)
-            return Printed(head=head, rows=rows, shown=shown, notes=notes, facts=facts)
+            shown = text.Table(header=(), rows=tuple(cells), right=(1, 2), titles=_BREAKDOWN)
+            return text.Printed(head=head, rows=rows, shown=shown, notes=notes, facts=facts)
         mark = _incomplete(self)
         level = f"to ({100 * self.interval_level:.0f} %)"
-        return Printed(
+        return text.Printed(
             head=[
                 f"{self.kernel} on {self.device}; {_model(self)}, warm caches"
                 f"{mark and f'; at least these times{mark}'}"
             ],
             rows=_times(self),
             columns={
-                **{"parameters": EACH, "time_s": Column("time", format_seconds)},
-                "low_s": Column("from", format_seconds),
-                "high_s": Column(level, format_seconds),
+                **{"parameters": text.EACH, "time_s": text.Column("time", text.format_seconds)},
+                "low_s": text.Column("from", text.format_seconds),
+                "high_s": text.Column(level, text.format_seconds),
             },
             notes=notes,
             facts=facts,
@@ -228,14 +246,14 @@ class DeviceAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DeviceAnswers(Result):
+class DeviceAnswers(text.Result):
     """Predicted times of a kernel on several devices: for each size and model the fastest first."""
 
     answers: tuple[DeviceAnswer, ...]
 
-    __repr__ = Result.__str__
+    __repr__ = text.Result.__str__
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give a row per size, device and model: time, bound, what is missing; then why.
 
         In JSON a row has what `answers` says of a model, and ``device``, ``parameters``, ``model``.
@@ -248,7 +266,7 @@ class DeviceAnswers(Result):
         said: dict[str, None] = {}
         for one in self.answers:
             row = {
-                **picked(one, "device", "weights", "parameters", "model", "lacks"),
+                **text.picked(one, "device", "weights", "parameters", "model", "lacks"),
                 **_facts_of(one.prediction),
                 "reason": str(one.error or ""),
             }
@@ -264,23 +282,23 @@ class DeviceAnswers(Result):
                     "model": one.model,
                     "time_s": row["time_s"],
                     "bound": (row["bound"] or "").partition(" and ")[0],
-                    "missing": cut(lacks or several, _FEW_LETTERS),
+                    "missing": text.cut(lacks or several, _FEW_LETTERS),
                 }
             )
             names = ", ".join(left_out)
             is_long = len(names) > _FEW_LETTERS
             left = f"{one.device}, {one.model}: leaves out {names}" if is_long else ""
-            said |= {wrap_note(reason): None for reason in [row["reason"] or left] if reason}
+            said |= {text.wrap_note(reason): None for reason in [row["reason"] or left] if reason}
         more = [f"- ... {len(said) - _MOST_REASONS} more: .to_frame() has all"]
         columns = {
-            **{"parameters": EACH, **columns_of("device weights model")},
-            **columns_of("time_s", format_seconds),
-            **columns_of("bound missing"),
+            **{"parameters": text.EACH, **text.columns_of("device weights model")},
+            **text.columns_of("time_s", text.format_seconds),
+            **text.columns_of("bound missing"),
         }
-        return Printed(
-            head=[", ".join(filter(None, [kernel, point_text(same)]))],
+        return text.Printed(
+            head=[", ".join(filter(None, [kernel, text.point_text(same)]))],
             rows=rows,
-            shown=table_of(shown, columns),
+            shown=text.table_of(shown, columns),
             notes=[*[*said][:_MOST_REASONS], *(more if len(said) > _MOST_REASONS else [])],
             facts={"kernel": kernel},
             name="answers",
@@ -297,10 +315,10 @@ def _facts_of(prediction: Prediction | None) -> dict[str, Any]:
         return {**nothing, "ignored": [], "missing": []}
     kinds = describe_bound(prediction).removeprefix("bound by ").partition(":")[0]
     return {
-        **picked(prediction, "time_s", "interval_s"),
+        **text.picked(prediction, "time_s", "interval_s"),
         "bound": getattr(prediction, "bound", None) or kinds,
         "breakdown_s": prediction.breakdown,
-        **picked(prediction, "ignored", "missing"),
+        **text.picked(prediction, "ignored", "missing"),
     }
 
 
@@ -314,7 +332,7 @@ _BREAKDOWN = ("group", "time", "share", "part")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PredictionPair(Result):
+class PredictionPair(text.Result):
     """Two predictions side by side."""
 
     first: Prediction  # each at one size
@@ -337,7 +355,7 @@ class PredictionPair(Result):
             first, second = getattr(self.first, name), getattr(self.second, name)
             if first != second and first and second:
                 return first, second
-        points = point_text(self.first.parameters), point_text(self.second.parameters)
+        points = text.point_text(self.first.parameters), text.point_text(self.second.parameters)
         counts = [getattr(one.origin, "kernel", None) for one in (self.first, self.second)]
         is_of_one_kernel = (self.first.given_as and self.second.given_as) or counts[0] == counts[1]
         if points[0] != points[1] and is_of_one_kernel:
@@ -365,18 +383,17 @@ class PredictionPair(Result):
         faster, slower = self.names if difference > 0 else self.names[::-1]
         shares = [(row["difference_s"] / difference, row["part"]) for row in self.rows]
         said = [
-            f"{part} ({format_quantity(share * abs(difference), 's')})"
+            f"{part} ({text.format_quantity(share * abs(difference), 's')})"
             for share, part in sorted(shares, reverse=True)[:2]
             if share >= _LEAST_CAUSE
         ]
-        return (
-            f"cause: {slower} takes {format_quantity(abs(difference), 's')} longer than {faster},"
-            f" mostly for {' and '.join(said) or 'many parts'}"
-        )
+        longer = text.format_quantity(abs(difference), "s")
+        parts = " and ".join(said) or "many parts"
+        return f"cause: {slower} takes {longer} longer than {faster}, mostly for {parts}"
 
-    __repr__ = Result.__str__
+    __repr__ = text.Result.__str__
 
-    def lay_out(self, most: int = MOST_ROWS) -> Printed:
+    def lay_out(self, most: int = MOST_ROWS) -> text.Printed:
         """Give two predictions side by side, the cause of their difference last."""
         both = (self.first, self.second)
         whole = [float(one.time_s) for one in both]
@@ -387,11 +404,13 @@ class PredictionPair(Result):
         times = dict(zip(("first_s", "second_s"), whole, strict=True))
         total = {"part": "time", **times, "difference_s": whole[1] - whole[0]}
         titles = ("", *self.names, "difference")
-        columns = [Column(title, format_seconds if i else None) for i, title in enumerate(titles)]
-        return Printed(
+        columns = [
+            text.Column(title, text.format_seconds if i else None) for i, title in enumerate(titles)
+        ]
+        return text.Printed(
             head=[f"{self.names[1]}: {ratio} the time of {self.names[0]}{mark}", *bounds],
             rows=self.rows,
-            shown=table_of([total, *self.rows[:most]], dict(zip(total, columns, strict=True))),
+            shown=text.table_of([total, *self.rows[:most]], dict(zip(total, columns, strict=True))),
             notes=[*(line for one in both for line in verdict_lines(one.caveats)), self.cause],
         )
 
@@ -427,28 +446,27 @@ def prediction_head(of: Prediction) -> list[str]:
     interval = (
         ""
         if of.interval_s is None
-        else f" ({100 * of.interval_level:.0f} % interval: {interval_text(of.interval_s)})"
+        else f" ({100 * of.interval_level:.0f} % interval: {text.interval_text(of.interval_s)})"
     )
-    given = point_text(of.parameters)
+    given = text.point_text(of.parameters)
     mark = _incomplete(of)
     return [
-        f"{'at least ' if mark else ''}{format_quantity(float(of.time_s), 's')}{interval}{mark}",
+        f"{'at least ' if mark else ''}{text.format_seconds(float(of.time_s))}{interval}{mark}",
         *filter(None, [describe_bound(of)]),
         f"{of.kernel} on {of.device}{', ' if given else ''}{given}; {_model(of)}, warm caches",
     ]
 
 
 def _model(of: Prediction) -> str:
-    """Name model and weights."""
     model, comma, more = of.model.partition(", ")
-    return f"{short_name(model)}{comma}{more} model{weights_text(of.weights, of.device)}"
+    return f"{text.short_name(model)}{comma}{more} model{text.weights_text(of.weights, of.device)}"
 
 
 def _incomplete(of: Prediction) -> str:
     """Say that a time is without some costs, so that it is a lower bound; nothing if it is not."""
     if of.complete:
         return ""
-    return f" (incomplete: without the cost of {some_of(of.missing, most=NAMED_OTHERS)})"
+    return f" (incomplete: without the cost of {text.some_of(of.missing, most=NAMED_OTHERS)})"
 
 
 NAMED_OTHERS = 4
@@ -459,9 +477,85 @@ _DERIVED = re.compile(r"(?<![\w.])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w.])")
 
 def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Write what was checked: one line for each, and a remedy below those that failed."""
-    return check_lines((v.passed, f"{v.name}: {_plain(v.message)}", v.remedy) for v in verdicts)
+    return text.check_lines(
+        (v.passed, f"{v.name}: {_plain(v.message)}", v.remedy) for v in verdicts
+    )
 
 
 def _plain(message: str) -> str:
     """Put words for names that formulas of models have; those with dots are in the glossary."""
     return _DERIVED.sub(lambda name: plain_name(name[0]), message)
+
+
+_LEAST_SHARE = 0.005
+"""Of a time: parts that take less are shown together."""
+_BOUND_SHARE = 0.5
+"""Of a time: what takes so much bounds it by itself."""
+_SAID_SHARE = 0.15
+"""Of a time: parts that take less are not named as reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakdownRow:
+    """A row of a breakdown."""
+
+    group: str
+    text: str  # what takes the time
+    time_s: float
+    fraction: float | None = None  # its share of all that costs time
+
+    @property
+    def share(self) -> str:
+        """The share as text: ``61 %``."""
+        return "" if self.fraction is None else text.format_share(self.fraction)
+
+
+def corrected_parts(prediction: Prediction) -> dict[str, float]:
+    """Return the parts of a time as the correction leaves them, s, without those that are zero."""
+    parts = {name: _number(part) for name, part in prediction.breakdown.items()}
+    added, whole = parts.pop(CORRECTION, 0.0), _number(prediction.time_s)
+    factor = whole / (whole - added) if added and whole != added else 1.0
+    return {name: factor * part for name, part in parts.items() if part != 0}
+
+
+def breakdown_rows(prediction: Prediction) -> tuple[BreakdownRow, ...]:
+    """Return where a predicted time goes, the largest parts first."""
+    parts = corrected_parts(prediction)
+    costs = sorted(((s, name) for name, s in parts.items() if s > 0), reverse=True)
+    whole = sum(s for s, _ in costs)
+    taken_s = sum(s for s in parts.values() if s < 0)
+    stated = prediction.resources
+    shown = [
+        (s, plain_name(name), stated.get(name, OTHER))
+        for s, name in costs
+        if s >= _LEAST_SHARE * whole
+    ]
+    shown = shown if len(costs) == len(shown) <= MOST_ROWS - 1 else shown[: MOST_ROWS - 2]
+    left_s = whole - sum(s for s, *_ in shown)
+    shown += [(left_s, "all else", OTHER)] if left_s > 1e-9 * whole else []
+    rows = [BreakdownRow(group, name, s, s / whole) for s, name, group in shown]
+    taken = "taken off by negative weights, which no device has"
+    return (*rows, *([BreakdownRow(OTHER, taken, taken_s)] if taken_s < 0 else []))
+
+
+def describe_bound(prediction: Prediction) -> str:
+    """Say what bounds a time, and which parts take the most of it."""
+    shares: dict[str, float] = {}
+    rows = [row for row in breakdown_rows(prediction) if row.fraction]
+    for row in rows:
+        shares[_kind(row)] = shares.get(_kind(row), 0.0) + (row.fraction or 0.0)
+    if not rows:
+        return ""
+    largest = sorted(shares, key=lambda kind: -shares[kind])
+    bounding = largest[: 1 if shares[largest[0]] >= _BOUND_SHARE else 2]
+    reasons = [row for row in rows if _kind(row) in bounding]
+    named = [row for row in reasons if (row.fraction or 0.0) >= _SAID_SHARE][:3] or reasons[:1]
+    return f"bound by {' and '.join(bounding)}: {', '.join(f'{r.text} ({r.share})' for r in named)}"
+
+
+def _kind(row: BreakdownRow) -> str:
+    return row.group.partition(":")[0]
+
+
+def _number(value: object) -> float:
+    return float(np.asarray(value).item())

@@ -4,19 +4,13 @@ The linear model of Stevens & Klöckner (2016) is a weighted sum of property val
 
 .. math:: T(n) \approx \sum_i \alpha_i p_i(n)
 
-=============  ======================  =======================================================
-letter         name                    unit
-=============  ======================  =======================================================
-:math:`n`      parameters              sizes of the kernel
-:math:`p_i`    value of a feature      operations, accesses, barriers x items, groups, launches
-:math:`\alpha` weight                  s per unit of the feature; may come out negative
-=============  ======================  =======================================================
-
-It charges every operation at its typical cost on the device. It knows no occupancy, no latency
-hiding, no overlap, no caches, and nothing about the shape of the work group or how the device's
-compiler runs it. By definition it has no term for stores to local memory, integer and index
-arithmetic, minima and maxima, comparisons, selections, conversions and negations. A global barrier
-ends a launch, and is paid for as the launch that follows it.
+with the sizes :math:`n` of the kernel, the features :math:`p_i` (operations, accesses, barriers x
+items, groups, launches) and weights :math:`\alpha_i`, s per unit, which may come out negative. It
+charges every operation at its typical cost on the device: it knows no occupancy, no latency hiding,
+no overlap, no caches, nothing about the shape of the work group or how the device's compiler runs
+it. It has no term for stores to local memory, integer and index arithmetic, minima and maxima,
+comparisons, selections, conversions and negations. A global barrier ends a launch, and is paid for
+as the launch that follows it.
 
 Beyond the paper it charges ``f16`` operations, accesses of any size, and, where a kernel is counted
 with them, fused multiply-adds and indirect accesses; each needs a weight of its own.
@@ -46,19 +40,16 @@ for :math:`G` groups of a launch on :math:`U` compute units, which run that many
 terms are sums of weights times features, at least zero. Of what memory hides, the cycles of
 innermost loops and the start of groups are charged apart where the data fits the second level.
 
-- *groups*: work groups, and those whose data fits the second level.
 - *cycles*: micro-operations, cycles if nothing waited for results, cycles that wait for them (loop
-  carried chains), and cycles of innermost loops, on all data and on data that fits the second
-  level, by llvm-mca for a processor of reference (`countperf.machine_code.throughput`).
+  carried chains), and cycles of innermost loops, by llvm-mca for a processor of reference
+  (`countperf.machine_code.throughput`).
 - *instructions*: those of the code by class, and the lanes that it gathers and scatters.
 - *spills*: spilled integers, and stores of private values whose lines crowd a set.
-- *lines*: cache lines that come back from beyond the first level, or that a set does not keep, each
-  of them with the order in which lanes access memory (below).
-- *traffic*: distinct bytes of groups and of the whole launch, which groups share; shares of the
-  former beyond the second level of the device's own caches, and of the latter beyond the last one
+- *lines*: cache lines that come back from beyond the first level, or that a set does not keep.
+- *traffic*: distinct bytes of groups and of the whole launch, and their shares beyond the second
+  level of the device's own caches and beyond the last one
   (`countperf.counting.structure.memory_hierarchy`): :math:`\max(0, 1 - C/B)` of :math:`B` bytes for
-  a cache of :math:`C`, which is three quarters of the last level (`LAST_LEVEL_SHARE`); separate
-  pieces of memory; and lines beyond the reach of address translation.
+  a cache of :math:`C`; separate pieces of memory; lines beyond the reach of address translation.
 
 What is vectorized, gathered, spilled or unrolled is read from the code, and no execution policy
 guesses it. Counts of the structure view say which lines are touched again and when; that depends on
@@ -76,14 +67,12 @@ from pathlib import Path
 from typing import Literal
 
 from countperf.counting.structure.issue import ExecutionPolicy
-from countperf.counting.structure.memory_hierarchy import (
-    ASSUMED,
-    MemoryHierarchy,
-    load_hierarchy,
-)
+from countperf.counting.structure.memory_hierarchy import ASSUMED, MemoryHierarchy, load_hierarchy
 from countperf.devices.identity import DeviceIdentity, memory_hierarchy_of, platform_prefix
+from countperf.documents import parse_toml
 from countperf.errors import ParameterError, nearest
 from countperf.models.definition import ModelDefinition, Pattern, Resource, Term
+from countperf.store import read_file_text
 
 COMPILED = "compiled"
 """Name of the model, and what asks for it instead of a model's name."""
@@ -272,9 +261,7 @@ _LLVM = ExecutionPolicy(
 )
 POLICIES: Mapping[str, ExecutionPolicy] = {
     "pocl": _LLVM,
-    "intel": _LLVM.model_copy(
-        update={"vectorized": "always", "odd_rows": "apart", "arrays": 8},
-    ),
+    "intel": _LLVM.model_copy(update={"vectorized": "always", "odd_rows": "apart", "arrays": 8}),
 }
 """Execution policies by runtime: those that most of the fits that ship were found to follow, by
 leaving out families of measurement kernels."""
@@ -338,9 +325,7 @@ CHAINS = tuple(f"issue.{unit}.chain.*.*" for unit in _UNITS)
 
 
 def structural(
-    policy: ExecutionPolicy,
-    *,
-    memory: MemoryHierarchy | None = None,
+    policy: ExecutionPolicy, *, memory: MemoryHierarchy | None = None
 ) -> ModelDefinition:
     """Make a model of what a device issues under a policy; by default with `ASSUMED` caches."""
     memory = memory or load_hierarchy(ASSUMED)
@@ -475,7 +460,8 @@ def load_fitted_model(
         order = "items" if platform_prefix(device.platform) == "pocl" else "lanes"
         return compiled(order, units=units, memory=memory, overlapped=overlapped)
     if name.endswith(".toml"):
-        return ModelDefinition.read_toml(name)
+        content = parse_toml(read_file_text(name), path=name)
+        return ModelDefinition.from_object(content, path=name)
     if name.endswith(".json") or len(Path(name).parts) > 1:
         return ModelDefinition.read_file(name)
     message = f"no fitted model is named {name!r}; there is {', '.join(_NAMES)}"

@@ -17,7 +17,7 @@ from countperf.errors import (
     option,
 )
 from countperf.models.function import NORMAL_QUANTILES
-from countperf.models.predictions import Quantity, Verdict
+from countperf.models.predictions import Array, Quantity, Verdict
 
 if TYPE_CHECKING:
     from countperf.devices.identity import DeviceIdentity
@@ -240,6 +240,15 @@ def describe_interval(reach: Quantity) -> str:
             " off, or with times below zero"
         )
     return ""
+
+
+def refuse_infinite(model: str, times_s: Array) -> None:
+    """Raise `ModelNotApplicableError` for a time that is infinite or no number."""
+    if not np.all(np.isfinite(times_s)):
+        raise ModelNotApplicableError(
+            f"the {model} model gives no finite time here: a derived feature divides by zero, or"
+            " takes the logarithm of what is not positive"
+        )
 
 
 def refuse_negative(model: str, kernel: str, time_s: Quantity) -> None:

@@ -8,32 +8,18 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from countperf import errors
 from countperf.counting.counts import transaction_roots
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.counting.taxonomy import (
-    COUNTING_RULES_VERSION,
-    UNKNOWN_GROUPS,
-    CountingRules,
-    View,
-)
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, CountingRules, View
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
-from countperf.errors import (
-    DeviceMismatchError,
-    MismatchError,
-    ModelNotApplicableError,
-    ParameterError,
-    PredictionError,
-    option,
-)
 from countperf.models import validity
-from countperf.models.breakdown import CORRECTION
 from countperf.models.correction import Correction, Origin, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
-from countperf.models.definition import ModelDefinition, Unread
+from countperf.models.definition import ModelDefinition, Unread, first_cover
 from countperf.models.explanation import lay_out_weights
 from countperf.models.function import (
     ColumnKey,
@@ -47,6 +33,8 @@ from countperf.models.function import (
     model_inputs,
 )
 from countperf.models.predictions import (
+    CORRECTION,
+    Array,
     ParameterValue,
     Prediction,
     Quantity,
@@ -74,23 +62,7 @@ _NEGATIVE = "the predicted time is not positive: negative weights outweigh the o
 
 
 class WeightSet(Document, Result):
-    """Weights of a fitted model on a device, which predict.
-
-    Attributes
-    ----------
-    model, definition : str, ModelDefinition
-        Name of the model, and its terms and features.
-    device : DeviceIdentity
-        What they were measured on.
-    counting_rules, view, counted_caches
-        Version of the counting rules, view and caches by which the kernels of the fit were counted.
-    weights : tuple of Weight
-        One for each feature of a term that the measurements exercise, s per unit.
-    quality, source : FitQuality or None, MeasurementSource or None
-        Errors and intervals of the fit, and its measurements; None for weights from elsewhere.
-    correction : Correction or None
-        What measured kernels say of kernels like them, by which predictions are corrected.
-    """
+    """Weights of a fitted model on a device, which predict."""
 
     format: Literal["countperf-weights"] = "countperf-weights"
     version: Literal[4] = 4
@@ -98,20 +70,23 @@ class WeightSet(Document, Result):
     remade_by = (
         "fit the measurements again, countperf fit STORE --name NAME, or countperf calibrate"
     )
-    model: str
+    model: str  # its name
     definition: ModelDefinition
-    device: DeviceIdentity
+    device: DeviceIdentity  # what they were measured on
+    # version of the rules, view and caches by which the kernels of the fit were counted
     counting_rules: CountingRules
     view: View = "source"
     counted_caches: CountedCaches = DEFAULT_CACHES
+    # one for each feature of a term that the measurements exercise
     weights: tuple[Weight, ...] = Field(min_length=1)
     ranges: dict[str, Range] = Field(default_factory=dict)  # by scale of terms
     # which weights are a choice among many that fit as well
     indistinguishable: tuple[IndistinguishableGroup, ...] = ()
-    quality: FitQuality | None = None
-    source: MeasurementSource | None = None
+    quality: FitQuality | None = None  # errors and intervals of the fit, and its measurements;
+    source: MeasurementSource | None = None  # None for weights from elsewhere
     exercising_kernels: Unread = Field(default=(), exclude=True)
     candidates: Unread = Field(default=(), exclude=True)
+    # what measured kernels say of kernels like them, by which predictions are corrected
     correction: Correction | None = None
     remark: str = ""  # for whoever predicts, such as for which counts they were printed
     written_by: str = ""  # version of countperf
@@ -149,9 +124,13 @@ class WeightSet(Document, Result):
     @cached_property
     def resources(self) -> dict[str, str]:
         """Resources by part of a time, where the model states them."""
-        keys = zip(self.function.keys, self.function.columns, strict=True)
-        stated = {key: self.definition.resource_of(*column) for key, column in keys}
-        return {LAUNCH: "launch", **{key: one for key, one in stated.items() if one is not None}}
+        resources = {LAUNCH: "launch"}
+        for key, (term, feature) in zip(self.function.keys, self.function.columns, strict=True):
+            stated = self.definition.terms[term].resource
+            place = first_cover(tuple(stated), feature)
+            if place is not None:
+                resources[key] = [*stated.values()][place]
+        return resources
 
     @property
     def shortest_launch_s(self) -> float:
@@ -169,7 +148,7 @@ class WeightSet(Document, Result):
     def check_counting_rules(self) -> None:
         """Raise `PredictionError` if kernels are now counted by other rules than in the fit."""
         if self.counting_rules != COUNTING_RULES_VERSION:
-            raise PredictionError(
+            raise errors.PredictionError(
                 f"the weights for {self.device.slug} were fitted under counting rules"
                 f" {self.counting_rules}, and kernels are now counted under"
                 f" {COUNTING_RULES_VERSION}: refit from measurements"
@@ -179,10 +158,10 @@ class WeightSet(Document, Result):
         """Raise `DeviceMismatchError` if the weights belong to another device."""
         if device is None or force or self.device.matches(device):
             return
-        raise DeviceMismatchError(
+        raise errors.DeviceMismatchError(
             f"the weights are for {self.device.slug} ({self.device.name}), not for {device.slug}"
             f" ({device.name}), which differ in {self.device.differences_text(device)}: fit weights"
-            f" for it, or force the use of these ({option('force', 'True')})"
+            f" for it, or force the use of these ({errors.option('force', 'True')})"
         )
 
     __str__ = Result.__str__
@@ -220,7 +199,7 @@ class WeightSet(Document, Result):
             A kernel was given, or a size is missing; a property has no weight; the view is another.
         """
         if not isinstance(counts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
-            raise ParameterError(
+            raise errors.ParameterError(
                 f"weights predict counts of a kernel, not what is a {type(counts).__name__}: pass a"
                 " kernel to countperf.predict(kernel, sizes, weights=weights)",
                 parameter="counts",
@@ -320,7 +299,7 @@ class WeightSet(Document, Result):
         without = [name for name in self.definition.named_transactions if name not in there]
         if without or self.definition.reads_code:
             reads = f"names {', '.join(without)}" if without else "reads compiled code"
-            raise PredictionError(
+            raise errors.PredictionError(
                 f"the {self.model} model {reads}, which is found at single sizes and has no"
                 " formula, and a cost function has formulas only: predict(...) at the sizes of"
                 " interest, or compile weights of another model, such as the structural one"
@@ -346,9 +325,9 @@ class WeightSet(Document, Result):
         whole = sum(sizes.values(), start=np.zeros(()))
         if np.any(guessed > MOST_GUESSED * whole):
             problem = validity.describe_guess(groups, charge.changes)
-            raise PredictionError(
+            raise errors.PredictionError(
                 f"kernel {kernel!r}: {problem}; {validity.REMEDIES['indistinguishable']}, or ask"
-                f" for the guess ({option('incomplete_ok', 'True')})"
+                f" for the guess ({errors.option('incomplete_ok', 'True')})"
             )
 
     def count(self, kernel: object) -> PropertyVector:
@@ -357,7 +336,7 @@ class WeightSet(Document, Result):
         if self.view == "source":
             vector = vector.emitted()
         if vector.view != self.view:
-            raise MismatchError(
+            raise errors.MismatchError(
                 f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights"
                 f" for {self.device.slug} were fitted to the {self.view} view: count it with"
                 f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other"
@@ -369,7 +348,6 @@ class WeightSet(Document, Result):
         return vector.mapped(self.definition.count_model_inputs)
 
     def _check_caches(self, vector: PropertyVector) -> None:
-        """Raise `MismatchError` if a vector was counted for other caches than those fitted."""
         if (caches := vector.caches) is None:
             return
         wanted, there = self.counted_caches, caches
@@ -377,7 +355,7 @@ class WeightSet(Document, Result):
             if not self.definition.reads_code or wanted.code == caches.code:
                 return
             wanted, there = wanted.code, caches.code
-        raise MismatchError(
+        raise errors.MismatchError(
             f"kernel '{vector.kernel}' was counted for caches of {there.text}, and the {self.model}"
             f" weights for {self.device.slug} are for {wanted.text}: predict the kernel itself, or"
             " count it with count_kernel(..., view='structure', caches=weights.counted_caches);"
@@ -386,12 +364,12 @@ class WeightSet(Document, Result):
 
     def _check_what_has_no_formula(self, vector: PropertyVector) -> None:
         if lacking := [n for n in self.definition.named_transactions if not vector.knows(n)]:
-            raise PredictionError(
+            raise errors.PredictionError(
                 f"the {self.model} model names {', '.join(lacking)}, which counts of kernel"
                 f" {vector.kernel!r} do not say: pass the kernel itself"
             )
         if self.definition.reads_code and not vector.knows("code"):
-            raise PredictionError(
+            raise errors.PredictionError(
                 f"the {self.model} model reads compiled code, and there is none with the counts of"
                 f" kernel {vector.kernel!r}: add it with countperf.with_compiled_code(kernel,"
                 f" sizes), or countperf.predict(kernel, sizes, weights={self.device.slug!r})"
@@ -441,11 +419,7 @@ def charge_inputs(weights: WeightSet, inputs: ModelInputs) -> Charge:
     scaled = function.scaled(values, inputs.variables)
     unknowns = np.asarray(weights.unknowns, np.float64)
     times = _at_each_size(lambda row: np.tensordot(unknowns, row, 1), scaled)
-    if not np.all(np.isfinite(times)):
-        raise ModelNotApplicableError(
-            f"the {weights.model} model gives no finite time here: a derived feature divides by"
-            " zero, or takes the logarithm of what is not positive"
-        )
+    validity.refuse_infinite(weights.model, times)
     return Charge(
         time_s=_plain(times),
         values={key: _plain(row) for key, row in zip(function.keys, values, strict=True)},
@@ -467,7 +441,7 @@ def correct_charge(
         values, scaled = (np.array([*d.values()]) for d in (charge.values, charge.changes))
         columns, known = weights.function.columns, cache(correction.of_columns)
 
-        def log_factor_at(row: NDArray[np.float64], changes: NDArray[np.float64]) -> Quantity:
+        def log_factor_at(row: Array, changes: Array) -> Quantity:
             roots, logs = profile(columns, row, changes, weights.unknowns)
             there = np.flatnonzero(roots + logs)
             return known(tuple(there))(roots[there], logs[there])
@@ -500,18 +474,18 @@ def find_log_reach(weights: WeightSet, charge: Charge, level: Level) -> Quantity
     if weights.quality is None:
         return np.nan
     rank = len(weights.weights) - sum(len(g.relations) for g in weights.indistinguishable)
-    errors = zip(weights.weights, charge.changes.values(), strict=True)
-    squares = (((weight.standard_error_s or 0.0) * row) ** 2 for weight, row in errors)
+    deviations = zip(weights.weights, charge.changes.values(), strict=True)
+    squares = (((weight.standard_error_s or 0.0) * row) ** 2 for weight, row in deviations)
     error = np.sqrt(sum(squares)) / np.maximum(charge.time_s, np.finfo(np.float64).tiny)
     freedom = 0 if weights.source is None else weights.source.cases - rank
     return validity.log_quantile(weights.quality, level, freedom=freedom, error=error)
 
 
-def _plain(row: NDArray[np.float64]) -> Quantity:
+def _plain(row: Array) -> Quantity:
     return row if row.ndim else float(row)
 
 
-def _at_each_size(function: Callable[..., Any], *rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _at_each_size(function: Callable[..., Any], *rows: Array) -> Array:
     """Call a function at each size by itself: BLAS rounds otherwise at several sizes at once."""
     shape = rows[0].shape[1:]
     columns = [np.ascontiguousarray(some.reshape(len(some), -1).T) for some in rows]

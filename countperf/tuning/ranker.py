@@ -32,7 +32,7 @@ from countperf.counting.transactions import with_transactions
 from countperf.devices.device import DeviceLimits
 from countperf.devices.workers import NOT_SENT, Pool, WorkerLostError, capacity, pool_or
 from countperf.errors import CountingError, CountperfError, ParameterError, SearchSpaceError
-from countperf.models.breakdown import CORRECTION
+from countperf.models.predictions import CORRECTION
 from countperf.steps import end_if_interrupted, report
 from countperf.text import Result, ShortRepr
 from countperf.tuning.posterior import order_by_promise

@@ -53,10 +53,7 @@ def make_weights(values: dict[str, float], **changes: Any) -> WeightSet:
         "definition": LINEAR,
         "weights": weights,
         "quality": FitQuality(
-            in_sample_error=0.05,
-            held_out_error=0.1,
-            in_sample_scatter=0.1,
-            held_out_scatter=None,
+            in_sample_error=0.05, held_out_error=0.1, in_sample_scatter=0.1, held_out_scatter=None
         ),
         "source": MeasurementSource(
             cases=10_000, unstable_cases=0, families=("one",), protocol="quick", recorded_at=""

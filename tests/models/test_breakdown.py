@@ -7,14 +7,16 @@ from functools import cache
 
 import pytest
 
-from countperf.models.breakdown import (
+from countperf.models.library import load_weights, named_fits
+from countperf.models.predictions import (
+    Prediction,
+    Verdict,
     breakdown_rows,
     describe_bound,
     plain_name,
     uncharged_lines,
+    verdict_lines,
 )
-from countperf.models.library import load_weights, named_fits
-from countperf.models.predictions import Prediction, Verdict, verdict_lines
 from countperf.models.weights import WeightSet
 from tests.models.builders import make_weight, make_weights, sum_model
 from tests.printing import text_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from countperf.errors import DocumentError, ParameterError
+from countperf.errors import DocumentError
 from countperf.models.metrics import (
     EvaluatedCase,
     Evaluation,
@@ -127,24 +126,6 @@ def test_a_zero_error_makes_the_mean_zero_unless_there_is_a_floor_and_is_counted
     assert mean_error(errors) == MeanError(value=0.0, count=2, zero_errors=1)
     mean = mean_error(errors, floor=0.01)
     assert (mean.value, mean.zero_errors) == (pytest.approx(0.1, rel=1e-14), 1)
-
-
-_NO_ERRORS: list[list[Any]] = [[-0.1], [], [[1]], [np.nan], [np.inf]]
-
-
-@pytest.mark.parametrize(
-    ("call", "parameter"),
-    [
-        *((lambda errors=errors: mean_error(errors), "errors") for errors in _NO_ERRORS),
-        (lambda: mean_error([0.1], floor=-1), "floor"),
-        (lambda: mean_error([0.1], floor=np.nan), "floor"),
-    ],
-)
-def test_refused_input(call: Callable[[], object], parameter: str) -> None:
-    with pytest.raises(ParameterError) as caught:
-        call()
-
-    assert caught.value.parameter == parameter
 
 
 def _case(kernel: str, n: int, measured: float, predicted: float) -> EvaluatedCase:

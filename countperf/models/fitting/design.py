@@ -117,6 +117,14 @@ class Design(ShortRepr):
             scales={name: values[rows] for name, values in self.scales.items()},
         )
 
+    def with_columns(self, columns: tuple[ColumnKey, ...]) -> Design:
+        """Return the design over given columns; those that it lacks are zero."""
+        known = dict(zip(self.function.columns, self.counts.T, strict=True))
+        nothing = np.zeros(len(self.times_s))
+        counts = np.column_stack([known.get(column, nothing) for column in columns])
+        function = ModelFunction(model=self.function.model, columns=columns)
+        return replace(self, function=function, counts=counts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis(ShortRepr):
@@ -132,10 +140,6 @@ def build_design(observations: Sequence[Observation], definition: ModelDefinitio
     """Turn measured cases into a design matrix."""
     if not observations:
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
-    for case in observations:
-        if not (np.isfinite(case.time_s) and case.time_s > 0):
-            message = f"case {case.name!r}: a measured time must be positive, not {case.time_s} s"
-            raise FitError(message)
     number = len(observations)
     inputs = model_inputs(definition, _counts_table(observations, definition))
     present = {
@@ -168,8 +172,6 @@ def build_design(observations: Sequence[Observation], definition: ModelDefinitio
         unknown=inputs.unknown,
     )
     design = design.of_cases(np.ones(number, np.bool_))
-    if not design.function.columns:
-        raise FitError(_NOTHING_CHARGED)
     kept = set(design.function.columns)
     unexercised = dict.fromkeys(column[1] for column in ordered if column not in kept)
     return replace(design, unexercised=tuple(unexercised))
@@ -240,19 +242,12 @@ def _relations(
         involved = np.flatnonzero(row)
         by_count = row[involved] / scale[columns][involved]
         by_count /= by_count[np.argmin(np.abs(by_count))]
-        relations.append(
-            {
-                names[columns[i]]: _simplest(float(value))
-                for i, value in zip(involved, by_count, strict=True)
-            }
-        )
+        # counts are integers: a nearby ratio of small ones is meant
+        ratios = np.array([float(Fraction(value).limit_denominator(64)) for value in by_count])
+        is_near = np.abs(ratios - by_count) <= 1e-7 * np.abs(by_count)
+        simplest = np.where(is_near, ratios, by_count).tolist()
+        relations.append({names[columns[i]]: v for i, v in zip(involved, simplest, strict=True)})
     return tuple(sorted(relations, key=list))
-
-
-def _simplest(value: float) -> float:
-    """Return a nearby ratio of small integers if there is one: counts are integers."""
-    ratio = Fraction(value).limit_denominator(64)
-    return float(ratio) if abs(float(ratio) - value) <= 1e-7 * abs(value) else value
 
 
 _COUNT_AGAIN = "count them again (countperf.api.evaluation.recount)"
@@ -301,8 +296,6 @@ NORMAL_MEDIAN = 0.6744897501960817
 LEAST_MODEL_ERROR = 0.01
 """No model is taken to be better than one percent."""
 
-_FEW_STARTS = 2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Estimate(ShortRepr):
@@ -326,14 +319,9 @@ class Estimate(ShortRepr):
     def at_cases(self, cases: Design) -> Vector:
         """Predict cases that were not in the fit, s; NaN where the fit does not determine it."""
         function = self.function
-        positions = {column: position for position, column in enumerate(function.columns)}
-        values = np.zeros((len(positions), len(cases.times_s)))
-        known = ~cases.has_unknown
-        for column, numbers in zip(cases.function.columns, cases.counts.T, strict=True):
-            if column in positions:
-                values[positions[column]] = numbers
-            else:
-                known &= numbers == 0
+        unfitted = [column not in function.columns for column in cases.function.columns]
+        known = ~cases.has_unknown & ~np.any(cases.counts[:, unfitted] != 0, axis=1)
+        values = np.ascontiguousarray(cases.with_columns(function.columns).counts.T)
         scaled = function.scaled(values, cases.scales)
         by_key = dict(zip(function.keys, scaled, strict=True))
         for position in np.flatnonzero(known) if self.diagnosis.groups else ():
@@ -351,8 +339,7 @@ def weigh_by_noise(design: Design, recipe: Recipe) -> Recipe:
     """
     if not np.any(design.noise > 0):
         return recipe
-    starts = min(recipe.starts, _FEW_STARTS)
-    first = estimate_design(design, replace(recipe, starts=starts))
+    first = estimate_design(design, replace(recipe, starts=min(recipe.starts, 2)))
     typical = float(np.median(first.relative_errors)) / NORMAL_MEDIAN
     return replace(recipe, model_error=max(typical, LEAST_MODEL_ERROR))
 
@@ -363,11 +350,7 @@ def recipe_of(model: ModelDefinition) -> Recipe:
 
 
 def estimate_design(
-    design: Design,
-    recipe: Recipe,
-    *,
-    near: Estimate | None = None,
-    prior: LogPrior | None = None,
+    design: Design, recipe: Recipe, *, near: Estimate | None = None, prior: LogPrior | None = None
 ) -> Estimate:
     """Fit the model of a design to its cases; the result may not have converged: ask it."""
     function = design.function

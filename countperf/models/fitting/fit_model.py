@@ -23,6 +23,7 @@ from countperf.measuring import Header, Measurement, MeasurementSet
 from countperf.models.correction import Correction
 from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
 from countperf.models.explanation import weights_table
+from countperf.models.fitting import leaving_out
 from countperf.models.fitting.design import (
     Design,
     Estimate,
@@ -34,16 +35,6 @@ from countperf.models.fitting.design import (
     on_one_thread,
     recipe_of,
     weigh_by_noise,
-)
-from countperf.models.fitting.leaving_out import (
-    HeldOutCase,
-    corrected,
-    coverage_without_own_family,
-    held_out_factor,
-    interval_calibration,
-    learn,
-    leave_families_out,
-    log_scatter,
 )
 from countperf.models.function import (
     DERIVED,
@@ -77,7 +68,7 @@ class FitResult(Result):
     observations: tuple[Observation, ...]  # the measured cases of the fit
     estimate: Estimate  # the fitted function over the design, and what the design can tell apart
     # each case, predicted without its family, and corrected if the weights' predictions are
-    held_out: tuple[HeldOutCase, ...]
+    held_out: tuple[leaving_out.HeldOutCase, ...]
 
     @property
     def caveats(self) -> tuple[Verdict, ...]:
@@ -167,10 +158,12 @@ def fit(
     if not fitted.solution.converged:
         raise FitNotConvergedError(f"the solver stopped early: {fitted.solution.message}")
     corrects = correct and definition.policy is not None
-    held_out = leave_families_out(observations, fitted, recipe, with_correction=corrects)
+    held_out = leaving_out.leave_families_out(
+        observations, fitted, recipe, with_correction=corrects
+    )
     correction = correction_of(observations, fitted, held_out)
     if correction is not None:
-        held_out = corrected(held_out)
+        held_out = leaving_out.corrected(held_out)
     quality = fit_quality(fitted, held_out, recipe.model_error)
     is_emitted = definition.policy is None and not definition.named_shape
     weights = weight_set(
@@ -237,7 +230,6 @@ def _select_readable(
 
 
 def _nonnegative(model: ModelDefinition) -> ModelDefinition:
-    """Return a model whose weights are at least zero."""
     terms = {
         name: term.model_copy(update={"lower": max(term.lower or 0.0, 0.0)})
         for name, term in model.terms.items()
@@ -347,13 +339,13 @@ def _weights(fitted: Estimate, device_type: str) -> tuple[Weight, ...]:
 
 
 def fit_quality(
-    fitted: Estimate, held_out: Sequence[HeldOutCase], model_error: float | None
+    fitted: Estimate, held_out: Sequence[leaving_out.HeldOutCase], model_error: float | None
 ) -> FitQuality:
     """Return the errors of a fit, in sample and on families that are left out."""
     determined = [(c.predicted_s, c.measured_s) for c in held_out if c.predicted_s is not None]
     errors = [error for case in held_out if (error := case.relative_error) is not None]
     counts = any(c.predicted_s is not None and not c.overhead_only for c in held_out)
-    calibration = interval_calibration(held_out)
+    calibration = leaving_out.interval_calibration(held_out)
     # of few cases, the median says little
     freedom = fitted.solution.degrees_of_freedom if calibration is None else None
     number = len(determined) if calibration is None else None
@@ -361,28 +353,30 @@ def fit_quality(
     return FitQuality(
         in_sample_error=mean_error(fitted.relative_errors).value,
         held_out_error=mean_error(errors).value if errors else None,
-        held_out_factor=held_out_factor(held_out) if counts else None,
-        in_sample_scatter=log_scatter(*times, freedom=freedom),
-        held_out_scatter=log_scatter(
+        held_out_factor=leaving_out.held_out_factor(held_out) if counts else None,
+        in_sample_scatter=leaving_out.log_scatter(*times, freedom=freedom),
+        held_out_scatter=leaving_out.log_scatter(
             [p for p, _ in determined], [m for _, m in determined], freedom=number
         ),
         calibration=calibration,
-        coverage=coverage_without_own_family(held_out),
+        coverage=leaving_out.coverage_without_own_family(held_out),
         model_error=model_error,
     )
 
 
 def correction_of(
-    observations: Sequence[Observation], fitted: Estimate, held_out: Sequence[HeldOutCase]
+    observations: Sequence[Observation],
+    fitted: Estimate,
+    held_out: Sequence[leaving_out.HeldOutCase],
 ) -> Correction | None:
     """Return what corrects predictions, if families that are left out are predicted better so."""
-    with_it = corrected(held_out)
+    with_it = leaving_out.corrected(held_out)
     if not any(case.predicted_s is not None for case in with_it):
         return None
-    uncorrected, better = (held_out_factor(cases) for cases in (held_out, with_it))
+    uncorrected, better = (leaving_out.held_out_factor(cases) for cases in (held_out, with_it))
     if np.log(uncorrected / better) <= LEAST_GAIN:
         return None
-    return learn(fitted, observations)
+    return leaving_out.learn(fitted, observations)
 
 
 ERROR_LIMIT = 0.2
@@ -398,14 +392,12 @@ _WORST = 3
 
 
 def _check(name: str, problems: Sequence[str], otherwise: str, remedy: str) -> Verdict:
-    """Return a verdict that passes where there is no problem."""
     if not problems:
         return Verdict(name=name, passed=True, message=otherwise)
     return Verdict(name=name, passed=False, message="; ".join(problems), remedy=remedy)
 
 
 def _rank_verdict(fitted: Estimate) -> Verdict:
-    """Name the features that the measurements cannot tell apart."""
     number = len(fitted.function.keys)
     groups = "; ".join(" and ".join(group.features) for group in fitted.diagnosis.groups)
     problem = (
@@ -422,11 +414,7 @@ def _rank_verdict(fitted: Estimate) -> Verdict:
 
 
 def _exercise_verdict(design: Design) -> Verdict:
-    """Name properties that get no weight, or that the model has no rule for."""
-    lacking = {
-        "never exercised": design.unexercised,
-        "the model has no rule for": design.unknown,
-    }
+    lacking = {"never exercised": design.unexercised, "the model has no rule for": design.unknown}
     return _check(
         "exercise",
         [f"{what}: {', '.join(names)}" for what, names in lacking.items() if names],
@@ -438,7 +426,7 @@ def _exercise_verdict(design: Design) -> Verdict:
 def _error_verdict(
     observations: Sequence[Observation],
     fitted: Estimate,
-    held_out: Sequence[HeldOutCase],
+    held_out: Sequence[leaving_out.HeldOutCase],
     coverage: Coverage | None,
 ) -> Verdict:
     """Say how well each family is predicted from the others, and where the fit does worst."""

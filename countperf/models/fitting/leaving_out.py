@@ -71,8 +71,6 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Profiles:
-    """Profiles of the kernels of a fit, and of its cases."""
-
     kernels: tuple[str, ...]
     members: NDArray[np.intp]  # kernels of the cases, by position
     roots: Matrix
@@ -390,9 +388,7 @@ def log_ratio(predicted_s: float, measured_s: float) -> float:
     return float(np.clip(np.log(predicted_s / measured_s), -WORST_LOG_RATIO, WORST_LOG_RATIO))
 
 
-def conformal_quantile(
-    values: NDArray[np.float64], shares: NDArray[np.float64], level: float, *, units: int
-) -> float:
+def conformal_quantile(values: Vector, shares: Vector, level: float, *, units: int) -> float:
     """Return the smallest value that a share of ``level (1 + 1/units)`` does not exceed.
 
     So few units that this is more than all of them do not tell it: then Student's quantile of the
@@ -408,7 +404,7 @@ def conformal_quantile(
     return float(values[order[min(position, values.size - 1)]])
 
 
-def scatter_of_kernels(logs: NDArray[np.float64], kernels: Sequence[str]) -> tuple[float, float]:
+def scatter_of_kernels(logs: Vector, kernels: Sequence[str]) -> tuple[float, float]:
     """Split log ratios into what a kernel's cases share and what they do not."""
     members = np.unique(kernels, return_inverse=True)[1]
     groups = [logs[members == kernel] for kernel in dict.fromkeys(members.tolist())]

@@ -26,13 +26,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-)
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from countperf.counting.structure.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.devices.identity import DeviceIdentity, platform_prefix
@@ -50,7 +44,7 @@ from countperf.models.fitting.design import (
 from countperf.models.fitting.fit_model import FitResult, fit_quality, weight_set
 from countperf.models.fitting.leaving_out import leave_families_out
 from countperf.models.fitting.solve import LogPrior, Recipe, Vector
-from countperf.models.function import ColumnKey, ModelFunction
+from countperf.models.function import ColumnKey
 from countperf.models.shipped import COMPILED, load_fitted_model
 from countperf.models.weights import WeightSet
 from countperf.text import Column, Printed, Result, ShortRepr, format_percent, picked
@@ -85,7 +79,7 @@ ModelKind = Literal["structural", "compiled"]
 class KnownDevice(Part):
     """A device whose weights are known, and how well its measurements determine them."""
 
-    device: DeviceIdentity  # the device
+    device: DeviceIdentity
     logs: tuple[float | None, ...]  # logarithm of each weight (s per unit)
     variances: tuple[NonNegativeFloat | None, ...]  # what its measurements leave open of each
     # logarithm of measured over fitted time of each of the model's kernels, the mean over sizes
@@ -261,7 +255,6 @@ def _of_new_device(values: Vector, variances: Vector, alike: Vector) -> tuple[fl
 
 
 def _spread(values: Vector, variances: Vector, alike: Vector) -> float:
-    """Return the standard deviation between devices of one platform."""
     squares, freedom = _DEGREES * SPREAD**2, _DEGREES
     for platform in (False, True):
         members = alike.astype(bool) == platform
@@ -388,7 +381,7 @@ def fit_with_prior(
     definition = known.definition(device, memory)
     design = build_design(observations, definition)
     columns = [column for column in known.columns if column[0] in definition.terms]
-    design = with_columns(design, tuple(dict.fromkeys((*columns, *design.function.columns))))
+    design = design.with_columns(tuple(dict.fromkeys((*columns, *design.function.columns))))
     prior = prior_for(known.near(device), device, design.function.columns, guesses(design))
     carried = known.carried(device)
     off = np.array([carried.get(case.kernel, 0.0) for case in observations])
@@ -434,29 +427,14 @@ def prior_recipe(error: float) -> Recipe:
     return Recipe(residual="log", loss="soft_l1", loss_scale=0.3, model_error=error, tolerance=1e-7)
 
 
-def with_columns(design: Design, columns: Sequence[ColumnKey]) -> Design:
-    """Return a design over given columns; those that it lacks are zero, others are dropped."""
-    positions = {column: position for position, column in enumerate(design.function.columns)}
-    counts = np.zeros((len(design.times_s), len(columns)))
-    for number, column in enumerate(columns):
-        if column in positions:
-            counts[:, number] = design.counts[:, positions[column]]
-    function = ModelFunction(model=design.function.model, columns=tuple(columns))
-    return replace(design, function=function, counts=counts)
-
-
 def guesses(design: Design) -> Callable[[ColumnKey], float | None]:
     """Return what guesses the logarithm of a weight: that of a small share of the time."""
-    positions = {column: position for position, column in enumerate(design.function.columns)}
-    slopes = design.scaled
-
-    def guess(column: ColumnKey) -> float | None:
-        position = positions.get(column)
-        if position is None or not np.any(has := slopes[:, position] > 0):
-            return None
-        return float(np.log(_FIRST_SHARE * np.median(design.times_s[has] / slopes[has, position])))
-
-    return guess
+    logs: dict[ColumnKey, float] = {}
+    for column, slopes in zip(design.function.columns, design.scaled.T, strict=True):
+        if np.any(has := slopes > 0):
+            typical_s = np.median(design.times_s[has] / slopes[has])
+            logs[column] = float(np.log(_FIRST_SHARE * typical_s))
+    return logs.get
 
 
 def widening(held_out_error: float | None, expected: ExpectedErrors) -> float:

@@ -22,13 +22,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from countperf.measuring import Header
 from countperf.models.fitting.design import Observation
 from countperf.models.fitting.fit_model import measurement_source
 from countperf.models.fitting.leaving_out import log_scatter
 from countperf.models.fitting.prior import readable
+from countperf.models.fitting.solve import Matrix, Vector
 from countperf.models.function import model_inputs
 from countperf.models.metrics import mean_error
 from countperf.models.weights import WeightSet, charge_inputs, correct_charge, find_missing
@@ -67,12 +67,7 @@ def split_time(weights: WeightSet, case: Observation) -> tuple[float, list[float
     return float(correct_charge(weights, charge)[0]), shares
 
 
-def find_factors(
-    expected_s: NDArray[np.float64],
-    shares: NDArray[np.float64],
-    times_s: NDArray[np.float64],
-    scatter: float,
-) -> NDArray[np.float64]:
+def find_factors(expected_s: Vector, shares: Matrix, times_s: Vector, scatter: float) -> Vector:
     """Return the factor of each group by which kernels take some times; rows are kernels."""
     rest, ratios = 1.0 - shares.sum(axis=1), np.log(times_s / expected_s)
     logs = np.zeros(len(GROUPS))

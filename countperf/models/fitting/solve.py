@@ -82,7 +82,7 @@ class Recipe:
     starts: int = 5  # from how many places a fit that is not linear begins
     max_evaluations: int = 1000  # after how many evaluations from one place it gives up
     tolerance: float = 1e-9  # relative change of cost, unknowns and gradient that ends it
-    model_error: float | None = None  # as for `countperf.models.fitting.design.row_weights`
+    model_error: float | None = None  # a row counts for less the more noise its case has beside it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,8 +126,6 @@ class Problem:
         lower: Vector | float = -np.inf,
         prior: LogPrior | None = None,
     ) -> None:
-        if relative.shape[1] == 0:
-            raise FitError("the design matrix has no columns")
         if not np.all(np.isfinite(relative)):
             raise FitError(
                 "a term has no finite value for some case: a derived feature divides by zero, or"
@@ -271,8 +269,6 @@ def solve(problem: Problem, near: Vector | None = None) -> Solution:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _End:
-    """End of the steps from one start."""
-
     unknowns: Vector
     cost: float
     converged: bool
@@ -280,7 +276,6 @@ class _End:
 
 
 def _minimise_from(problem: Problem, start: Vector) -> _End:
-    """Minimise by bounded linear fits from one start."""
     recipe = problem.recipe
     solved, residuals = start, problem.residuals(start)
     cost = problem.cost(residuals)

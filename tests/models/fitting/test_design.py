@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,12 +37,7 @@ def test_rows_are_divided_by_their_times_and_unexercised_features_left_out() -> 
 
 @pytest.mark.parametrize(
     ("observations", "said"),
-    [
-        ([], "no measurement to fit"),
-        ([_case({"launches": 1}, 0.0)], "must be positive"),
-        ([_case({"launches": 1}, np.nan)], "must be positive"),
-        ([_case({"iop.add.i32": 1})], "no measured kernel has"),
-    ],
+    [([], "no measurement to fit"), ([_case({"iop.add.i32": 1})], "no measured kernel has")],
 )
 def test_what_cannot_be_fitted_is_refused(observations: list[Observation], said: str) -> None:
     with pytest.raises(FitError, match=said):

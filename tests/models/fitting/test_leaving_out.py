@@ -82,10 +82,7 @@ def test_kernels_that_judge_fits_are_never_looked_at() -> None:
     assert fit(both).weights == fit(alone).weights
 
 
-@pytest.mark.parametrize(
-    ("level", "expected"),
-    [(0.5, 10.0), (0.9, 18.0), (0.95, 19.0)],
-)
+@pytest.mark.parametrize(("level", "expected"), [(0.5, 10.0), (0.9, 18.0), (0.95, 19.0)])
 def test_the_quantile_is_that_of_split_conformal_prediction(level: float, expected: float) -> None:
     values = np.random.default_rng(0).permutation(np.arange(1.0, 20.0))
 

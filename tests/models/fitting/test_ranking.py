@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
 from countperf.models.fitting.fit_model import fit
-from countperf.models.metrics import (
-    RankedSet,
-    RankedVariant,
-    RankingEvaluation,
-    evaluate_ranking,
-)
+from countperf.models.metrics import RankedSet, RankedVariant, RankingEvaluation, evaluate_ranking
 from tests.models.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel, measure
 
 

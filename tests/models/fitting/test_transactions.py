@@ -164,7 +164,7 @@ def test_what_does_not_say_them_is_refused() -> None:
         weights.compile(kernel)
     with pytest.raises(FitError, match="of no measured case transactions are known"):
         fit_model(measured(), model=MODEL)
-    with pytest.raises(DocumentError, match="name the work items of a sub-group"):
+    with pytest.raises(DocumentError, match="work items of a sub-group"):
         sum_model({"launch": ["launches"], "lines": ["transactions.*.load"]})
 
 
