@@ -48,25 +48,23 @@ def predict_cases(
     *,
     incomplete_ok: bool,
     level: Level,
-) -> tuple[ChosenWeights, list[dict[str, Any]]]:
-    """Predict all sizes by one model: return the choice that did, and fields of `TimedSize`."""
+) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Predict all sizes by one model: return what did, and fields of `TimedSize`."""
 
-    def predict(
-        used: ChosenWeights, is_attempt: bool
-    ) -> tuple[ChosenWeights, list[dict[str, Any]]]:
+    def predict(used: ChosenWeights, is_attempt: bool) -> tuple[dict[str, str], list[Any]]:
         rows: list[dict[str, Any]] = []
         allowed = incomplete_ok and not is_attempt
         for case in stepped(cases, "predicting"):
             kernel = Kernel.of(case.build(), case.parameters, case.statistics or None, counts)
             try:
-                rows.append(
-                    find_predicted_fields(used.predict(kernel, incomplete_ok=allowed, level=level))
-                )
+                made = used.predict(kernel, incomplete_ok=allowed, level=level)
+                rows.append(find_predicted_fields(made))
             except CountperfError as error:  # a reason may hold for some of the points only
                 rows.append({"reason": str(error)})
         if is_attempt and (lacking := [r["reason"] for r in rows if r.get("predicted_s") is None]):
             raise errors.PredictionError(lacking[0])
-        return used, rows
+        weights = used.weights
+        return {"weights": weights.name, "model": weights.model, "model_choice": used.why}, rows
 
     return chosen.apply(predict)
 
@@ -171,16 +169,15 @@ def time_kernel(
     cases = _cases(asked, make_arguments, reference, tolerance, unchecked=unchecked)
     protocol = protocol or TIMING
     with open_runner(runner, device, None, longest_s=longest_s) as opened:
-        used: ChosenWeights | None = None
-        predicted: list[dict[str, Any]]
+        by: dict[str, str] = {}
         try:
             chosen = choose_weights(weights, model=model, device=opened.identity, force=force)
         except errors.DeviceMismatchError as error:
             if weights is not None:
                 raise
-            predicted = [{"reason": str(error)}] * len(cases)
+            predicted: list[dict[str, Any]] = [{"reason": str(error)}] * len(cases)
         else:
-            used, predicted = predict_cases(
+            by, predicted = predict_cases(
                 cases, instruction_counts, chosen, incomplete_ok=incomplete_ok, level=level
             )
         digests = [_digests(case, instruction_counts) for case in cases]
@@ -192,9 +189,7 @@ def time_kernel(
         device=measured.header.device,
         protocol=protocol,
         environment=measured.header.environment,
-        weights="" if used is None else used.weights.name,
-        model="" if used is None else used.weights.model,
-        model_choice="" if used is None else used.why,
+        **by,
         interval_level=level,
         made_up=made_up,
         sizes=tuple(
