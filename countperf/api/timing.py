@@ -48,10 +48,10 @@ def predict_cases(
     *,
     incomplete_ok: bool,
     level: Level,
-) -> tuple[dict[str, str], list[dict[str, Any]]]:
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Predict all sizes by one model: return what did, and fields of `TimedSize`."""
 
-    def predict(used: ChosenWeights, is_attempt: bool) -> tuple[dict[str, str], list[Any]]:
+    def predict(used: ChosenWeights, is_attempt: bool) -> tuple[dict[str, Any], list[Any]]:
         rows: list[dict[str, Any]] = []
         allowed = incomplete_ok and not is_attempt
         for case in stepped(cases, "predicting"):
@@ -169,7 +169,7 @@ def time_kernel(
     cases = _cases(asked, make_arguments, reference, tolerance, unchecked=unchecked)
     protocol = protocol or TIMING
     with open_runner(runner, device, None, longest_s=longest_s) as opened:
-        by: dict[str, str] = {}
+        by: dict[str, Any] = {}
         try:
             chosen = choose_weights(weights, model=model, device=opened.identity, force=force)
         except errors.DeviceMismatchError as error:
