@@ -125,7 +125,7 @@ def choose_weights(
             usual = default_weights(wanted, model=model)
         elif isinstance(weights, Path | str):
             usual = load_weights(weights, model=model)
-        elif isinstance(weights, WeightSet):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+        elif isinstance(weights, WeightSet):
             usual = weights
         else:
             raise errors.ParameterError(
