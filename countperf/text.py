@@ -42,7 +42,7 @@ def format_percent(fraction: float) -> str:
     if not math.isfinite(fraction) or fraction == 0:
         return f"{fraction:g} %"
     percent = 100 * Decimal(fraction)
-    return f"{Decimal(f'{percent:.1e}') if abs(percent) < 100 else percent.quantize(1):f} %"
+    return f"{Decimal(f'{percent:.1e}'):f} %" if abs(percent) < 100 else f"{percent:.0f} %"
 
 
 def format_share(fraction: float) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from countperf import errors
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.frontend.producers import bound_arguments, known_unit, translation_unit
+from countperf.counting.frontend.producers import known_unit, translation_unit
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.transactions import with_transactions
 from countperf.counting.vector import PropertyVector
@@ -180,11 +180,6 @@ class Kernel(ShortRepr):
         if self.is_counted:
             raise errors.CountingError(f"a property vector has no {what}; pass the kernel itself")
         return self.unit
-
-    @property
-    def bound_arguments(self) -> dict[str, Any]:
-        """Arguments that came with the kernel, such as the data in a program of pytato."""
-        return bound_arguments(self.around)
 
     @property
     def statistics(self) -> Mapping[str, Statistic] | None:

@@ -35,9 +35,6 @@ COMPILED_CHOICE = (
 )
 """Line that says that the model that reads compiled code was chosen."""
 
-KNOWN_CODE_CHOICE = f"model {COMPILED}: the compiled code is known"
-"""The same where the code comes with the kernels."""
-
 _Result = TypeVar("_Result")
 
 
@@ -128,7 +125,7 @@ def choose_weights(
             usual = default_weights(wanted, model=model)
         elif isinstance(weights, Path | str):
             usual = load_weights(weights, model=model)
-        elif isinstance(weights, WeightSet):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+        elif isinstance(weights, WeightSet):
             usual = weights
         else:
             raise errors.ParameterError(
@@ -151,7 +148,7 @@ def choose_weights(
         return choose(_FAILED.format(error))
     return ChosenWeights(
         weights=reading,
-        why=KNOWN_CODE_CHOICE if has_code else COMPILED_CHOICE,
+        why=f"model {COMPILED}: the compiled code is known" if has_code else COMPILED_CHOICE,
         device=identity,
         force=force,
         choose_by_counts=choose,

@@ -21,6 +21,7 @@ from countperf import errors, measuring, text
 from countperf.api.kernels import Kernel
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.frontend.loopy_patches import record_launches
+from countperf.counting.frontend.producers import bound_arguments
 from countperf.counting.taxonomy import View
 from countperf.devices.binding import made_up_indices
 from countperf.devices.description import describe_kernel
@@ -47,25 +48,23 @@ def predict_cases(
     *,
     incomplete_ok: bool,
     level: Level,
-) -> tuple[ChosenWeights, list[dict[str, Any]]]:
-    """Predict all sizes by one model: return the choice that did, and fields of `TimedSize`."""
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Predict all sizes by one model: return what did, and fields of `TimedSize`."""
 
-    def predict(
-        used: ChosenWeights, is_attempt: bool
-    ) -> tuple[ChosenWeights, list[dict[str, Any]]]:
+    def predict(used: ChosenWeights, is_attempt: bool) -> tuple[dict[str, Any], list[Any]]:
         rows: list[dict[str, Any]] = []
         allowed = incomplete_ok and not is_attempt
         for case in stepped(cases, "predicting"):
             kernel = Kernel.of(case.build(), case.parameters, case.statistics or None, counts)
             try:
-                rows.append(
-                    find_predicted_fields(used.predict(kernel, incomplete_ok=allowed, level=level))
-                )
+                made = used.predict(kernel, incomplete_ok=allowed, level=level)
+                rows.append(find_predicted_fields(made))
             except CountperfError as error:  # a reason may hold for some of the points only
                 rows.append({"reason": str(error)})
         if is_attempt and (lacking := [r["reason"] for r in rows if r.get("predicted_s") is None]):
             raise errors.PredictionError(lacking[0])
-        return used, rows
+        weights = used.weights
+        return {"weights": weights.name, "model": weights.model, "model_choice": used.why}, rows
 
     return chosen.apply(predict)
 
@@ -173,16 +172,15 @@ def time_kernel(
     cases = _cases(asked, make_arguments, reference, tolerance, unchecked=unchecked)
     protocol = protocol or TIMING
     with open_runner(runner, device, None, longest_s=longest_s) as opened:
-        used: ChosenWeights | None = None
-        predicted: list[dict[str, Any]]
+        by: dict[str, Any] = {}
         try:
             chosen = choose_weights(weights, model=model, device=opened.identity, force=force)
         except errors.DeviceMismatchError as error:
             if weights is not None:
                 raise
-            predicted = [{"reason": str(error)}] * len(cases)
+            predicted: list[dict[str, Any]] = [{"reason": str(error)}] * len(cases)
         else:
-            used, predicted = predict_cases(
+            by, predicted = predict_cases(
                 cases, instruction_counts, chosen, incomplete_ok=incomplete_ok, level=level
             )
         digests = [_digests(case, instruction_counts) for case in cases]
@@ -194,9 +192,7 @@ def time_kernel(
         device=measured.header.device,
         protocol=protocol,
         environment=measured.header.environment,
-        weights="" if used is None else used.weights.name,
-        model="" if used is None else used.weights.model,
-        model_choice="" if used is None else used.why,
+        **by,
         interval_level=level,
         made_up=made_up,
         sizes=tuple(
@@ -272,7 +268,7 @@ def _cases(
         if make_arguments is None:
             make_arguments, reference = known.make_arguments, reference or known.reference
     arguments = {arg.name: arg for arg in unit.default_entrypoint.args}
-    bound = kernel.bound_arguments
+    bound = bound_arguments(kernel.around)  # such as the data in a program of pytato
     bound_sizes = {
         name: int(value)
         for name, value in bound.items()
