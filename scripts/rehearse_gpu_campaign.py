@@ -25,9 +25,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from campaign_simulation import Host, Simulation, stages_text
-from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.discovery import doctor
 from countperf.devices.nvcc import compile_cubin
+from countperf.devices.targets import generate_cuda
 from countperf.errors import CountperfError
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry

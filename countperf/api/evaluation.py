@@ -18,8 +18,12 @@ from countperf.counting.counts import caches_of, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches
 from countperf.counting.transactions import TransactionCounts
 from countperf.devices.discovery import matching_devices
-from countperf.devices.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
-from countperf.devices.machine import read_processor
+from countperf.devices.identity import (
+    DeviceIdentity,
+    counted_caches_of,
+    memory_hierarchy_of,
+    read_processor,
+)
 from countperf.devices.parameters import load_device
 from countperf.errors import (
     CountingError,
@@ -50,7 +54,6 @@ if TYPE_CHECKING:
     from countperf.models.fitting.judging import RankingEvaluation
     from countperf.models.metrics import Evaluation
     from countperf.models.weights import WeightSet
-
 
 _Judged = TypeVar("_Judged")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from countperf.api.weights_choice import choose_weights
 from countperf.devices.device import EventClock
 from countperf.devices.discovery import find_device
-from countperf.devices.machine import available_cores
+from countperf.devices.identity import available_cores
 from countperf.devices.workers import pool_or
 from countperf.errors import ParameterError, SearchSpaceError, nearest, option
 from countperf.measuring.runner import ApartRunner

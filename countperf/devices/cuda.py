@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.devices import device as common
-from countperf.devices.cuda_target import generate_cuda, retarget
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.host_code import GeneratedLaunch
 from countperf.devices.identity import DeviceIdentity, make_slug
+from countperf.devices.targets import GeneratedLaunch, generate_cuda, retarget
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
 
 if TYPE_CHECKING:

@@ -110,12 +110,15 @@ class Session(Protocol):
     @property
     def device(self) -> Device:
         """The device."""
+        ...
 
     def load(self, source: str, *, fresh: bool = False) -> Launch:
         """Build hand-written kernels; return what enqueues them."""
+        ...
 
     def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
         """Generate code for a translation unit and build it; see `KernelCase`."""
+        ...
 
     def allocate(self, size: int) -> Any:
         """Return new device memory of that many bytes (at least 4), filled with zeros."""
@@ -125,6 +128,7 @@ class Session(Protocol):
 
     def download(self, memory: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         """Return the first elements of device memory."""
+        ...
 
     def copy_in(self, memory: Any, array: NDArray[Any]) -> None:
         """Copy a contiguous array to the beginning of device memory, and wait."""
@@ -137,6 +141,7 @@ class Session(Protocol):
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels, besides the Python packages."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

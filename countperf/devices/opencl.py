@@ -23,9 +23,14 @@ from countperf.caches import POCLS, give_a_cache
 from countperf.counting.frontend.copies import check_element_types, uses_half
 from countperf.devices import device as common
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.host_code import HostBuilder, generate_for_target
-from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
-from countperf.devices.machine import read_processor
+from countperf.devices.identity import (
+    DeviceIdentity,
+    DeviceType,
+    make_slug,
+    platform_prefix,
+    read_processor,
+)
+from countperf.devices.targets import HostBuilder, generate_for_target
 from countperf.errors import CountingError, KernelBuildError
 
 if TYPE_CHECKING:
@@ -84,11 +89,13 @@ class OpenClBackend:
 
 def describe(handle: cl.Device, label: str) -> common.Device:
     """Read identity and limits of a pyopencl device."""
-    kinds = cl.device_type
     device_type: DeviceType = "other"
-    for kind, flag in (("cpu", kinds.CPU), ("gpu", kinds.GPU), ("accelerator", kinds.ACCELERATOR)):
-        if handle.type & flag and device_type == "other":
-            device_type = kind
+    if handle.type & cl.device_type.CPU:
+        device_type = "cpu"
+    elif handle.type & cl.device_type.GPU:
+        device_type = "gpu"
+    elif handle.type & cl.device_type.ACCELERATOR:
+        device_type = "accelerator"
     processor = read_processor() if device_type == "cpu" else ""
     name = handle.name.strip()
     slug = make_slug(handle.platform.name, name, processor)

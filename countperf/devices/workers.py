@@ -27,7 +27,7 @@ from typing import IO, Any
 import cloudpickle
 
 from countperf.devices.device import check_process
-from countperf.devices.machine import available_cores
+from countperf.devices.identity import available_cores
 from countperf.errors import FLAGS
 from countperf.user_code import path_of_children
 

@@ -21,7 +21,7 @@ from pydantic import Field, NonNegativeInt
 
 from countperf.documents import Document, Interval, Part
 from countperf.errors import ParameterError
-from countperf.measuring.lines import NOISE_DEVIATIONS
+from countperf.measuring.cases import NOISE_DEVIATIONS
 from countperf.text import (
     Column,
     Printed,

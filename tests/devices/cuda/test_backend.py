@@ -18,7 +18,7 @@ from countperf.devices.binding import bind_arguments
 from countperf.devices.cuda import CudaBackend, CudaSession, check_grid, load_driver
 from countperf.devices.device import Device, Findings
 from countperf.devices.discovery import Discovery, find_device, try_device
-from countperf.devices.host_code import GeneratedCode, GeneratedLaunch
+from countperf.devices.targets import GeneratedCode, GeneratedLaunch
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
 from countperf.measuring.campaign import measure
 from countperf.measuring.runner import KernelRunner, in_mixed_order
