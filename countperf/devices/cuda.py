@@ -135,7 +135,7 @@ class CudaBackend:
 
     def open(self, device: common.Device) -> CudaSession:
         """Open a GPU; DeviceLostError or MeasurementError if CUDA refuses."""
-        return CudaSession.open(device)
+        return CudaSession(device)
 
     def generate(self, t_unit: Any) -> str:
         """Return the CUDA C of a translation unit."""
@@ -236,18 +236,11 @@ class CudaSession:
 
     def __init__(self, device: common.Device) -> None:
         self.device = device
-        handle: CudaHandle = device.handle
-        self.handle = handle
-        self.driver = handle.driver
-        self._use()
-        self._stream = self.driver.cupy.cuda.Stream(non_blocking=True)
-
-    @classmethod
-    def open(cls, device: common.Device) -> CudaSession:
-        """Open a GPU."""
-        handle: CudaHandle = device.handle
-        with handle.driver.guarded(f"{device.label} does not open"):
-            return cls(device)
+        self.handle: CudaHandle = device.handle
+        self.driver = self.handle.driver
+        with self.driver.guarded(f"{device.label} does not open"):
+            self._use()
+            self._stream = self.driver.cupy.cuda.Stream(non_blocking=True)
 
     def _use(self) -> None:
         self.driver.cupy.cuda.Device(self.handle.index).use()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
@@ -68,7 +68,7 @@ class OpenClBackend:
 
     def open(self, device: common.Device) -> OpenCLSession:
         """Open a device; pyopencl.Error if the driver refuses."""
-        return OpenCLSession.open(device)
+        return OpenCLSession(device)
 
     def generate(self, t_unit: Any) -> str:
         """Return the OpenCL C of a translation unit."""
@@ -154,17 +154,11 @@ ChooseGroups = Callable[[Extents, Extents], Extents]
 class OpenCLSession:
     """Context and profiling queue of an OpenCL device."""
 
-    def __init__(self, device: common.Device, context: cl.Context, queue: cl.CommandQueue) -> None:
+    def __init__(self, device: common.Device) -> None:
         self.device = device
-        self.context = context
-        self.queue = queue
-
-    @classmethod
-    def open(cls, device: common.Device) -> Self:
-        """Open a device."""
-        context = cl.Context([device.handle])
+        self.context = cl.Context([device.handle])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
-        return cls(device, context, cl.CommandQueue(context, properties=profiling))
+        self.queue = cl.CommandQueue(self.context, properties=profiling)
 
     def build(
         self, source: str, options: Sequence[str] = (), *, cache_folder: Path | None = None

@@ -104,7 +104,7 @@ class _Apart(OpenCLSession):
 @lru_cache(maxsize=1)
 def _open_session(label: str, folder: Path) -> _Apart:
     os.environ[POCL_CACHE] = str(folder / "cache")
-    session = _Apart.open(select_device(label, discover().devices))
+    session = _Apart(select_device(label, discover().devices))
     session.folder = folder
     return session
 
