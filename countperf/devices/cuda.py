@@ -231,7 +231,7 @@ class CudaSpan:
         return _Profile(0, round(elapsed_ms * 1e6))
 
 
-class CudaSession:
+class CudaSession(common.Session):
     """Stream of a GPU, with what is built and allocated for it."""
 
     def __init__(self, device: common.Device) -> None:
@@ -377,31 +377,11 @@ class CudaSession:
     def allocate(self, size: int) -> Any:
         """Return new device memory of that many bytes (at least 4), filled with zeros."""
         size = max(4, -(-size // 4) * 4)
-        memory = self._memory(size)
-        with self.driver.guarded("memory cannot be cleared"):
-            self.driver.runtime.memsetAsync(memory.ptr, 0, size, self._stream.ptr)
-        return memory
-
-    def _memory(self, size: int) -> Any:
         self._use()
         with self.driver.guarded(f"{size} byte"):
-            return self.driver.cupy.cuda.Memory(size)
-
-    def upload(self, array: NDArray[Any]) -> Any:
-        """Return new device memory with the elements of a contiguous array in memory order."""
-        if array.size == 0:
-            return self.allocate(0)
-        flat = array.ravel(order="K")
-        memory = self._memory(max(4, flat.nbytes))
-        self.copy_in(memory, flat)
+            memory = self.driver.cupy.cuda.Memory(size)
+            self.driver.runtime.memsetAsync(memory.ptr, 0, size, self._stream.ptr)
         return memory
-
-    def download(self, memory: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-        """Return the first elements of device memory."""
-        result = np.empty(count, dtype)
-        if count:
-            self.copy_out(result, memory)
-        return result
 
     def copy_in(self, memory: Any, array: NDArray[Any]) -> None:
         """Copy a contiguous array to the beginning of device memory, and wait."""

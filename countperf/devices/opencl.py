@@ -151,7 +151,7 @@ ChooseGroups = Callable[[Extents, Extents], Extents]
 """Function from the groups of a launch and the shape of a group, by axis, to the groups to run."""
 
 
-class OpenCLSession:
+class OpenCLSession(common.Session):
     """Context and profiling queue of an OpenCL device."""
 
     def __init__(self, device: common.Device) -> None:
@@ -253,10 +253,6 @@ class OpenCLSession:
         """Wait for all that was enqueued."""
         self.queue.finish()
 
-    def versions(self) -> dict[str, str]:
-        """Return nothing besides what the Python packages tell."""
-        return {}
-
     def copy_in(self, memory: cl.Buffer, array: NDArray[Any]) -> None:
         """Copy a contiguous array to the beginning of a buffer, and wait."""
         cl.enqueue_copy(self.queue, memory, array, is_blocking=True)
@@ -271,20 +267,6 @@ class OpenCLSession:
         buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4 * words)
         cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint32), 0, 4 * words)
         return buffer
-
-    def upload(self, array: NDArray[Any]) -> cl.Buffer:
-        """Return new device memory with the elements of a contiguous array in memory order."""
-        if array.size == 0:
-            return self.allocate(0)
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        return cl.Buffer(self.context, flags, hostbuf=array.ravel(order="K"))
-
-    def download(self, memory: cl.Buffer, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-        """Return the first elements of device memory."""
-        result = np.empty(count, dtype)
-        if count:
-            cl.enqueue_copy(self.queue, result, memory)
-        return result
 
 
 class OpenClTarget(lp.PyOpenCLTarget):
