@@ -21,9 +21,9 @@ import time
 import warnings
 from collections.abc import Callable
 
-from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.discovery import doctor
 from countperf.devices.nvcc import compile_cubin
+from countperf.devices.targets import generate_cuda
 from countperf.errors import CountperfError
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry

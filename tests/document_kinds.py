@@ -21,8 +21,8 @@ from countperf.measuring import (
     TimedSize,
     Timing,
 )
+from countperf.measuring.cases import case_fields
 from countperf.measuring.characterization import Characterization
-from countperf.measuring.lines import case_fields
 from countperf.measuring.size_choice import SizeCalibration, SizeChoice, SizeLimits
 from countperf.mechanistic.comparison import Comparison
 from countperf.models.library import fits_folders, load_weights

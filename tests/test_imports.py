@@ -33,7 +33,6 @@ LIGHT = {
     "countperf.devices.nvcc": "devices are listed without Loopy",
     "countperf.devices.discovery": "measurements are read without pyopencl and CuPy",
     "countperf.measuring.cases": "measurements are read without Loopy",
-    "countperf.measuring.lines": "measurements are read without isl",
     "countperf.measuring.measurement_sets": "weights are loaded without readers of tables",
     "countperf.measuring.tables": "measurements are read without Loopy and isl",
     "countperf.models.correction": "weights are loaded without measurements",

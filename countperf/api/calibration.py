@@ -21,8 +21,7 @@ from countperf.counting.structure.memory_hierarchy import (
 )
 from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
-from countperf.devices.identity import counted_caches_of, memory_hierarchy_of
-from countperf.devices.machine import available_cores
+from countperf.devices.identity import available_cores, counted_caches_of, memory_hierarchy_of
 from countperf.errors import MeasurementError, option
 from countperf.measuring import KernelCase, Measurement, MeasurementSet, size_choice
 from countperf.measuring.campaign import measure, rewrite_file

@@ -20,8 +20,12 @@ from countperf.counting.counts import caches_of, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches
 from countperf.counting.transactions import TransactionCounts
 from countperf.devices.discovery import matching_devices
-from countperf.devices.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
-from countperf.devices.machine import read_processor
+from countperf.devices.identity import (
+    DeviceIdentity,
+    counted_caches_of,
+    memory_hierarchy_of,
+    read_processor,
+)
 from countperf.devices.nvcc import require_program
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.measuring import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from countperf.api.prediction import choose_weights
 from countperf.devices.device import Device, EventClock
 from countperf.devices.discovery import find_device
-from countperf.devices.machine import available_cores
+from countperf.devices.identity import available_cores
 from countperf.devices.workers import pool_or
 from countperf.errors import ParameterError, SearchSpaceError, nearest, option
 from countperf.measuring.runner import ApartRunner

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countperf.devices import device as common
-from countperf.devices.cuda_target import generate_cuda, retarget
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.host_code import GeneratedLaunch
 from countperf.devices.identity import DeviceIdentity, make_slug
+from countperf.devices.targets import GeneratedLaunch, generate_cuda, retarget
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ class CudaBackend:
 
     def open(self, device: common.Device) -> CudaSession:
         """Open a GPU; DeviceLostError or MeasurementError if CUDA refuses."""
-        return CudaSession.open(device)
+        return CudaSession(device)
 
     def generate(self, t_unit: Any) -> str:
         """Return the CUDA C of a translation unit."""
@@ -232,23 +231,16 @@ class CudaSpan:
         return _Profile(0, round(elapsed_ms * 1e6))
 
 
-class CudaSession:
+class CudaSession(common.Session):
     """Stream of a GPU, with what is built and allocated for it."""
 
     def __init__(self, device: common.Device) -> None:
         self.device = device
-        handle: CudaHandle = device.handle
-        self.handle = handle
-        self.driver = handle.driver
-        self._use()
-        self._stream = self.driver.cupy.cuda.Stream(non_blocking=True)
-
-    @classmethod
-    def open(cls, device: common.Device) -> CudaSession:
-        """Open a GPU."""
-        handle: CudaHandle = device.handle
-        with handle.driver.guarded(f"{device.label} does not open"):
-            return cls(device)
+        self.handle: CudaHandle = device.handle
+        self.driver = self.handle.driver
+        with self.driver.guarded(f"{device.label} does not open"):
+            self._use()
+            self._stream = self.driver.cupy.cuda.Stream(non_blocking=True)
 
     def _use(self) -> None:
         self.driver.cupy.cuda.Device(self.handle.index).use()
@@ -385,31 +377,11 @@ class CudaSession:
     def allocate(self, size: int) -> Any:
         """Return new device memory of that many bytes (at least 4), filled with zeros."""
         size = max(4, -(-size // 4) * 4)
-        memory = self._memory(size)
-        with self.driver.guarded("memory cannot be cleared"):
-            self.driver.runtime.memsetAsync(memory.ptr, 0, size, self._stream.ptr)
-        return memory
-
-    def _memory(self, size: int) -> Any:
         self._use()
         with self.driver.guarded(f"{size} byte"):
-            return self.driver.cupy.cuda.Memory(size)
-
-    def upload(self, array: NDArray[Any]) -> Any:
-        """Return new device memory with the elements of a contiguous array in memory order."""
-        if array.size == 0:
-            return self.allocate(0)
-        flat = array.ravel(order="K")
-        memory = self._memory(max(4, flat.nbytes))
-        self.copy_in(memory, flat)
+            memory = self.driver.cupy.cuda.Memory(size)
+            self.driver.runtime.memsetAsync(memory.ptr, 0, size, self._stream.ptr)
         return memory
-
-    def download(self, memory: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-        """Return the first elements of device memory."""
-        result = np.empty(count, dtype)
-        if count:
-            self.copy_out(result, memory)
-        return result
 
     def copy_in(self, memory: Any, array: NDArray[Any]) -> None:
         """Copy a contiguous array to the beginning of device memory, and wait."""

@@ -14,12 +14,13 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import numpy as np
+
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import DeviceError, KernelBuildError
 from countperf.text import ShortRepr, cut
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from countperf.devices.description import DeviceKernel
@@ -107,24 +108,32 @@ Launch = Callable[[str, int, int, Sequence[Any]], Sequence["Event"]]
 class Session(Protocol):
     """A device in use."""
 
-    @property
-    def device(self) -> Device:
-        """The device."""
+    device: Device
 
     def load(self, source: str, *, fresh: bool = False) -> Launch:
         """Build hand-written kernels; return what enqueues them."""
+        ...
 
     def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
         """Generate code for a translation unit and build it; see `KernelCase`."""
+        ...
 
     def allocate(self, size: int) -> Any:
         """Return new device memory of that many bytes (at least 4), filled with zeros."""
 
     def upload(self, array: NDArray[Any]) -> Any:
         """Return new device memory with the elements of a contiguous array in memory order."""
+        memory = self.allocate(array.nbytes)
+        if array.size:
+            self.copy_in(memory, array.ravel(order="K"))
+        return memory
 
     def download(self, memory: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         """Return the first elements of device memory."""
+        result = np.empty(count, dtype)
+        if count:
+            self.copy_out(result, memory)
+        return result
 
     def copy_in(self, memory: Any, array: NDArray[Any]) -> None:
         """Copy a contiguous array to the beginning of device memory, and wait."""
@@ -137,6 +146,7 @@ class Session(Protocol):
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels, besides the Python packages."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from countperf.caches import unwritable_caches
 from countperf.devices.device import Device, DriverFile, Findings, Session, check_process
-from countperf.devices.machine import read_processor
+from countperf.devices.identity import read_processor
 from countperf.errors import DeviceError, KernelBuildError, nearest
 from countperf.machine_code import tools
 from countperf.sizes import checks_keywords

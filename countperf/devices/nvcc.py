@@ -80,7 +80,7 @@ def _candidates(name: str) -> Iterator[Path]:
 
 def compile_for(t_unit: Any, capability: str = "9.0") -> dict[str, KernelResources]:
     """Compile a Loopy kernel for a compute capability and read what it takes."""
-    from countperf.devices.cuda_target import generate_cuda
+    from countperf.devices.targets import generate_cuda
 
     code = generate_cuda(t_unit)
     said, _ = run_nvcc(code.source, capability, "-cubin", "-Xptxas", "-v")

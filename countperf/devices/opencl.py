@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import loopy as lp
 import numpy as np
@@ -23,9 +23,14 @@ from countperf.caches import POCLS, give_a_cache
 from countperf.counting.frontend.copies import check_element_types, uses_half
 from countperf.devices import device as common
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.host_code import HostBuilder, generate_for_target
-from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
-from countperf.devices.machine import read_processor
+from countperf.devices.identity import (
+    DeviceIdentity,
+    DeviceType,
+    make_slug,
+    platform_prefix,
+    read_processor,
+)
+from countperf.devices.targets import HostBuilder, generate_for_target
 from countperf.errors import CountingError, KernelBuildError
 
 if TYPE_CHECKING:
@@ -63,7 +68,7 @@ class OpenClBackend:
 
     def open(self, device: common.Device) -> OpenCLSession:
         """Open a device; pyopencl.Error if the driver refuses."""
-        return OpenCLSession.open(device)
+        return OpenCLSession(device)
 
     def generate(self, t_unit: Any) -> str:
         """Return the OpenCL C of a translation unit."""
@@ -84,11 +89,13 @@ class OpenClBackend:
 
 def describe(handle: cl.Device, label: str) -> common.Device:
     """Read identity and limits of a pyopencl device."""
-    kinds = cl.device_type
     device_type: DeviceType = "other"
-    for kind, flag in (("cpu", kinds.CPU), ("gpu", kinds.GPU), ("accelerator", kinds.ACCELERATOR)):
-        if handle.type & flag and device_type == "other":
-            device_type = kind
+    if handle.type & cl.device_type.CPU:
+        device_type = "cpu"
+    elif handle.type & cl.device_type.GPU:
+        device_type = "gpu"
+    elif handle.type & cl.device_type.ACCELERATOR:
+        device_type = "accelerator"
     processor = read_processor() if device_type == "cpu" else ""
     name = handle.name.strip()
     slug = make_slug(handle.platform.name, name, processor)
@@ -144,20 +151,14 @@ ChooseGroups = Callable[[Extents, Extents], Extents]
 """Function from the groups of a launch and the shape of a group, by axis, to the groups to run."""
 
 
-class OpenCLSession:
+class OpenCLSession(common.Session):
     """Context and profiling queue of an OpenCL device."""
 
-    def __init__(self, device: common.Device, context: cl.Context, queue: cl.CommandQueue) -> None:
+    def __init__(self, device: common.Device) -> None:
         self.device = device
-        self.context = context
-        self.queue = queue
-
-    @classmethod
-    def open(cls, device: common.Device) -> Self:
-        """Open a device."""
-        context = cl.Context([device.handle])
+        self.context = cl.Context([device.handle])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
-        return cls(device, context, cl.CommandQueue(context, properties=profiling))
+        self.queue = cl.CommandQueue(self.context, properties=profiling)
 
     def build(
         self, source: str, options: Sequence[str] = (), *, cache_folder: Path | None = None
@@ -252,10 +253,6 @@ class OpenCLSession:
         """Wait for all that was enqueued."""
         self.queue.finish()
 
-    def versions(self) -> dict[str, str]:
-        """Return nothing besides what the Python packages tell."""
-        return {}
-
     def copy_in(self, memory: cl.Buffer, array: NDArray[Any]) -> None:
         """Copy a contiguous array to the beginning of a buffer, and wait."""
         cl.enqueue_copy(self.queue, memory, array, is_blocking=True)
@@ -270,20 +267,6 @@ class OpenCLSession:
         buffer = cl.Buffer(self.context, cl.mem_flags.READ_WRITE, 4 * words)
         cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint32), 0, 4 * words)
         return buffer
-
-    def upload(self, array: NDArray[Any]) -> cl.Buffer:
-        """Return new device memory with the elements of a contiguous array in memory order."""
-        if array.size == 0:
-            return self.allocate(0)
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-        return cl.Buffer(self.context, flags, hostbuf=array.ravel(order="K"))
-
-    def download(self, memory: cl.Buffer, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-        """Return the first elements of device memory."""
-        result = np.empty(count, dtype)
-        if count:
-            cl.enqueue_copy(self.queue, result, memory)
-        return result
 
 
 class OpenClTarget(lp.PyOpenCLTarget):

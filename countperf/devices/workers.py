@@ -18,7 +18,7 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -27,7 +27,7 @@ from typing import IO, Any
 import cloudpickle
 
 from countperf.devices.device import check_process
-from countperf.devices.machine import available_cores
+from countperf.devices.identity import available_cores
 from countperf.errors import FLAGS
 from countperf.user_code import path_of_children
 
@@ -58,8 +58,7 @@ class WorkerLostError(BrokenExecutor):
 class Worker:
     """A process that does one task after the other; a lost one is replaced at the next task."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._environment = environment or {}
+    def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes]
         self._lock = threading.Lock()
@@ -116,7 +115,6 @@ class Worker:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._output,
-                    env={**os.environ, **self._environment},
                     start_new_session=True,  # Ctrl-C is for the caller
                 )
             return self._process
@@ -191,20 +189,6 @@ class Pool(ThreadPoolExecutor):
 
     def __exit__(self, *_: object) -> None:
         self.end()
-
-
-def run_apart(
-    limit_s: float,
-    function: Callable[..., Any],
-    *args: Any,
-    environment: Mapping[str, str] | None = None,
-) -> Any:
-    """Call a function in a process of its own, which is killed if that takes too long, s."""
-    worker = Worker(environment)
-    try:
-        return worker.do(limit_s, cloudpickle.dumps((function, args, FLAGS)))
-    finally:
-        worker.close()
 
 
 def _send(stream: IO[bytes], content: object) -> None:

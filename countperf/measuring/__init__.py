@@ -8,15 +8,19 @@ went on with the campaign; its environment holds for the cases below it).
 
 from __future__ import annotations
 
-from countperf.measuring.cases import PURPOSES, InstructionCounts, KernelCase, Purpose, Statistic
-from countperf.measuring.lines import (
+from countperf.measuring.cases import (
+    PURPOSES,
     Environment,
     FailedCase,
     Header,
+    InstructionCounts,
+    KernelCase,
     Measurement,
     Protocol,
+    Purpose,
     Resumption,
     Settling,
+    Statistic,
     Summary,
     summarize,
 )

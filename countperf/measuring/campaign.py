@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
 from countperf.devices.device import Device, DeviceLimits, EventClock, check_clocks
-from countperf.devices.machine import available_cores, read_clocks, read_processor
+from countperf.devices.identity import available_cores, read_clocks, read_processor
 from countperf.errors import CountingError, DeviceLostError, MeasurementError
 from countperf.measuring import (
     FailedCase,
@@ -26,7 +26,7 @@ from countperf.measuring import (
     Resumption,
     summarize,
 )
-from countperf.measuring.lines import Environment, case_fields, format_line
+from countperf.measuring.cases import Environment, case_fields, format_line
 from countperf.measuring.runner import (
     BROAD,
     LONGEST_S,

@@ -25,12 +25,11 @@ from pydantic import Field, NonNegativeFloat
 
 from countperf.devices import parameters as described
 from countperf.devices.device import Device, EventClock, Launch, Session
-from countperf.devices.identity import DeviceIdentity
-from countperf.devices.machine import read_clocks
+from countperf.devices.identity import DeviceIdentity, read_clocks
 from countperf.documents import Document, Part
 from countperf.errors import MeasurementError
 from countperf.measuring.campaign import gather_environment
-from countperf.measuring.lines import Environment
+from countperf.measuring.cases import Environment
 from countperf.measuring.size_choice import measure_launch_overhead
 from countperf.steps import stepped
 from countperf.text import Printed, Result, columns_of, format_percent, plain
@@ -208,8 +207,15 @@ def _judge(name: str, estimate: Estimate, kernel: str, possible: Possible) -> Fi
     remark = f"repetitions differ by {spread:.0%}" if spread > 0.5 else ""
     if not lowest < value <= highest:
         remark = f"not between {lowest:.3g} and {highest:.3g} {unit}"
-    found = {"name": name, "value": value, "spread": spread, "unit": unit, "kernel": kernel}
-    return Finding(**found, is_plausible=not remark, remark=remark)
+    return Finding(
+        name=name,
+        value=value,
+        spread=spread,
+        unit=unit,
+        kernel=kernel,
+        is_plausible=not remark,
+        remark=remark,
+    )
 
 
 class Bench:

@@ -22,7 +22,7 @@ from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
 from countperf.documents import Document, IntervalOfTimes, Part
 from countperf.errors import DocumentError, PredictionError, option
-from countperf.measuring.lines import (
+from countperf.measuring.cases import (
     NOISE_DEVIATIONS,
     Environment,
     FailedCase,

@@ -35,8 +35,7 @@ from countperf.devices.device import (
     check_process,
 )
 from countperf.devices.discovery import discover, find_device, open_session, select_device
-from countperf.devices.identity import DeviceIdentity
-from countperf.devices.machine import Neighbors, time_of_others_s
+from countperf.devices.identity import DeviceIdentity, Neighbors, time_of_others_s
 from countperf.devices.workers import NOT_SENT, Pool, WorkerLostError
 from countperf.errors import (
     DeviceLostError,
@@ -329,6 +328,7 @@ class KernelRunner(CaseRunner):
             ).arguments
             del inputs
             self.session.finish()
+            assert kernel.prepare is not None
             launch = kernel.prepare(arguments)
             yield lambda: self.clock.time_run(launch)
             del held
@@ -394,7 +394,7 @@ def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) 
     difference = np.abs(got.astype(wide) - expected.astype(wide))
     tolerance = case.tolerance
     if tolerance is None:  # sums of a million numbers in another order stay within it
-        bits = 8 * got.real.dtype.itemsize if got.dtype.kind in "fc" else 0
+        bits = 8 * np.real(got).dtype.itemsize if got.dtype.kind in "fc" else 0
         tolerance = {0: 0.0, 16: 1e-2, 32: 1e-4}.get(bits, 1e-10)
     allowed = tolerance * max(1.0, float(np.max(np.abs(expected))))
     wrong = ~(difference <= allowed)  # a NaN is wrong

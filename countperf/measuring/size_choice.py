@@ -22,8 +22,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from countperf.devices.device import DeviceLimits, EventClock, RunTime, Session
-from countperf.devices.identity import DeviceIdentity
-from countperf.devices.machine import available_memory
+from countperf.devices.identity import DeviceIdentity, available_memory
 from countperf.documents import Document, Part
 from countperf.errors import DeviceLostError, MeasurementError, ParameterError
 from countperf.measuring import KernelCase

@@ -29,8 +29,14 @@ from countperf.counting.structure.memory_hierarchy import CountedCaches
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Part, parse_json, validate
 from countperf.errors import CountingError, DocumentError, ParameterError, TableError, option
-from countperf.measuring.cases import PURPOSES, KernelCase
-from countperf.measuring.lines import Environment, Header, Measurement, Protocol
+from countperf.measuring.cases import (
+    PURPOSES,
+    Environment,
+    Header,
+    KernelCase,
+    Measurement,
+    Protocol,
+)
 from countperf.store import make_file_error, read_content
 from countperf.user_code import describe_failure
 

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from countperf.counting.work_groups import GroupKinds, WorkGroups
-from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.description import describe_kernel
-from countperf.devices.host_code import Launches, Shape
 from countperf.devices.nvcc import compile_for, compile_sass, find_program
 from countperf.devices.parameters import DeviceParameters, load_device
+from countperf.devices.targets import Launches, Shape, generate_cuda
 from countperf.errors import (
     CountingError,
     DeviceError,

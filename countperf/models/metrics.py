@@ -34,7 +34,7 @@ from countperf.documents import Document, Interval, Part
 from countperf.errors import CountperfError, FitError
 from countperf.measuring import PURPOSES as ALL_PURPOSES
 from countperf.measuring import Measurement
-from countperf.measuring.lines import NOISE_DEVIATIONS
+from countperf.measuring.cases import NOISE_DEVIATIONS
 from countperf.models.weights import WeightSet
 from countperf.steps import stepped
 

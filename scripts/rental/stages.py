@@ -16,7 +16,7 @@ from countperf.api.catalogue import Profile, measure_catalogue
 from countperf.api.catalogue import measure_variants as measure
 from countperf.api.evaluation import evaluate_ranking
 from countperf.devices.discovery import backends, doctor, find_device, open_session
-from countperf.devices.machine import available_cores
+from countperf.devices.identity import available_cores
 from countperf.devices.workers import Pool
 from countperf.documents import parse_json
 from countperf.errors import CountperfError, DeviceLostError, FitError

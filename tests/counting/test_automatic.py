@@ -13,8 +13,8 @@ import countperf
 from countperf.counting.automatic import AssumedOrder
 from countperf.counting.transactions import with_transactions
 from countperf.counting.vector import PropertyVector
-from countperf.devices.cuda_target import NvidiaCudaTarget
 from countperf.devices.opencl import OpenClTarget
+from countperf.devices.targets import NvidiaCudaTarget
 from countperf.errors import ParameterError
 from tests.kernels import made
 

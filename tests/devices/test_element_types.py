@@ -52,7 +52,7 @@ def test_types_without_a_name_are_refused_with_one_that_has_it(name: str) -> Non
 @pytest.mark.device
 def test_types_without_a_name_are_not_built(device: Device) -> None:
     with pytest.raises(KernelBuildError, match="no code for elements of type"):
-        OpenCLSession.open(device).build_kernel(_kernel(STRUCTURE))
+        OpenCLSession(device).build_kernel(_kernel(STRUCTURE))
 
 
 def test_arithmetic_of_long_doubles_is_refused() -> None:

@@ -107,7 +107,7 @@ def _made(unit: Any, seed: int = 3, sizes: Mapping[str, int] = SIZES) -> dict[st
 @pytest.mark.parametrize("name", KERNELS)
 def test_index_arrays_keep_a_kernel_inside_of_its_arrays(device: Device, name: str) -> None:
     build, expected = KERNELS[name]
-    session = GuardedSession.open(device)
+    session = GuardedSession(device)
     kernel = session.build_kernel(build())
 
     given = default_inputs(kernel, np.random.default_rng(3), SIZES)

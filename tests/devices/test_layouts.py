@@ -64,7 +64,7 @@ class GuardedSession(OpenCLSession):
 
 @pytest.fixture
 def session(device: Device) -> GuardedSession:
-    return GuardedSession.open(device)
+    return GuardedSession(device)
 
 
 @pytest.mark.device
@@ -77,7 +77,7 @@ def test_every_element_is_written_in_its_place_and_nothing_else(
 
 
 def test_the_guard_sees_what_is_written_beside_a_buffer(device: Device) -> None:
-    session = GuardedSession.open(device)
+    session = GuardedSession(device)
     buffer = session.allocate(64)
     program = session.load("KERNEL beside(GLOBAL float *out) { out[16] = 1; out[-1] = 1; }")
 
@@ -137,7 +137,7 @@ def _beyond(body: str) -> Any:
 def test_what_would_go_outside_is_refused_before_the_launch(
     device: Device, unit: Any, sizes: Mapping[str, int], inputs: Mapping[str, Any], said: str
 ) -> None:
-    session = OpenCLSession.open(device)
+    session = OpenCLSession(device)
 
     with pytest.raises((MeasurementError, lp.LoopyError), match=said):
         bind_arguments(session, session.build_kernel(unit), sizes, inputs)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.nvcc import (
     KernelResources,
     compile_for,
@@ -17,6 +16,7 @@ from countperf.devices.nvcc import (
     find_program,
     parse_resources,
 )
+from countperf.devices.targets import generate_cuda
 from countperf.errors import DeviceError, KernelBuildError
 from countperf.mechanistic.sass import SassLatencies, analyze_sass
 from measurement_kernels.catalog import entries, entry

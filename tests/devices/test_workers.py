@@ -87,7 +87,7 @@ def test_processes_are_where_the_caller_is_and_hold_no_pipe_of_it(
 
 _BUSY = """
 import os, sys, time
-from countperf.devices.workers import Pool, run_apart
+from countperf.devices.workers import Pool
 
 def hold_the_interpreter():
     say()
@@ -103,7 +103,7 @@ def say():
 
 pool = Pool(4)
 tasks = [pool.submit(hold_the_interpreter), pool.submit(sleep_on), pool.submit(os.getpid)]
-tasks += [pool.submit(lambda: run_apart(1000.0, sleep_on))]
+tasks += [pool.submit(lambda: Pool(1).submit(sleep_on).result())]
 time.sleep(1000)
 """
 

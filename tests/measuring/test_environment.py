@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.devices import machine
+from countperf.devices import identity as machine
 from countperf.measuring.campaign import gather_environment
 from tests.devices.fakes import LIMITS
 

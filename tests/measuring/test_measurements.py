@@ -22,7 +22,7 @@ from countperf.measuring import (
     Resumption,
     summarize,
 )
-from countperf.measuring.lines import case_fields, format_line
+from countperf.measuring.cases import case_fields, format_line
 from tests.devices.fakes import IDENTITY, PROTOCOL, make_case
 
 ENVIRONMENT = Environment(

@@ -237,7 +237,7 @@ def test_memory_limit(largest: int, device_bytes: int, host_bytes: int | None, l
 
 @pytest.mark.device
 def test_limits_of_a_real_device(device: Device) -> None:
-    session = OpenCLSession.open(device)
+    session = OpenCLSession(device)
 
     overhead = measure_launch_overhead(session, runs=8)
     limits = measure_limits(session, max_run_s=0.05)

@@ -21,7 +21,7 @@ from countperf.errors import (
     UnmeasuredPropertyError,
 )
 from countperf.measuring import KernelCase, Measurement
-from countperf.measuring.lines import format_line, parse_line
+from countperf.measuring.cases import format_line, parse_line
 from countperf.models.function import Range
 from countperf.models.library import fits_folders
 from countperf.models.weights import WeightSet

@@ -25,8 +25,8 @@ from countperf.devices.binding import bind_arguments
 from countperf.devices.description import describe_kernel, with_argument_types
 from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
 from countperf.devices.discovery import discover, select_device
-from countperf.devices.host_code import Launches, generate_for_target
 from countperf.devices.opencl import OpenCLSession, retarget
+from countperf.devices.targets import Launches, generate_for_target
 from countperf.devices.workers import Pool
 from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
 from countperf.machine_code.interpreter import MachineProgram
@@ -100,7 +100,7 @@ class _Apart(OpenCLSession):
 @lru_cache(maxsize=1)
 def _open_session(label: str, folder: Path) -> _Apart:
     os.environ[POCL_CACHE] = str(folder / "cache")
-    session = _Apart.open(select_device(label, discover().devices))
+    session = _Apart(select_device(label, discover().devices))
     session.folder = folder
     return session
 

@@ -140,7 +140,7 @@ def fit(
     execution policy and families that are left out gain by it.
 
     Residuals are multiplied by :math:`e / \sqrt{e^2 + n_j^2}`, with the noise :math:`n_j` of a case
-    (`countperf.measuring.lines`; of cases that did not settle, at least `UNSETTLED_NOISE`) and
+    (`countperf.measuring.cases`; of cases that did not settle, at least `UNSETTLED_NOISE`) and
     the model's own typical error :math:`e`, found from a first fit in which all count the same.
     """
     kept = [m for m in measurements if m.purpose == "measurement"]

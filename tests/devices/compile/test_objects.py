@@ -217,7 +217,7 @@ def test_few_groups_give_the_code_of_a_launch_of_all(tmp_path: Path, pocl: Devic
 
 
 def test_a_launch_runs_the_groups_that_are_chosen(pocl: Device) -> None:
-    session = OpenCLSession.open(pocl)
+    session = OpenCLSession(pocl)
     kernel = session.build_kernel(axpy(), choose_groups=lambda *_: (2,))
     n = 640
     ones = np.ones(n, np.float32)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from countperf.devices.cuda import CudaDriver
-from countperf.devices.cuda_target import generate_cuda
+from countperf.devices.targets import generate_cuda
 from tests.devices.cuda.emulator import CompileError, EmulatedModule, Memory
 
 _COMPILED: dict[str, EmulatedModule] = {}  # by source

@@ -18,7 +18,7 @@ from countperf.devices.binding import bind_arguments
 from countperf.devices.cuda import CudaBackend, CudaSession, check_grid, load_driver
 from countperf.devices.device import Device, Findings
 from countperf.devices.discovery import Discovery, find_device, try_device
-from countperf.devices.host_code import GeneratedCode, GeneratedLaunch
+from countperf.devices.targets import GeneratedCode, GeneratedLaunch
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
 from countperf.measuring.campaign import measure
 from countperf.measuring.runner import KernelRunner, in_mixed_order
@@ -82,7 +82,7 @@ def test_every_gpu_is_listed_and_sessions_of_two_do_not_mix(tmp_path: Path) -> N
     cupy = FakeCupy(tmp_path, count=2)
     gpus = CudaBackend(cupy.driver).discover().devices
     assert [gpu.label for gpu in gpus] == ["cuda:0", "cuda:1"]
-    first, second = map(CudaSession.open, gpus)
+    first, second = map(CudaSession, gpus)
 
     second.allocate(4)
     used = cupy.device
@@ -132,7 +132,7 @@ def test_a_gpu_that_does_not_work(
 
 
 def test_launch_overhead_is_measured(gpu: Device) -> None:
-    overhead = measure_launch_overhead(CudaSession.open(gpu), runs=4)
+    overhead = measure_launch_overhead(CudaSession(gpu), runs=4)
 
     assert overhead.time_s == pytest.approx(0.25e-3)
     assert overhead.host_s > 0
@@ -393,14 +393,14 @@ def test_an_expected_gpu_is_part_of_the_advice(expected: bool) -> None:
 
 
 def test_a_wrong_name_of_a_kernel_is_a_build_error(gpu: Device) -> None:
-    program = CudaSession.open(gpu).load("KERNEL nothing(GLOBAL float *a) { }")
+    program = CudaSession(gpu).load("KERNEL nothing(GLOBAL float *a) { }")
 
     with pytest.raises(KernelBuildError, match="NOT_FOUND"):
         program("something", 1, 1, ())
 
 
 def test_waiting_for_what_failed_is_a_measurement_error(gpu: Device, cupy: FakeCupy) -> None:
-    session = CudaSession.open(gpu)
+    session = CudaSession(gpu)
     cupy.failures["synchronize"] = CUDARuntimeError(1, "cudaErrorInvalidValue: no")
 
     with pytest.raises(MeasurementError, match="InvalidValue"):

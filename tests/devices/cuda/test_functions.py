@@ -13,9 +13,8 @@ import pytest
 from numpy.typing import NDArray
 from pymbolic import var
 
-from countperf.devices.cuda_target import cuda_functions, generate_cuda
-from countperf.devices.host_code import GeneratedCode
 from countperf.devices.nvcc import find_program
+from countperf.devices.targets import GeneratedCode, cuda_functions, generate_cuda
 from countperf.errors import KernelBuildError
 from tests.devices.cuda.emulator import COMPILER, EmulatedModule, Memory
 from tests.devices.nvcc_batches import compile_sources

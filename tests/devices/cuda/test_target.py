@@ -11,9 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from pymbolic import var
 
-from countperf.devices.cuda_target import generate_cuda, retarget
-from countperf.devices.host_code import GeneratedCode
 from countperf.devices.nvcc import find_program
+from countperf.devices.targets import GeneratedCode, generate_cuda, retarget
 from countperf.errors import KernelBuildError
 from tests.devices.cuda.emulator import COMPILER, EmulatedModule, Memory
 from tests.devices.loopy_cases import two_launches
