@@ -185,7 +185,7 @@ def sweep(
     profiler = profiler_of(kernel, device, sizes, options)
     if timed_on is not None and over == "occupancy":
         profiled = profiler.at(sizes)
-        able = unused_local_bytes(profiled.profile, profiled.launch, profiler.device)
+        able = unused_local_bytes(profiled, profiler.device)
         chosen = {g: n for g, n in able.items() if values is None or g in values}
         swept = _sweep(profiled, profiler.device, values=[*chosen], models=models)
         given = options.get("statistics")

@@ -40,18 +40,8 @@ from typing import Literal, get_args
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import (
-    Bound,
-    InstructionGraph,
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticModel,
-    TimeEstimate,
-    check_choice,
-    check_not_negative,
-    check_positive,
-)
 
 Policy = Literal["rr", "rr_corrected", "gto"]
 """Round robin as published, round robin corrected, greedy then oldest."""
@@ -70,8 +60,8 @@ class Interval:
     cause: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        check_not_negative(self.insts, "intervals")
-        check_not_negative(self.stall, "intervals")
+        base.check_not_negative(self.insts, "intervals")
+        base.check_not_negative(self.stall, "intervals")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,16 +98,14 @@ def interval_cycles(
     Round robin as published, and greedy where an interval has no stall, lose instructions and can
     promise more than one instruction per issue slot.
     """
-    if not intervals:
-        raise ParameterError("intervals must hold at least one interval", parameter="intervals")
-    if not check_positive(occupancy, "occupancy") >= 1:
+    if not base.check_positive(occupancy, "occupancy") >= 1:
         message = f"occupancy must be at least 1, not {occupancy}"
         raise ParameterError(message, parameter="occupancy")
-    check_choice(policy, "policy", get_args(Policy))
+    base.check_choice(policy, "policy", get_args(Policy))
     instructions = float(sum(interval.insts for interval in intervals))
-    stalls = float(sum(interval.stall for interval in intervals))
     if instructions == 0:
         raise ParameterError("intervals must hold an instruction", parameter="intervals")
+    stalls = float(sum(interval.stall for interval in intervals))
     probability = instructions / (instructions + stalls)  # Eq. (9)
     mean = instructions / len(intervals)
     others = occupancy - 1
@@ -140,11 +128,7 @@ def interval_cycles(
 
 
 def _find_nonoverlapped(
-    interval: Interval,
-    others: float,
-    policy: Policy,
-    probability: float,
-    mean: float,
+    interval: Interval, others: float, policy: Policy, probability: float, mean: float
 ) -> float:
     if policy == "rr":
         return max(0.0, interval.insts - 1) * probability * others  # Eq. (11)
@@ -155,14 +139,14 @@ def _find_nonoverlapped(
     return max(mean * in_stall * others - interval.stall, 0.0)  # Eq. (12), (14), (16)
 
 
-def intervals_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Interval, ...]:
+def intervals_of(graph: base.InstructionGraph, device: DeviceParameters) -> tuple[Interval, ...]:
     """Cut the program of a sub-group into intervals, by issuing it in order and alone."""
     classes = [device.require_class(name, model="GPUMech") for name in graph.nodes]
     intervals: list[Interval] = []
     finish: list[float] = []
     time = 0.0
     instructions = 0
-    for instruction, sources in zip(classes, graph.predecessors(), strict=True):
+    for instruction, sources in zip(classes, graph.predecessors, strict=True):
         last = max(sources, key=finish.__getitem__, default=None)
         ready = 0.0 if last is None else finish[last]
         if last is not None and ready > time + _ROUNDING:
@@ -180,38 +164,35 @@ def intervals_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuMechModel(MechanisticModel):
+class GpuMechModel(base.MechanisticModel):
     """GPUMech's time of a kernel."""
 
     policy: Policy = "rr_corrected"  # the scheduler
-
-    def __post_init__(self) -> None:
-        check_choice(self.policy, "policy", get_args(Policy))
 
     @property
     def model(self) -> str:
         """``"gpumech-"`` and the policy."""
         return f"gpumech-{self.policy}"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time of one launch; errors as in the base class."""
-        repetitions = profile.repetitions()
-        graph: InstructionGraph = profile.require("idg", model=self.model)
-        intervals = intervals_of(graph, self.device)
-        if not any(interval.insts for interval in intervals):
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time of one launch."""
+        profile = kernel.profile
+        intervals = intervals_of(profile.require("idg", model=self.model), self.device)
+        own = sum(interval.insts for interval in intervals)
+        if not own:
             message = (
                 f"kernel {profile.name!r}: no instruction of kind compute, which {self.model} needs"
                 " (it counts what is issued between loads)"
             )
             raise ModelNotApplicableError(message, parameter="intervals")
-        geometry = launch_geometry(profile, launch, self.device)
+        geometry = launch_geometry(kernel, self.device)
         result = interval_cycles(intervals, geometry.occupancy, self.policy)
-        own = sum(interval.insts for interval in intervals)
+        repetitions = profile.repetitions()
         stalls: dict[str, float] = {}
         for interval in intervals:
             stalls[interval.cause] = stalls.get(interval.cause, 0.0) + interval.stall
         is_idle = result.cpr > geometry.occupancy * own * (1 + _LATENCY_BOUND)
-        bound: Bound = "latency" if is_idle else "issue"
+        bound: base.Bound = "latency" if is_idle else "issue"
         return self._at_rate(
             result.wpc / repetitions,
             geometry.total_sub_groups,

@@ -36,20 +36,11 @@ from typing import ClassVar, NamedTuple
 
 from countperf.devices.parameters import InstructionClass
 from countperf.errors import DeviceParameterError, ParameterError
+from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
-from countperf.mechanistic.profile import (
-    Bound,
-    InstructionGraph,
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticModel,
-    TimeEstimate,
-    check_positive,
-    check_whole,
-)
 
 _DENOMINATOR = 10**6
-_KINDS: tuple[Bound, ...] = ("compute", "memory", "barrier", "issue")
+_KINDS: tuple[base.Bound, ...] = ("compute", "memory", "barrier", "issue")
 """Bounds that a time may have, in the order in which ties are decided."""
 
 
@@ -58,7 +49,7 @@ class Workload:
     """Workload of a simulation."""
 
     # the program of all sub-groups, or one per sub-group of a group (divergence)
-    programs: tuple[InstructionGraph, ...]
+    programs: tuple[base.InstructionGraph, ...]
     classes: Mapping[str, InstructionClass]  # costs
     sub_groups_per_group: int = 1  # size of a group, and groups resident at a time
     concurrent_groups: int = 1
@@ -66,12 +57,10 @@ class Workload:
     issue_limit: float | None = None  # starts per cycle over all subsystems
 
     def __post_init__(self) -> None:
-        check_whole(self.sub_groups_per_group, "sub_groups_per_group")
-        check_whole(self.concurrent_groups, "concurrent_groups")
-        if self.total_groups is not None:
-            check_whole(self.total_groups, "total_groups")
-        if self.issue_limit is not None:
-            check_positive(self.issue_limit, "issue_limit")
+        base.check_fields(
+            self, base.check_whole, "sub_groups_per_group concurrent_groups total_groups"
+        )
+        base.check_fields(self, base.check_positive, "issue_limit")
         if len(self.programs) not in (1, self.sub_groups_per_group):
             message = (
                 f"{len(self.programs)} programs for {self.sub_groups_per_group} sub-groups of a"
@@ -132,11 +121,11 @@ class _Program(NamedTuple):
 
 
 def _waits(
-    graph: InstructionGraph, classes: Mapping[str, InstructionClass]
+    graph: base.InstructionGraph, classes: Mapping[str, InstructionClass]
 ) -> list[tuple[int, ...]]:
     waits: list[tuple[int, ...]] = []
     last = -1  # a barrier's result is there after all earlier ones
-    for node, (name, own) in enumerate(zip(graph.nodes, graph.predecessors(), strict=True)):
+    for node, (name, own) in enumerate(zip(graph.nodes, graph.predecessors, strict=True)):
         if classes[name].kind == "barrier":
             waits.append(tuple(range(max(last, 0), node)))
             last = node
@@ -322,28 +311,29 @@ def _fraction(value: float) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineModel(MechanisticModel):
+class PipelineModel(base.MechanisticModel):
     """Simulation of the fullest compute unit."""
 
     charges: ClassVar[frozenset[str]] = frozenset({"barriers", "divergence"})
 
     name: ClassVar[str] = "pipeline-rr"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         """Estimate the time; see `MechanisticModel.estimate`.
 
         The breakdown has the time for which the busiest subsystem (or the issue of instructions)
         is occupied, and the rest as latency; the larger part is what bounds the time.
         """
         clock = self.device.require("clock_hz", model=self.model)
-        geometry = launch_geometry(profile, launch, self.device)
+        profile = kernel.profile
+        geometry = launch_geometry(kernel, self.device)
         workload = self._workload(profile, geometry)
         run, cycles = _cycles(workload)
         repetitions = profile.repetitions(workload.programs)
-        cycles = check_positive(cycles, "cycles") * repetitions
+        cycles = base.check_positive(cycles, "cycles") * repetitions
         kind, share = _busiest(run, workload)
         time_s = cycles / clock
-        return TimeEstimate(
+        return base.TimeEstimate(
             time_s=time_s,
             bound=kind if share >= 1 - share else "latency",
             breakdown={kind: share * time_s, "latency": (1 - share) * time_s},
@@ -357,7 +347,7 @@ class PipelineModel(MechanisticModel):
             stalls={name: part * time_s / run.cycles for name, part in run.stalls.items()},
         )
 
-    def _workload(self, profile: KernelProfile, geometry: LaunchGeometry) -> Workload:
+    def _workload(self, profile: base.KernelProfile, geometry: LaunchGeometry) -> Workload:
         """Return all groups of the fullest compute unit."""
         graphs = profile.sub_group_idgs or (profile.require("idg", model=self.model),)
         names = dict.fromkeys(name for graph in graphs for name in graph.nodes)
@@ -381,10 +371,10 @@ def _cycles(workload: Workload) -> tuple[Simulation, float]:
     return run, run.cycles + rate * (workload.groups - many)
 
 
-def _busiest(run: Simulation, workload: Workload) -> tuple[Bound, float]:
-    shares: dict[Bound, float] = {}
+def _busiest(run: Simulation, workload: Workload) -> tuple[base.Bound, float]:
+    shares: dict[base.Bound, float] = {}
     for entry in workload.classes.values():
-        kind: Bound = entry.kind
+        kind: base.Bound = entry.kind
         shares[kind] = max(shares.get(kind, 0.0), run.fill[entry.subsystem])
     if workload.issue_limit is not None:
         shares["issue"] = run.ipc / workload.issue_limit

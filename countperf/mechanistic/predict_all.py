@@ -379,7 +379,7 @@ def _shorten_graph(
     graph = profiled.profile.idg
     if graph is None:
         return profiled
-    geometry = launch_geometry(profiled.profile, profiled.launch, model.device)
+    geometry = launch_geometry(profiled, model.device)
     waves = min(3, -(-geometry.groups_on_compute_unit // geometry.concurrent_groups))
     most = int(SIMULATED_INSTRUCTIONS / (waves * geometry.occupancy))
     if len(graph.nodes) <= most:

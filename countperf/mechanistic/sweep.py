@@ -224,7 +224,7 @@ def sweep(
 def _occupancy(profiled: ProfiledKernel, device: DeviceParameters) -> float | None:
     """Return the sub-groups that are resident; None where not even one group fits."""
     try:
-        return launch_geometry(profiled.profile, profiled.launch, device).occupancy
+        return launch_geometry(profiled, device).occupancy
     except (ParameterError, DeviceParameterError):
         return None
 

@@ -152,7 +152,7 @@ def test_means_are_those_of_the_cases() -> None:
 
 class _Infinite(ByteRooflineModel):
     def predict(
-        self, kernel: object, parameters: Mapping[str, ParameterValue] | None = None, /
+        self, kernel: ProfiledKernel, parameters: Mapping[str, ParameterValue] | None = None, /
     ) -> MechanisticPrediction:
         return replace(super().predict(kernel, parameters), time_s=math.inf)
 

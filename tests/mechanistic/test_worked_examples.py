@@ -453,7 +453,7 @@ def test_work_flow_of_a_device() -> None:
 
     def estimate(graph: InstructionGraph, variant: Variant = "corrected"):
         model = WorkFlowModel(device=device, variant=variant)
-        return model.estimate(KernelProfile(name="k", idg=graph), at_48)
+        return model.estimate(ProfiledKernel(KernelProfile(name="k", idg=graph), at_48))
 
     assert estimate(InstructionGraph("CCCCCCCCCM")).bound == "compute"
     assert estimate(InstructionGraph("CM")).bound == "memory"
