@@ -29,7 +29,7 @@ from countperf.sizes import checks_keywords, combine_sizes, given_sizes
 
 DEFAULT_MODELS = ("roofline", "wfg-corrected")
 """Of a described device: the bound that every GPU of the catalogue has, and the model with the
-least published error (`countperf.mechanistic.published_errors`) of those that need neither a
+least published error (`countperf.mechanistic.predict_all`) of those that need neither a
 simulation nor a cost of barriers, which nobody published of current GPUs."""
 
 

@@ -25,7 +25,7 @@ from countperf.mechanistic.predict_all import (
     ModelAnswers,
     ModelChoice,
     answers_of,
-    model_makers,
+    model_names,
 )
 from countperf.mechanistic.step_formulas import StepFormulas
 from countperf.mechanistic.step_formulas import step_formulas as _step_formulas
@@ -361,7 +361,7 @@ def compare(
             parameter="measurements",
         )
     device = device or _describe_measured_device(slug, source)
-    there = (*model_makers(()), "linear")
+    there = (*model_names(), "linear")
     if unknown := [name for name in models if name not in there]:
         raise ParameterError(
             f"no model is called {unknown[0]!r}; there are {', '.join(there)}"
@@ -376,7 +376,6 @@ def compare(
         own = profiler_of(kernel, device, {}, given)
         purposes = ("application",)
     comparison = compare_models(
-        model_makers,
         device,
         cases,
         _profiles(device, own, profile_options or {}),

@@ -1,11 +1,10 @@
 r"""GPUMech: intervals of one sub-group, and how a scheduler fills its stalls with others.
 
 Models the cycles of ``occupancy`` concurrent sub-groups. A representative one is cut into
-intervals,
-runs of issued instructions that end in a stall; the scheduler decides how many instructions of the
-other sub-groups go into the stalls. Source: Huang, Lee, Kim & Lee (2014), "GPUMech: GPU performance
-modeling technique based on interval analysis", as discussed by Lemeire, Cornelis & Konstantinidis;
-equation numbers are those of the former.
+intervals, runs of issued instructions that end in a stall; the scheduler decides how many
+instructions of the other sub-groups go into the stalls. Source: Huang, Lee, Kim & Lee
+(2014), "GPUMech: GPU performance modeling technique based on interval analysis", as discussed by
+Lemeire, Cornelis & Konstantinidis; equation numbers are those of the former.
 
 Assumptions: one class of instructions; every sub-group behaves like the representative one; memory
 latencies are effective ones (contention for miss registers and DRAM queues is not modelled).
@@ -13,12 +12,10 @@ latencies are effective ones (contention for miss registers and DRAM queues is n
 =================  =========================  ==============================
 symbol             name                       unit
 =================  =========================  ==============================
-#warps             ``occupancy``              sub-group/compute unit
 #insts of i        ``Interval.insts``         instruction
 stall cycles of i  ``Interval.stall``         cycle
 p                  ``issue_probability``      1
 #nonoverlapped     ``nonoverlapped``          instruction
-CPR                ``cpr``                    cycle for all sub-groups
 =================  =========================  ==============================
 
 Left out: latency of computations, issue of memory instructions, barriers, groups, bandwidth.
@@ -64,26 +61,8 @@ class Interval:
         base.check_not_negative(self.stall, "intervals")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntervalResult:
-    """Cycles of the concurrent sub-groups of a compute unit."""
-
-    issue_probability: float  # share of the cycles in which one sub-group issues, Eq
-    # instructions of the other sub-groups that do not fit into the stall, per interval
-    nonoverlapped: tuple[float, ...]
-    # cycles of issued instructions that nothing hides, and of the representative's stalls
-    issue_cycles: float
-    stall_cycles: float
-    cpr: float  # their sum: cycles until all are done
-    wpc: float  # sub-groups per cycle
-    ipc: float  # instructions per cycle, Eq
-    cpi: float
-
-
-def interval_cycles(
-    intervals: Sequence[Interval], occupancy: float, policy: Policy
-) -> IntervalResult:
-    r"""Return the cycles of concurrent sub-groups from the intervals of one.
+class IntervalCycles:
+    r"""The cycles of concurrent sub-groups from the intervals of one.
 
     For instructions :math:`n_i`, stalls :math:`s_i` and :math:`w` sub-groups, the time is
     :math:`\sum_i (n_i + s_i + o_i)`, where :math:`o_i` is the number of instructions that do not
@@ -98,33 +77,27 @@ def interval_cycles(
     Round robin as published, and greedy where an interval has no stall, lose instructions and can
     promise more than one instruction per issue slot.
     """
-    if not base.check_positive(occupancy, "occupancy") >= 1:
-        message = f"occupancy must be at least 1, not {occupancy}"
-        raise ParameterError(message, parameter="occupancy")
-    base.check_choice(policy, "policy", get_args(Policy))
-    instructions = float(sum(interval.insts for interval in intervals))
-    if instructions == 0:
-        raise ParameterError("intervals must hold an instruction", parameter="intervals")
-    stalls = float(sum(interval.stall for interval in intervals))
-    probability = instructions / (instructions + stalls)  # Eq. (9)
-    mean = instructions / len(intervals)
-    others = occupancy - 1
-    nonoverlapped = tuple(
-        _find_nonoverlapped(interval, others, policy, probability, mean) for interval in intervals
-    )
-    issue_cycles = instructions + sum(nonoverlapped)
-    cpr = issue_cycles + stalls
-    ipc = occupancy * instructions / cpr  # Eq. (7)
-    return IntervalResult(
-        issue_probability=probability,
-        nonoverlapped=nonoverlapped,
-        issue_cycles=issue_cycles,
-        stall_cycles=stalls,
-        cpr=cpr,
-        wpc=occupancy / cpr,
-        ipc=ipc,
-        cpi=1 / ipc,
-    )
+
+    def __init__(self, intervals: Sequence[Interval], occupancy: float, policy: Policy) -> None:
+        if not base.check_positive(occupancy, "occupancy") >= 1:
+            message = f"occupancy must be at least 1, not {occupancy}"
+            raise ParameterError(message, parameter="occupancy")
+        base.check_choice(policy, "policy", get_args(Policy))
+        instructions = float(sum(interval.insts for interval in intervals))
+        if instructions == 0:
+            raise ParameterError("intervals must hold an instruction", parameter="intervals")
+        self.stall_cycles = float(sum(interval.stall for interval in intervals))
+        self.issue_probability = instructions / (instructions + self.stall_cycles)  # Eq. (9)
+        mean, others = instructions / len(intervals), occupancy - 1
+        self.nonoverlapped = tuple(
+            _find_nonoverlapped(interval, others, policy, self.issue_probability, mean)
+            for interval in intervals
+        )
+        self.issue_cycles = instructions + sum(self.nonoverlapped)
+        self.cpr = self.issue_cycles + self.stall_cycles  # cycles for all sub-groups
+        self.wpc = occupancy / self.cpr
+        self.ipc = occupancy * instructions / self.cpr  # Eq. (7)
+        self.cpi = 1 / self.ipc
 
 
 def _find_nonoverlapped(
@@ -186,7 +159,7 @@ class GpuMechModel(base.MechanisticModel):
             )
             raise ModelNotApplicableError(message, parameter="intervals")
         geometry = launch_geometry(kernel, self.device)
-        result = interval_cycles(intervals, geometry.occupancy, self.policy)
+        result = IntervalCycles(intervals, geometry.occupancy, self.policy)
         repetitions = profile.repetitions()
         stalls: dict[str, float] = {}
         for interval in intervals:

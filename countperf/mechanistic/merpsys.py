@@ -16,11 +16,6 @@ Lat_bound            ``latency_bound``                   cycle
 INS_CUDA             ``ins_cuda``                        instruction/sub-group
 INS_issued           ``ins_issued``                      issue slot/sub-group
 GMem_bytes           ``gmem_bytes``                      byte/sub-group
-CUDA cores           ``cores_per_compute_unit``          core/compute unit
-warp schedulers      ``schedulers_per_compute_unit``     scheduler/compute unit
-GMem_clock           ``mem_clock_hz``                    Hz
-bus width            ``bus_width_bits``                  bit
-data rate            ``data_rate``                       transfer/cycle
 w_th                 ``wpc``                             sub-group/cycle
 lambda_k, lambda_c   ``lambda_k``, ``lambda_c``          1
 t_s, bw              ``startup_s``, ``bandwidth_byte_per_s``  s, byte/s
@@ -178,24 +173,20 @@ class MerpsysModel(base.MechanisticModel):
             ins_cuda=ins_cuda,
             ins_issued=ins_issued,
             gmem_bytes=gmem_bytes,
-            sub_group_size=device.require_int("sub_group_size", model=model),
-            cores_per_compute_unit=device.require_int("cores_per_compute_unit", model=model),
-            schedulers_per_compute_unit=device.require_int(
-                "schedulers_per_compute_unit", model=model
-            ),
+            sub_group_size=self.constant("sub_group_size"),
+            cores_per_compute_unit=self.constant("cores_per_compute_unit"),
+            schedulers_per_compute_unit=self.constant("schedulers_per_compute_unit"),
             byte_per_cycle=self._bytes_per_cycle(),
         )
 
     def _bytes_per_cycle(self) -> float:
-        device, model = self.device, self.model
-        units = device.require_int("num_compute_units", model=model)
-        clock_hz = device.require("clock_hz", model=model)
-        if device.mem_clock_hz is None and device.bandwidth_byte_per_s is not None:
-            return device.bandwidth_byte_per_s / (units * clock_hz)
+        units, clock_hz = self.constant("num_compute_units"), self.constant("clock_hz")
+        if self.device.mem_clock_hz is None and self.device.bandwidth_byte_per_s is not None:
+            return self.device.bandwidth_byte_per_s / (units * clock_hz)
         return bytes_per_cycle(
-            mem_clock_hz=device.require("mem_clock_hz", model=model),
-            bus_width_bits=device.require("bus_width_bits", model=model),
-            data_rate=device.require("data_rate", model=model),
+            mem_clock_hz=self.constant("mem_clock_hz"),
+            bus_width_bits=self.constant("bus_width_bits"),
+            data_rate=self.constant("data_rate"),
             num_compute_units=units,
             clock_hz=clock_hz,
         )

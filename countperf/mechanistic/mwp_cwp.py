@@ -13,14 +13,9 @@ is nothing (but for MWP-CWP*); groups retire together.
 symbol                 name                              unit
 =====================  ================================  ==========================
 Issue_cycles           ``issue_cycles``                  cycle/instruction
-Freq                   ``clock_hz``                      Hz
-Mem_Bandwidth          ``bandwidth_byte_per_s``          byte/s
 Mem_LD                 ``mem_ld_cycles``                 cycle
 Departure_del_uncoal   ``departure_del_uncoal_cycles``   cycle
 Departure_del_coal     ``departure_del_coal_cycles``     cycle
-Active_SMs             ``num_active_compute_units``      compute unit
-Active_blocks_per_SM   ``active_groups``                 group/compute unit
-Blocks                 ``num_groups``                    group
 Comp_insts             ``alpha_comp``                    instruction/sub-group
 Uncoal_Mem_insts       ``alpha_mem_uncoal``              instruction/sub-group
 Coal_Mem_insts         ``alpha_mem_coal``                instruction/sub-group
@@ -28,7 +23,6 @@ Synch_insts            ``alpha_sync``                    instruction/sub-group
 Uncoal_per_mw          ``uncoal_per_mw``                 transaction/instruction
 Load_bytes_per_warp    ``load_bytes_per_sub_group``      byte/instruction
 MWP, CWP, N            ``mwp``, ``cwp``, ``occupancy``   sub-group/compute unit
-lambda, Lambda         ``cpi``, ``latency``              cycle/instruction, cycle
 =====================  ================================  ==========================
 
 Accesses to local memory count as computations, and so do barriers, which are issued like them (27
@@ -54,6 +48,7 @@ from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.volkov import TwoSubsystems, latency_alone, two_subsystems
+from countperf.text import picked
 
 Case = Literal["occupancy", "memory", "compute"]
 Variant = Literal["published", "corrected"]
@@ -222,24 +217,24 @@ class MwpCwpModel(base.MechanisticModel):
             time_s=cycles.exec_cycles_with_synch / inputs.clock_hz,
             bound=BOUNDS[cycles.case],
             breakdown={name: part / inputs.clock_hz for name, part in cycles.exec_parts.items()},
-            results={n: getattr(cycles, n) for n in ("mwp", "cwp", "cpi", "rep", "occupancy")},
+            results=picked(cycles, "mwp", "cwp", "cpi", "rep", "occupancy"),
             advice=cycles.advice,
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class MwpCwpRun:
     """Cycles of a run, that is of the concurrent sub-groups of a compute unit."""
 
-    mwp: float  # the two degrees of parallelism
-    cwp: float
-    case: Case  # what bounds the run
-    parts: dict[str, float]  # cycles by part
-    cpr: float  # cycles of the run
-    wpc: float  # sub-groups per cycle
+    def __init__(
+        self, system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, float]
+    ) -> None:
+        self.mwp, self.cwp, _ = _find_parallelism(system)
+        self.case, self.parts = case, parts  # what bounds the run, and cycles by part
+        self.cpr = float(sum(parts.values()))  # cycles of the run
+        self.wpc = occupancy / self.cpr  # sub-groups per cycle
 
 
-def restated_cycles(system: TwoSubsystems, occupancy: float) -> RunResult:
+def restated_cycles(system: TwoSubsystems, occupancy: float) -> MwpCwpRun:
     """Return the cycles of a run by the restated model.
 
     Lemeire et al., Eq. (15)-(16), (26)-(28). The printed conditions leave the tie MWP = CWP below
@@ -252,12 +247,12 @@ def restated_cycles(system: TwoSubsystems, occupancy: float) -> RunResult:
             "latency": system.alpha_mem * system.latency_mem,
             "compute": system.alpha_comp * system.cpi_comp + comp_p * (occupancy - 1),
         }
-        return _make_run(system, occupancy, "occupancy", parts)
+        return MwpCwpRun(system, occupancy, "occupancy", parts)
     case: Case = "memory" if mwp <= cwp else "compute"
-    return _make_run(system, occupancy, case, _find_parts(system, occupancy, mwp)[case])
+    return MwpCwpRun(system, occupancy, case, _find_parts(system, occupancy, mwp)[case])
 
 
-def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> RunResult:
+def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> MwpCwpRun:
     """Return the cycles of a run by MWP-CWP*: the longest of the three cases."""
     base.check_all_positive(occupancy=occupancy, latency_app=latency_app)
     mwp, _, comp_p = _find_parallelism(system)
@@ -266,7 +261,7 @@ def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float
         **_find_parts(system, occupancy, min(mwp, occupancy)),
     }
     case: Case = max(candidates, key=lambda name: sum(candidates[name].values()))  # ties: the first
-    return _make_run(system, occupancy, case, candidates[case])
+    return MwpCwpRun(system, occupancy, case, candidates[case])
 
 
 def _find_parallelism(system: TwoSubsystems) -> tuple[float, float, float]:
@@ -286,14 +281,6 @@ def _find_parts(
         "memory": {"memory": memory, "compute": comp_p * mwp},
         "compute": {"compute": busy, "latency": system.latency_mem},
     }
-
-
-def _make_run(
-    system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, float]
-) -> RunResult:
-    mwp, cwp, _ = _find_parallelism(system)
-    cpr = float(sum(parts.values()))
-    return RunResult(mwp=mwp, cwp=cwp, case=case, parts=parts, cpr=cpr, wpc=occupancy / cpr)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,10 +314,8 @@ class RestatedMwpCwpModel(base.MechanisticModel):
             BOUNDS[run.case],
             run.parts,
             {
-                "mwp": run.mwp,
-                "cwp": run.cwp,
+                **picked(run, "mwp", "cwp", "cpr"),
                 "cpi": run.cpr / (occupancy * (system.alpha_comp + system.alpha_mem)),
-                "cpr": run.cpr,
                 "occupancy": occupancy,
             },
             advice=_advise(run.case, more_sub_groups=occupancy <= run.mwp),

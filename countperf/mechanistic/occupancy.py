@@ -3,16 +3,8 @@
 Source: Ma, Chamberlain & Agrawal (2014), Eq. (4), with the limit on sub-groups of current hardware
 and the granularity of allocation of the vendors' occupancy calculators (optional).
 
-=========  ==================================  ==============
-letter     name                                unit
-=========  ==================================  ==============
-B_a        ``active_groups``                   group
-T_r        ``work_items_per_group``            work item
-R_T        ``registers_per_work_item``         register
-S_B        ``local_bytes_per_group``           byte
-R, Z       ``registers_per_compute_unit``,     register, byte
-           ``local_bytes_per_compute_unit``
-=========  ==================================  ==============
+T_r are ``work_items_per_group``, R_T and S_B the registers of a work item and the local memory of a
+group, R and Z those of a compute unit, and B_a ``active_groups``.
 
 Integer arithmetic throughout. Registers are allocated per work item (Eq. 4), per sub-group (NVIDIA
 since compute capability 2.0) or per group (before), as the device's ``register_mode`` says; per

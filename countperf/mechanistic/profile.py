@@ -176,13 +176,12 @@ class KernelProfile(ShortRepr):
             return self.idg.counts()
         return self.require("alpha", model=model)
 
-    def repetitions(self, graphs: Sequence[InstructionGraph] | None = None) -> float:
+    def repetitions(self, graphs: Sequence[InstructionGraph] = ()) -> float:
         """Return how many times as long as its graphs the program of a sub-group is."""
-        chosen = graphs or (() if self.idg is None else (self.idg,))
-        if not self.idg_is_sample or not self.alpha or not chosen:
+        lengths = [len(graph.nodes) for graph in graphs or (self.idg,) if graph is not None]
+        if not self.idg_is_sample or not self.alpha or not lengths:
             return 1.0
-        mean = sum(len(graph.nodes) for graph in chosen) / len(chosen)
-        return sum(self.alpha.values()) / mean
+        return sum(self.alpha.values()) / (sum(lengths) / len(lengths))
 
     def count_of(
         self, kind: InstructionKind, device: DeviceParameters, *, model: str = "the model"
@@ -308,6 +307,10 @@ class MechanisticModel(ABC):
         """Name of the model, with its variant."""
         return self.name
 
+    def constant(self, name: str) -> float:
+        """Return a number of the device that the model cannot do without."""
+        return self.device.require(name, model=self.model)
+
     @abstractmethod
     def estimate(self, kernel: ProfiledKernel, /) -> TimeEstimate:
         """Estimate the time of one launch from the kernel's profile."""
@@ -355,9 +358,8 @@ class MechanisticModel(ABC):
 
         `stalls` have the unit of `parts`.
         """
-        units = self.device.require("num_compute_units", model=self.model)
-        clock_hz = self.device.require("clock_hz", model=self.model)
-        time_s = total_sub_groups / (check_positive(wpc, "wpc") * units * clock_hz)
+        wpc_of_all = check_positive(wpc, "wpc") * self.constant("num_compute_units")
+        time_s = total_sub_groups / (wpc_of_all * self.constant("clock_hz"))
         scale = time_s / sum(parts.values())
         return TimeEstimate(
             time_s=time_s,

@@ -3,15 +3,6 @@ r"""Roofline: the bound on throughput from subsystems that overlap perfectly.
 Source: Williams, Waterman & Patterson (2009), doi:10.1145/1498765.1498785, as restated by Lemeire,
 Cornelis & Konstantinidis, Eq. (1); mixes of instruction types after Konstantinidis & Cotronis.
 
-============  ==============================  ====================
-letter        name                            unit
-============  ==============================  ====================
-lambda        ``cpi``                         cycle/instruction
-alpha         ``alpha[class]``                instruction/sub-group
-IL            ``issue_limit``                 instruction/cycle
-WPC_roof      ``wpc``                         sub-group/cycle
-============  ==============================  ====================
-
 Assumptions: complete overlap, no latency, any occupancy is enough, work evenly divided. The time is
 a lower bound. The restatement divides IPC_roof by the alpha of the bounding subsystem; Eq. (1)
 counts computations, so it has to be divided by ``alpha_comp`` always, as here. The original has no
@@ -28,6 +19,7 @@ from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import check_occupancy
+from countperf.text import picked
 
 _TIE = 1e-12
 _KIND_ORDER: tuple[base.Bound, ...] = ("compute", "memory", "barrier", "issue")
@@ -153,12 +145,12 @@ class ByteRooflineModel(base.MechanisticModel):
         top = byte_roof(
             total_flops=kernel.profile.require("total_flops", model=self.model),
             total_bytes=kernel.profile.require("total_bytes", model=self.model),
-            peak_flops=self.device.require("peak_flops", model=self.model),
-            bandwidth_byte_per_s=self.device.require("bandwidth_byte_per_s", model=self.model),
+            peak_flops=self.constant("peak_flops"),
+            bandwidth_byte_per_s=self.constant("bandwidth_byte_per_s"),
         )
         return base.TimeEstimate(
             time_s=top.time_s,
             bound=top.bound,
             breakdown={top.bound: top.time_s},
-            results={"intensity": top.intensity, "ridge": top.ridge},
+            results=picked(top, "intensity", "ridge"),
         )

@@ -12,12 +12,11 @@ Left out: the factor of the last wave, Eq. (3), which falls towards 1; groups fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, pairwise
 from math import lcm
-from typing import TypeVar
 
 from countperf.counting.programs import KernelProgram
 from countperf.devices.parameters import DeviceParameters
@@ -26,7 +25,7 @@ from countperf.mechanistic.from_kernel import (
     MAX_INSTRUCTIONS,
     KernelProfiler,
     memory_shape,
-    missing_registers,
+    require_registers,
 )
 from countperf.mechanistic.occupancy import program_occupancy
 from countperf.mechanistic.profile import ProfiledKernel
@@ -42,8 +41,6 @@ _FIRST, _LAST_FIRST = 2, 64
 _MAX_POWER = 6
 _DENSE, _RATIO, _LARGEST = 256, 1.02, 2**40
 """Sizes that are compared: so many multiples, then growing by a ratio up to the largest."""
-
-_Label = TypeVar("_Label", bound=str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +99,6 @@ class StepFormulas(Result):
         ]
         return StepBound(steps=float(sum(steps for steps, _ in largest)), which=max(largest)[1])
 
-    def bounds(self) -> list[tuple[int, Term]]:
-        """Return the term that gives the steps, from which size on."""
-        return find_changes(lambda n: self.bound(n).which, self.multiple, self.first)
-
     def crossovers(self, other: StepFormulas) -> list[tuple[int, str]]:
         """Return which of two kernels takes fewer steps, from which size on; "" for both alike."""
 
@@ -119,9 +112,10 @@ class StepFormulas(Result):
         """Give formulas, what they grow as, what bounds steps, and which kernel takes fewer."""
         if other is not None:
             shown, changes = [self.lay_out(), other.lay_out()], self.crossovers(other)
+            fewer = [f"{name or 'both alike'} from {self.size} = {n} on" for n, name in changes]
             return Printed(
                 parts=shown,
-                notes=[f"fewer steps: {_from(self.size, changes)}"],
+                notes=[f"fewer steps: {', '.join(fewer)}"],
                 facts={
                     "kernels": [part.object() for part in shown],
                     "fewer_steps": [{"from": size, "kernel": name} for size, name in changes],
@@ -145,7 +139,6 @@ class StepFormulas(Result):
         per_core = ", ".join(f"{program.work_items_per_core:g}" for program in self.programs)
         filling = ", ".join(str(program.filling_groups) for program in self.programs)
         latency = self.described.latency_steps
-        bounds = self.bounds() if latency is not None else []
         sizes = f"{self.size} = {self.first}, {self.first + self.multiple}, ..."
         named = (f"{self.kernel} on {self.device}", sizes, point_text(self.held))
         return Printed(
@@ -159,19 +152,17 @@ class StepFormulas(Result):
                     f" {'unknown' if latency is None else f'{latency:g}'}; with less than {filling}"
                     " groups (B_r), T is smaller and steps of memory are more"
                 ),
-                *([f"- bound by {_from(self.size, bounds)}"] if bounds else []),
             ],
             facts={
                 **picked(self, "kernel", "device", "held", "size", "multiple", "first"),
                 "num_cores": self.num_cores,
                 "filling_groups": [program.filling_groups for program in self.programs],
-                "bounds": [{"from": size, "bound": term} for size, term in bounds],
             },
             name="formulas",
         )
 
 
-def find_changes(label: Callable[[int], _Label], step: int, first: int) -> list[tuple[int, _Label]]:
+def find_changes(label: Callable[[int], str], step: int, first: int) -> list[tuple[int, str]]:
     """Return where a label changes over multiples of a step, with what it becomes.
 
     Beyond the first 256 multiples, changes within 2 % of each other may be missed.
@@ -206,15 +197,14 @@ def step_formulas(
     units = device.require_int("num_compute_units", model="tmm")
     programs: list[ProgramSteps] = []
     for number, (profiled, times) in enumerate(counts.at(0)):
-        if profiler.lacks_registers(profiled.profile):
-            raise missing_registers(profiled.profile.name, device)
+        require_registers(profiled, device)
         resident = profiled.launch.active_groups
         resident = resident or program_occupancy(profiled, device).residency.active_groups
         programs.append(
             ProgramSteps(
                 name=profiled.profile.name,
                 work=counts.formula(number, "work"),
-                span=counts.span(number),
+                span=counts.find_formula(number, "span"),
                 transactions=counts.formula(number, "transactions"),
                 groups=counts.formula(number, "groups"),
                 work_items_per_core=resident * profiled.launch.work_items_per_group / cores,
@@ -291,39 +281,28 @@ class _Counts:
 
     def formula(self, number: int, field: str) -> QuasiPolynomial:
         """Return a count of all launches of a program as a polynomial; refuse what is none."""
-
-        def count(point: int) -> float:
-            profiled, times = self.at(point)[number]
-            if field == "groups":
-                return profiled.launch.num_groups * times
-            return profiled.profile.require(field, model="tmm") * times
-
-        found = self._through(count)
-        if found is None:
+        if (found := self.find_formula(number, field)) is None:
             raise self._refusal(f"{field} is no polynomial")
         return found
 
-    def span(self, number: int) -> QuasiPolynomial | None:
-        """Return the span; None if graphs of sub-groups are too long, or it is no polynomial."""
+    def find_formula(self, number: int, field: str) -> QuasiPolynomial | None:
+        """Return the polynomial through counts, if two further ones confirm it.
 
-        def longest_chain(point: int) -> float | None:
-            profiled, times = self.at(point, MAX_INSTRUCTIONS)[number]
-            profile, graph = profiled.profile, profiled.profile.idg
-            is_whole = graph is not None and len(graph.nodes) < MAX_INSTRUCTIONS
-            return profile.require("span", model="tmm") * times if is_whole else None
-
-        return self._through(longest_chain)
-
-    def _through(self, count: Callable[[int], float | None]) -> QuasiPolynomial | None:
-        """Return the polynomial through counts, if two further ones confirm it."""
+        There is none of spans where graphs of sub-groups are too long.
+        """
+        longest = MAX_INSTRUCTIONS if field == "span" else 1
         steps = QuasiPolynomial.name(self.size) / self.multiple - self.first
         result, basis, is_confirmed = ZERO, ONE, False
         differences: list[Fraction] = []  # of all orders, of the last counts
         for point in range(_MAX_POWER + 3):
-            value = count(point)
-            if value is None:
+            profiled, times = self.at(point, longest)[number]
+            graph = profiled.profile.idg
+            if field == "span" and (graph is None or len(graph.nodes) >= longest):
                 return None
-            latest = [Fraction(value).limit_denominator(10**6)]
+            value = profiled.launch.num_groups
+            if field != "groups":
+                value = profiled.profile.require(field, model="tmm")
+            latest = [Fraction(value * times).limit_denominator(10**6)]
             for before in differences:
                 latest.append(latest[-1] - before)
             differences = latest
@@ -352,10 +331,6 @@ def _find_cuts(profiler: KernelProfiler) -> Iterator[tuple[QuasiPolynomial, int]
                 yield access.address, max(1, line_bits // access.access.bits)
         for axis, extent in program.grid.groups.items():
             yield from ((t.value, program.grid.items.get(axis, 1)) for t in extent.terms)
-
-
-def _from(size: str, changes: Sequence[tuple[int, str]]) -> str:
-    return ", ".join(f"{what or 'both alike'} from {size} = {n} on" for n, what in changes)
 
 
 def _decimal(formula: QuasiPolynomial) -> str:

@@ -44,6 +44,7 @@ from typing import Any, ClassVar, Literal
 from countperf.errors import ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
+from countperf.text import picked
 
 Term = Literal["work", "span", "memory"]
 
@@ -150,7 +151,7 @@ class TmmModel(base.MechanisticModel):
         scheduled = compute_scheduled_steps(
             work=kernel.profile.require("work", model=model),
             transactions=kernel.profile.require("transactions", model=model),
-            latency_steps=device.require("latency_steps", model=model),
+            latency_steps=self.constant("latency_steps"),
             work_items_per_core=items,
             num_cores=units * cores,
             num_groups=kernel.launch.num_groups,
@@ -158,7 +159,7 @@ class TmmModel(base.MechanisticModel):
             num_compute_units=units,
             max_work_items_per_core=device.max_work_items_per_core,
         )
-        time_s = scheduled.steps / device.require("clock_hz", model=model)
+        time_s = scheduled.steps / self.constant("clock_hz")
         even_s = time_s / scheduled.scheduling
         bound = _BOUNDS[scheduled.which]
         return base.TimeEstimate(
@@ -166,9 +167,7 @@ class TmmModel(base.MechanisticModel):
             bound=bound,
             breakdown={bound: even_s, "scheduling": time_s - even_s},
             results={
-                "steps": scheduled.steps,
-                "scheduling": scheduled.scheduling,
-                "waves": scheduled.waves,
+                **picked(scheduled, "steps", "scheduling", "waves"),
                 "work_items_per_core": items,
                 "occupancy": geometry.occupancy,
             },

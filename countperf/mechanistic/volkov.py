@@ -3,14 +3,6 @@ r"""Volkov's occupancy roofline, and transit: throughput over the concurrent sub
 Source: Volkov (2016), "Understanding latency hiding on GPUs", as restated by Lemeire, Cornelis &
 Konstantinidis, Eq. (2) and (3).
 
-===========  ======================  ========================
-letter       name                    unit
-===========  ======================  ========================
-omega        ``occupancy``           sub-group/compute unit
-Lambda_app   ``latency_app``         cycle
-WPC          ``wpc``                 sub-group/cycle
-===========  ======================  ========================
-
 At low occupancy the latency of one sub-group bounds the throughput (Little's law), above the ridge
 the roofline does. Assumes ideal scheduling: other sub-groups hide completely behind the first until
 the roof is reached, so the throughput is an upper bound. Left out: barriers, groups, fill and drain
@@ -18,13 +10,6 @@ of pipelines, and Volkov's contention function (a regression).
 
 Transit: of the concurrent sub-groups some compute and the rest wait for memory. Source: Li et al.
 (2015) as restated by Lemeire, Cornelis & Konstantinidis, section 2.2.1, Eq. (4) to (14).
-
-========  =================  ======================
-letter    name               unit
-========  =================  ======================
-omega     ``occupancy``      sub-group/compute unit
-k         ``waiting``        sub-group
-========  =================  ======================
 
 Two subsystems, no parallelism inside a sub-group, one memory request outstanding per sub-group,
 steady state. Printed Eq. (9) exchanges its denominators and Eq. (10) mixes dimensions; Eq. (11) to
@@ -45,6 +30,7 @@ from countperf.errors import ModelNotApplicableError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.roofline import profile_roof
+from countperf.text import picked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +122,8 @@ class VolkovModel(base.MechanisticModel):
             top.kind if share >= 1 else "latency",
             {top.kind: share, "latency": 1 - share},
             {
-                "cpr": at_occupancy.cpr,
-                "occupancy": geometry.occupancy,
-                "latency_app": latency,
-                "ridge_occupancy": at_occupancy.ridge_occupancy,
+                **picked(at_occupancy, "cpr", "ridge_occupancy"),
+                **{"occupancy": geometry.occupancy, "latency_app": latency},
             },
         )
 

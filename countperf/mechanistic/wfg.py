@@ -12,13 +12,8 @@ their groups.
 ===============  ====================  ======================
 symbol           name                  unit
 ===============  ====================  ======================
-omega            ``occupancy``         sub-group/compute unit
 n_i              ``Block.count``       instruction
 ILP_i            ``Block.ilp``         1
-lambda_comp      ``cpi_comp``          cycle/instruction
-Lambda_comp      ``latency_comp``      cycle
-lambda_mem       ``cpi_mem``           cycle/instruction
-Lambda_mem       ``latency_mem``       cycle
 lambda_mem^ins   ``cpi_mem_instr``     cycle/instruction
 NBC_avg          ``nbc_avg``           cycle
 CPW              ``cpw``               cycle/sub-group
@@ -92,29 +87,8 @@ class WorkFlowCosts:
         return 0.0 if variant == "corrected" else self.cpi_comp
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkFlowResult:
-    """Average cycles of a sub-group."""
-
-    cpw: float  # cycles per sub-group: the sum of the next two
-    # cycles of the computation blocks and of the memory instructions
-    computation: float
-    memory: float
-    exposed_mem: float  # part of `memory` that is latency which nothing hides
-    cpr: float  # cycles of a run, ``cpw`` times the occupancy
-    wpc: float  # sub-groups per cycle
-    busy_comp: float  # cycles per sub-group in which either pipeline is busy
-    busy_mem: float
-
-
-def work_flow_cycles(
-    blocks: Sequence[Block],
-    occupancy: float,
-    costs: WorkFlowCosts,
-    *,
-    variant: Variant = "corrected",
-) -> WorkFlowResult:
-    r"""Return the average cycles of a sub-group.
+class WorkFlowCycles:
+    r"""Average cycles of a sub-group.
 
     :math:`CPW = \sum_i trans_i + \sum_{mem} \max(trans_{mem}, exposed)`:
 
@@ -127,48 +101,62 @@ def work_flow_cycles(
     - Eq. (42): :math:`exposed = \Lambda_{mem}/\omega - \max(0, \frac{\omega - 1}{\omega} NBC - n_i
       \Lambda_{comp} / (\omega\, ILP_i))` with :math:`i` the block of computations before.
     """
-    base.check_choice(variant, "variant", get_args(Variant))
-    base.check_positive(occupancy, "occupancy")
-    for block in blocks:
-        if block.kind != "comp" and block.count != 1:
-            message = f"a block of kind {block.kind} must have count 1, not {block.count}"
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        occupancy: float,
+        costs: WorkFlowCosts,
+        *,
+        variant: Variant = "corrected",
+    ) -> None:
+        base.check_choice(variant, "variant", get_args(Variant))
+        base.check_positive(occupancy, "occupancy")
+        for block in blocks:
+            if block.kind != "comp" and block.count != 1:
+                message = f"a block of kind {block.kind} must have count 1, not {block.count}"
+                raise ParameterError(message, parameter="blocks")
+        mem_issue = costs.issue_of_memory(variant)
+        alpha_mem = sum(block.kind == "mem" for block in blocks)
+        alpha_sync = sum(block.kind == "sync" for block in blocks)
+        alpha_comp = sum(block.count for block in blocks if block.kind == "comp")
+        self.computation = sum(
+            block.count * max(costs.cpi_comp, costs.latency_comp / (block.ilp * occupancy))
+            for block in blocks
+            if block.kind == "comp"
+        )  # Eq. (30)
+        mem_trans = 0.0
+        if alpha_mem:
+            mem_trans = max(
+                mem_issue, costs.cpi_mem - self.computation / alpha_mem
+            )  # Eq. (33), (34)
+        nbc_avg = (self.computation + mem_issue * alpha_mem) / (
+            alpha_mem + alpha_sync + 1
+        )  # Eq. (31), (35)
+        self.memory = self.exposed_mem = 0.0  # the latter is latency that nothing hides
+        before: Block | None = None
+        for block in blocks:
+            if block.kind == "comp":
+                before = block
+            elif block.kind == "mem":
+                exposed = _find_exposed_latency(before, occupancy, costs, nbc_avg, variant)
+                self.memory += max(mem_trans, exposed)
+                self.exposed_mem += max(0.0, exposed - mem_trans)
+        self.cpw = float(self.computation + self.memory)
+        if self.cpw == 0:
+            message = "blocks hold no work: their cycles are 0"
             raise ParameterError(message, parameter="blocks")
-    mem_issue = costs.issue_of_memory(variant)
-    alpha_mem = sum(block.kind == "mem" for block in blocks)
-    alpha_sync = sum(block.kind == "sync" for block in blocks)
-    alpha_comp = sum(block.count for block in blocks if block.kind == "comp")
-    computation = sum(
-        block.count * max(costs.cpi_comp, costs.latency_comp / (block.ilp * occupancy))
-        for block in blocks
-        if block.kind == "comp"
-    )  # Eq. (30)
-    mem_trans = 0.0
-    if alpha_mem:
-        mem_trans = max(mem_issue, costs.cpi_mem - computation / alpha_mem)  # Eq. (33), (34)
-    nbc_avg = (computation + mem_issue * alpha_mem) / (alpha_mem + alpha_sync + 1)  # Eq. (31), (35)
-    memory = exposed_mem = 0.0
-    before: Block | None = None
-    for block in blocks:
-        if block.kind == "comp":
-            before = block
-        elif block.kind == "mem":
-            exposed = _find_exposed_latency(before, occupancy, costs, nbc_avg, variant)
-            memory += max(mem_trans, exposed)
-            exposed_mem += max(0.0, exposed - mem_trans)
-    cpw = float(computation + memory)
-    if cpw == 0:
-        message = "blocks hold no work: their cycles are 0"
-        raise ParameterError(message, parameter="blocks")
-    return WorkFlowResult(
-        cpw=cpw,
-        computation=computation,
-        memory=memory,
-        exposed_mem=exposed_mem,
-        cpr=cpw * occupancy,
-        wpc=1 / cpw,
-        busy_comp=alpha_comp * costs.cpi_comp + alpha_mem * mem_issue,
-        busy_mem=alpha_mem * costs.cpi_mem,
-    )
+        self.cpr, self.wpc = self.cpw * occupancy, 1 / self.cpw
+        # cycles per sub-group in which either pipeline is busy
+        self.busy_comp = alpha_comp * costs.cpi_comp + alpha_mem * mem_issue
+        self.busy_mem = alpha_mem * costs.cpi_mem
+
+    @property
+    def bound(self) -> base.Bound:
+        """The pipeline that is always busy, or latency."""
+        if self.cpw <= self.busy_comp * (1 + _BUSY):
+            return "compute"
+        return "memory" if self.cpw <= self.busy_mem * (1 + _BUSY) else "latency"
 
 
 def _find_exposed_latency(
@@ -225,12 +213,12 @@ class WorkFlowModel(base.MechanisticModel):
         blocks = blocks_of(profile.require("idg", model=self.model), self.device)
         geometry = launch_geometry(kernel, self.device)
         costs = self._find_costs(profile, blocks)
-        result = work_flow_cycles(blocks, geometry.occupancy, costs, variant=self.variant)
+        result = WorkFlowCycles(blocks, geometry.occupancy, costs, variant=self.variant)
         busy = costs.cpi_comp * sum(block.count for block in blocks if block.kind == "comp")
         return self._at_rate(
             result.wpc / repetitions,
             geometry.total_sub_groups,
-            _find_bound(result),
+            result.bound,
             {"compute": result.computation, "memory": result.memory},
             {
                 "cpw": result.cpw * repetitions,
@@ -263,9 +251,3 @@ class WorkFlowModel(base.MechanisticModel):
             latency_mem=mem[1],
             cpi_mem_instr=mem_issue,
         )
-
-
-def _find_bound(result: WorkFlowResult) -> base.Bound:
-    if result.cpw <= result.busy_comp * (1 + _BUSY):
-        return "compute"
-    return "memory" if result.cpw <= result.busy_mem * (1 + _BUSY) else "latency"

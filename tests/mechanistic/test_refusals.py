@@ -11,7 +11,7 @@ import pytest
 
 from countperf.devices.parameters import declare_device
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
-from countperf.mechanistic.gpumech import GpuMechModel, Interval, interval_cycles
+from countperf.mechanistic.gpumech import GpuMechModel, Interval, IntervalCycles
 from countperf.mechanistic.merpsys import (
     MerpsysModel,
     bytes_per_cycle,
@@ -42,7 +42,7 @@ from countperf.mechanistic.volkov import (
     occupancy_roof,
     transit_throughput,
 )
-from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowModel, work_flow_cycles
+from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowCycles, WorkFlowModel
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
     EXAMPLE_GRAPH,
@@ -177,25 +177,25 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
         ("edges", lambda: InstructionGraph("ab", [(1, 1)])),
         ("edges", lambda: InstructionGraph("ab", [(0, 2)])),
         ("edges", lambda: InstructionGraph("ab", [(-1, 1)])),
-        ("intervals", lambda: interval_cycles([], 1, "gto")),
-        ("intervals", lambda: interval_cycles([Interval(0, 6)], 1, "gto")),
+        ("intervals", lambda: IntervalCycles([], 1, "gto")),
+        ("intervals", lambda: IntervalCycles([Interval(0, 6)], 1, "gto")),
         ("intervals", lambda: Interval(-1, 0)),
         ("intervals", lambda: Interval(1, -1)),
-        ("occupancy", lambda: interval_cycles([Interval(2, 6)], 0.5, "gto")),
-        ("policy", lambda: interval_cycles([Interval(2, 6)], 1, WRONG)),
+        ("occupancy", lambda: IntervalCycles([Interval(2, 6)], 0.5, "gto")),
+        ("policy", lambda: IntervalCycles([Interval(2, 6)], 1, WRONG)),
         (
             "policy",
             lambda: GpuMechModel(device=full_device(), policy=WRONG).estimate(EXAMPLE_KERNEL),
         ),
-        ("blocks", lambda: work_flow_cycles([], 1, COSTS)),
-        ("blocks", lambda: work_flow_cycles([Block("sync")], 1, COSTS)),
-        ("blocks", lambda: work_flow_cycles([Block("comp", 0)], 1, COSTS)),
-        ("blocks", lambda: work_flow_cycles([Block("mem", 2)], 1, COSTS)),
+        ("blocks", lambda: WorkFlowCycles([], 1, COSTS)),
+        ("blocks", lambda: WorkFlowCycles([Block("sync")], 1, COSTS)),
+        ("blocks", lambda: WorkFlowCycles([Block("comp", 0)], 1, COSTS)),
+        ("blocks", lambda: WorkFlowCycles([Block("mem", 2)], 1, COSTS)),
         ("blocks", lambda: Block("comp", -1)),
         ("blocks", lambda: Block("comp", 1, 0.5)),
         ("blocks", lambda: Block(WRONG)),
-        ("occupancy", lambda: work_flow_cycles([Block("comp")], 0, COSTS)),
-        ("variant", lambda: work_flow_cycles([Block("comp")], 1, COSTS, variant=WRONG)),
+        ("occupancy", lambda: WorkFlowCycles([Block("comp")], 0, COSTS)),
+        ("variant", lambda: WorkFlowCycles([Block("comp")], 1, COSTS, variant=WRONG)),
         (
             "variant",
             lambda: WorkFlowModel(device=full_device(), variant=WRONG).estimate(EXAMPLE_KERNEL),
@@ -282,7 +282,6 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
     DeviceParameterError: [
         ("classes.X", lambda: roof({"X": 1}, example_device())),
         ("classes.X", lambda: example_profile(alpha={"X": 1}).count_of("compute", full_device())),
-        ("classes.X", lambda: _workload(programs=(InstructionGraph("X"),))),
         *(
             (name, lambda name=name: full_device(**{name: 0}))
             for name in ("bandwidth_byte_per_s", "clock_hz", "num_compute_units")
