@@ -94,7 +94,7 @@ class Comparison(Document, text.Result):
                 "constants": model.level,
                 "error": model.overall_error(),
                 "in_sample": model.in_sample,
-                **{f"{_short(k)}:error": mean.value for k, mean in model.by_kernel().items()},
+                **{f"{k.split('/')[0]}:error": mean.value for k, mean in model.by_kernel().items()},
                 "cases": len(model.cases),
                 "lacking": model.lacking,
             }
@@ -107,16 +107,10 @@ class Comparison(Document, text.Result):
                 f"{self.measurement_cases} cases of measurement kernels"
             ],
             rows=rows,
-            shown=text.table_of(
-                [row for row in rows if row["error"] is not None],
-                text.columns_of("model constants")
-                | {"error": text.Column("overall", text.format_percent)}
-                | text.columns_of("in_sample", text.format_percent)
-                | {
-                    name: text.Column(name.removesuffix(":error"), text.format_percent)
-                    for name in kernels
-                },
-            ),
+            columns=text.columns_of("model constants")
+            | {"error": text.Column("overall", text.format_percent)}
+            | text.columns_of("in_sample", text.format_percent)
+            | {k: text.Column(k.removesuffix(":error"), text.format_percent) for k in kernels},
             notes=_gaps(self),
             facts={
                 **self.to_object(),
@@ -260,11 +254,7 @@ def _gaps(of: Comparison) -> list[str]:
         if model.lacking:
             gaps.setdefault(f"no prediction: {model.lacking}", {})[who] = None
         for kernel, reason in model.refusals.items():
-            gaps.setdefault(f"no prediction of {_short(kernel)}: {reason}", {})[who] = None
+            gaps.setdefault(f"no prediction of {kernel.split('/')[0]}: {reason}", {})[who] = None
     for kernel, reason in of.unprofiled.items():
         gaps.setdefault(f"no profile: {reason}", {})[kernel] = None
     return [f"{', '.join(who)}: {what}" for what, who in gaps.items()]
-
-
-def _short(kernel: str) -> str:
-    return kernel.split("/")[0]

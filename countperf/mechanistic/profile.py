@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
 from types import MappingProxyType
@@ -157,15 +157,9 @@ class KernelProfile(ShortRepr):
     def require(self, name: str, *, model: str) -> Any:
         """Return a field that a model cannot do without."""
         if (value := getattr(self, name)) in (None, {}):
-            given = ", ".join(
-                entry.name
-                for entry in fields(self)
-                if entry.name not in ("name", "measured", "dram_ratio")
-                and getattr(self, entry.name) not in (None, {}, False)
-            )
             message = (
-                f"kernel {self.name!r}: no {name}, which {model} needs (given:"
-                f" {given or 'nothing'}); pass {name} to the kernel's profile"
+                f"kernel {self.name!r}: no {name}, which {model} needs; pass {name} to the kernel's"
+                " profile"
             )
             raise ModelNotApplicableError(message, parameter=name)
         return value
@@ -193,12 +187,8 @@ class KernelProfile(ShortRepr):
         by_kind = {"compute": self.alpha_comp, "memory": self.alpha_mem, "barrier": self.alpha_sync}
         if (own := by_kind[kind]) is not None:
             return own
-        if (
-            kind == "barrier"
-            and not self.alpha
-            and self.idg is None
-            and self.alpha_comp is not None
-        ):
+        is_by_kind = not self.alpha and self.idg is None and self.alpha_comp is not None
+        if kind == "barrier" and is_by_kind:
             return 0.0  # counts were given by kind, without barriers
         return sum(
             count

@@ -33,28 +33,18 @@ from countperf.mechanistic.roofline import profile_roof
 from countperf.text import picked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OccupancyRoof:
-    """Throughput at an occupancy."""
-
-    wpc: float  # sub-groups per cycle
-    cpr: float  # cycles of ``occupancy`` sub-groups
-    ridge_occupancy: float  # occupancy at which the roof is reached
-
-
-def occupancy_roof(*, occupancy: float, latency_app: float, wpc_roof: float) -> OccupancyRoof:
-    r"""Bound the throughput at an occupancy.
+    r"""Bound of the throughput at an occupancy.
 
     Lemeire et al., Eq. (3): :math:`WPC = \min(WPC_{roof}, \omega/\Lambda_{app})`.
     """
-    base.check_all_positive(occupancy=occupancy, latency_app=latency_app)
-    base.check_positive(wpc_roof, "wpc_roof")
-    below = occupancy / latency_app < wpc_roof
-    return OccupancyRoof(
-        wpc=min(wpc_roof, occupancy / latency_app),
-        cpr=latency_app if below else occupancy / wpc_roof,
-        ridge_occupancy=latency_app * wpc_roof,
-    )
+
+    def __init__(self, *, occupancy: float, latency_app: float, wpc_roof: float) -> None:
+        base.check_all_positive(occupancy=occupancy, latency_app=latency_app, wpc_roof=wpc_roof)
+        self.wpc = min(wpc_roof, occupancy / latency_app)  # sub-groups per cycle
+        # cycles of ``occupancy`` sub-groups
+        self.cpr = latency_app if self.wpc < wpc_roof else occupancy / wpc_roof
+        self.ridge_occupancy = latency_app * wpc_roof  # at which the roof is reached
 
 
 def latency_from_graph(graph: base.InstructionGraph, device: DeviceParameters) -> float:
@@ -112,7 +102,7 @@ class VolkovModel(base.MechanisticModel):
         geometry = launch_geometry(kernel, self.device)
         top = profile_roof(kernel.profile, self.device, model=self.model)
         latency = latency_alone(kernel.profile, self.device, model=self.model)
-        at_occupancy = occupancy_roof(
+        at_occupancy = OccupancyRoof(
             occupancy=geometry.occupancy, latency_app=latency, wpc_roof=top.wpc
         )
         share = at_occupancy.wpc / top.wpc

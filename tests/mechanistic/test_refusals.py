@@ -36,10 +36,10 @@ from countperf.mechanistic.tmm import (
     step_bound,
 )
 from countperf.mechanistic.volkov import (
+    OccupancyRoof,
     TwoSubsystems,
     latency_alone,
     latency_from_counts,
-    occupancy_roof,
     transit_throughput,
 )
 from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowCycles, WorkFlowModel
@@ -77,7 +77,7 @@ def _changed(value: Any) -> Callable[..., object]:
 
 
 NUMBERS: list[tuple[Callable[..., object], Mapping[str, float], str, tuple[float, ...]]] = [
-    (occupancy_roof, {}, "occupancy latency_app wpc_roof", (0, -1, nan, inf)),
+    (OccupancyRoof, {}, "occupancy latency_app wpc_roof", (0, -1, nan, inf)),
     (_changed(EXAMPLE), {}, "alpha_comp alpha_mem", (-1,)),
     (_changed(EXAMPLE), {}, "cpi_comp latency_comp cpi_mem latency_mem", (0, -1, nan)),
     (byte_roof, BYTES, "bandwidth_byte_per_s total_flops", (0,)),
@@ -115,7 +115,7 @@ NUMBERS: list[tuple[Callable[..., object], Mapping[str, float], str, tuple[float
 def test_numbers(
     call: Callable[..., object], values: Mapping[str, float], names: str, bad: tuple[float, ...]
 ) -> None:
-    if call is occupancy_roof:
+    if call is OccupancyRoof:
         values = dict.fromkeys(names.split(), 1.0)
     call(**values)
     for name in names.split():

@@ -15,11 +15,11 @@ from countperf.mechanistic.gpumech import Interval, IntervalCycles, Policy, inte
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, byte_roof, roof
 from countperf.mechanistic.volkov import (
+    OccupancyRoof,
     TwoSubsystems,
     latency_alone,
     latency_from_counts,
     latency_from_graph,
-    occupancy_roof,
     transit_throughput,
 )
 from countperf.mechanistic.wfg import (
@@ -146,7 +146,7 @@ def test_latency_of_one_sub_group() -> None:
 def test_volkov_over_occupancy(
     occupancy: float, top: float, wpc: float, cpr: float, ridge: float
 ) -> None:
-    rate = occupancy_roof(occupancy=occupancy, latency_app=25, wpc_roof=top)
+    rate = OccupancyRoof(occupancy=occupancy, latency_app=25, wpc_roof=top)
 
     assert (rate.wpc, rate.cpr, rate.ridge_occupancy) == pytest.approx((wpc, cpr, ridge))
 
@@ -158,10 +158,10 @@ def test_volkov_with_three_subsystems() -> None:
 
     assert latency == 1060
     assert list(top.busy.values()) == [7.5, 4, 36]
-    at_16 = occupancy_roof(occupancy=16, latency_app=latency, wpc_roof=top.wpc)
+    at_16 = OccupancyRoof(occupancy=16, latency_app=latency, wpc_roof=top.wpc)
     assert at_16.wpc == pytest.approx(0.0150943396, abs=1e-10)
     assert at_16.ridge_occupancy == pytest.approx(29.4444444)
-    assert occupancy_roof(occupancy=48, latency_app=latency, wpc_roof=top.wpc).wpc == 1 / 36
+    assert OccupancyRoof(occupancy=48, latency_app=latency, wpc_roof=top.wpc).wpc == 1 / 36
 
 
 @given(data=st.data())
@@ -216,7 +216,7 @@ def test_theorem_1_without_parallelism_transit_is_volkov() -> None:
         )
         latency = comp * latency_comp + mem * latency_mem
         for occupancy in (0.5, 1, 2, 7, 48, 64):
-            volkov = occupancy_roof(
+            volkov = OccupancyRoof(
                 occupancy=occupancy, latency_app=latency, wpc_roof=system.wpc_roof
             )
             transit = transit_throughput(system, occupancy)
