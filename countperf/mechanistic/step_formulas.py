@@ -12,7 +12,7 @@ Left out: the factor of the last wave, Eq. (3), which falls towards 1; groups fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, pairwise
@@ -99,6 +99,10 @@ class StepFormulas(Result):
         ]
         return StepBound(steps=float(sum(steps for steps, _ in largest)), which=max(largest)[1])
 
+    def bounds(self) -> list[tuple[int, str]]:
+        """Return the term that gives the steps, from which size on."""
+        return find_changes(lambda n: self.bound(n).which, self.multiple, self.first)
+
     def crossovers(self, other: StepFormulas) -> list[tuple[int, str]]:
         """Return which of two kernels takes fewer steps, from which size on; "" for both alike."""
 
@@ -112,10 +116,9 @@ class StepFormulas(Result):
         """Give formulas, what they grow as, what bounds steps, and which kernel takes fewer."""
         if other is not None:
             shown, changes = [self.lay_out(), other.lay_out()], self.crossovers(other)
-            fewer = [f"{name or 'both alike'} from {self.size} = {n} on" for n, name in changes]
             return Printed(
                 parts=shown,
-                notes=[f"fewer steps: {', '.join(fewer)}"],
+                notes=[f"fewer steps: {_from(self.size, changes)}"],
                 facts={
                     "kernels": [part.object() for part in shown],
                     "fewer_steps": [{"from": size, "kernel": name} for size, name in changes],
@@ -139,6 +142,7 @@ class StepFormulas(Result):
         per_core = ", ".join(f"{program.work_items_per_core:g}" for program in self.programs)
         filling = ", ".join(str(program.filling_groups) for program in self.programs)
         latency = self.described.latency_steps
+        bounds = self.bounds() if latency is not None else []
         sizes = f"{self.size} = {self.first}, {self.first + self.multiple}, ..."
         named = (f"{self.kernel} on {self.device}", sizes, point_text(self.held))
         return Printed(
@@ -152,11 +156,13 @@ class StepFormulas(Result):
                     f" {'unknown' if latency is None else f'{latency:g}'}; with less than {filling}"
                     " groups (B_r), T is smaller and steps of memory are more"
                 ),
+                *([f"- bound by {_from(self.size, bounds)}"] if bounds else []),
             ],
             facts={
                 **picked(self, "kernel", "device", "held", "size", "multiple", "first"),
                 "num_cores": self.num_cores,
                 "filling_groups": [program.filling_groups for program in self.programs],
+                "bounds": [{"from": size, "bound": term} for size, term in bounds],
             },
             name="formulas",
         )
@@ -331,6 +337,10 @@ def _find_cuts(profiler: KernelProfiler) -> Iterator[tuple[QuasiPolynomial, int]
                 yield access.address, max(1, line_bits // access.access.bits)
         for axis, extent in program.grid.groups.items():
             yield from ((t.value, program.grid.items.get(axis, 1)) for t in extent.terms)
+
+
+def _from(size: str, changes: Sequence[tuple[int, str]]) -> str:
+    return ", ".join(f"{what or 'both alike'} from {size} = {n} on" for n, what in changes)
 
 
 def _decimal(formula: QuasiPolynomial) -> str:

@@ -65,6 +65,7 @@ def test_explained_steps_are_formulas_and_a_crossover(run: Run) -> None:
     assert lines[-1] == "fewer steps: published-apsp/32x32 from n = 64 on"
     printed = run(f"{asked} --json").json
     assert (printed["size"], printed["multiple"]) == ("n", 32)
+    assert printed["bounds"] == [{"from": 64, "bound": "memory"}]
     assert "--anchor has no place" in run(f"{asked} --anchor n=64:1", status=1).err
 
 
