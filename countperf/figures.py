@@ -336,7 +336,7 @@ def sweep_figure(swept: Sweep) -> Figure:
     rates: dict[str, Callable[[SweepPoint], float | None]] = {
         name: partial(swept.throughput, model=name) for name in swept.models
     }
-    rates["measured"] = swept.measured_throughput
+    rates["measured"] = swept.throughput
     for position, (name, rate) in enumerate(rates.items()):
         known = [(p, throughput) for p in swept.points if (throughput := rate(p)) is not None]
         if known:

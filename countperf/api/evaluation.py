@@ -41,7 +41,7 @@ from countperf.measuring.tables import identity_elsewhere, read_times
 from countperf.mechanistic import comparison
 from countperf.mechanistic.compiled_profile import capability_of
 from countperf.mechanistic.from_kernel import KernelProfiler
-from countperf.mechanistic.predict_all import model_makers
+from countperf.mechanistic.predict_all import model_names
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.models import metrics
 from countperf.models.definition import ModelDefinition
@@ -367,7 +367,7 @@ def compare(
     if device is None:
         beside = source if isinstance(source, Path | str) else None
         device = known_device(slug, beside) or load_device(slug)
-    there = (*model_makers(()), "linear")
+    there = (*model_names(), "linear")
     if unknown := [name for name in models if name not in there]:
         raise errors.ParameterError(
             f"no model is called {unknown[0]!r}; there are {', '.join(there)}"
@@ -397,7 +397,6 @@ def compare(
         own = profiler_of(kernel, device, {}, given)
         purposes = ("application",)
     compared = comparison.compare_models(
-        model_makers,
         device,
         cases,
         _profiles(device, own, profile_options),

@@ -167,7 +167,7 @@ def sweep(
     profiler = profiler_of(kernel, device, sizes, options, statistics)
     if timed_on is not None and over == "occupancy":
         profiled = profiler.at(sizes)
-        able = unused_local_bytes(profiled.profile, profiled.launch, profiler.device)
+        able = unused_local_bytes(profiled, profiler.device)
         chosen = {g: n for g, n in able.items() if values is None or g in values}
         swept = sweeping.sweep(profiled, profiler.device, values=[*chosen], models=models)
         given = statistics or options.get("statistics")
@@ -283,7 +283,7 @@ def find_described_device(
 
 DEFAULT_MODELS = ("roofline", "wfg-corrected")
 """Of a described device: the bound that every GPU of the catalogue has, and the model with the
-least published error (`countperf.mechanistic.published_errors`) of those that need neither a
+least published error (`countperf.mechanistic.predict_all`) of those that need neither a
 simulation nor a cost of barriers, which nobody published of current GPUs."""
 
 

@@ -69,29 +69,22 @@ def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
     tried: list[str] = []
     for other, times in _stand_ins(base):
         tried.append(other)
-        stated = device.classes.get(other)
-        if stated is not None:
-            return _adapt_device(stated, name, other, times, excess)
-    known = some_of(tuple(device.classes))
+        if (stated := device.classes.get(other)) is not None:
+            latency = stated.latency
+            adapted = replace(
+                stated,
+                name=name,
+                cpi=stated.cpi * times,
+                latency=None if latency is None else latency + (times - 1) * stated.cpi,
+                source=stated.source if name == other else f"{stated.source} (as {other})",
+            )
+            return memory_cost(excess, adapted)
     message = (
         f"device {device.slug!r}: no instruction class {name!r}, and none that stands in for it"
-        f" ({', '.join(dict.fromkeys(tried))}; known: {known}); add one to the device's document"
+        f" ({', '.join(dict.fromkeys(tried))}; known: {some_of(tuple(device.classes))}); add one to"
+        " the device's document"
     )
     raise DeviceParameterError(message, field=f"classes.{name}")
-
-
-def _adapt_device(
-    stated: InstructionClass, name: str, other: str, times: float, excess: float
-) -> InstructionClass:
-    source = stated.source if name == other else f"{stated.source} (as {other})"
-    adapted = replace(
-        stated,
-        name=name,
-        cpi=stated.cpi * times,
-        latency=None if stated.latency is None else stated.latency + (times - 1) * stated.cpi,
-        source=source,
-    )
-    return memory_cost(excess, adapted)
 
 
 def memory_cost(dram_ratio: float, dram: InstructionClass) -> InstructionClass:
@@ -117,44 +110,30 @@ def _stand_ins(name: str) -> Iterator[tuple[str, float]]:
         return
     kind, middle, *rest = name.split(".")
     if kind in ("load", "store"):
-        yield from _memory(kind, middle, int(rest[0]))
-    elif middle.startswith("f"):
-        yield from _real(kind, middle, rest[0] if rest else "")
-    else:
-        yield from _integer(kind, int(middle[1:]))
-
-
-def _memory(kind: str, space: str, bits: int) -> Iterator[tuple[str, float]]:
-    for size, times in ((bits, 1.0), (32, max(1.0, bits / 32))):
-        for direction in (kind, "load"):
-            yield f"{direction}.{space}.{size}", times
-            short = "ld" if direction == "load" else "st"
-            for letter in "sbf":
-                yield f"{short}.{space}.{letter}{size}", times
-
-
-def _real(kind: str, type_name: str, function: str) -> Iterator[tuple[str, float]]:
-    if kind in _LIKE_ADDITION:
-        for other in ("fma", "add", "mul"):
-            yield f"{other}.{type_name}", 1
+        bits = int(rest[0])
+        for size, times in ((bits, 1.0), (32, max(1.0, bits / 32))):
+            for direction, short in ((kind, "ld" if kind == "load" else "st"), ("load", "ld")):
+                yield f"{direction}.{middle}.{size}", times
+                yield from ((f"{short}.{middle}.{letter}{size}", times) for letter in "sbf")
+    elif not middle.startswith("f"):
+        yield from _integers(kind, int(middle[1:]))
+    elif kind in _LIKE_ADDITION:
+        yield from ((f"{other}.{middle}", 1) for other in ("fma", "add", "mul"))
     elif kind in ("special", "pow"):
         times = 2 if kind == "pow" else 1
-        yield f"special.{type_name}", times
-        for other in dict.fromkeys((function or "exp", *_FUNCTIONS)):
-            yield f"{other}.approx.{type_name}", times
-            yield f"{other}.{type_name}", times
+        yield f"special.{middle}", times
+        for other in dict.fromkeys((rest[0] if rest else "exp", *_FUNCTIONS)):
+            yield f"{other}.approx.{middle}", times
+            yield f"{other}.{middle}", times
 
 
-def _integer(kind: str, bits: int) -> Iterator[tuple[str, float]]:
+def _integers(kind: str, bits: int) -> Iterator[tuple[str, float]]:
     times = 2 if bits > 32 else 1
-    for letter in "iusb":
-        yield f"{kind}.{letter}{bits}", 1
-    for letter in "iusb":
-        yield f"{kind}.{letter}32", times
+    yield from ((f"{kind}.{letter}{bits}", 1) for letter in "iusb")
+    yield from ((f"{kind}.{letter}32", times) for letter in "iusb")
     if kind in _LIKE_ADDITION:
         for other in ("add", "mul") if kind != "mul" else ():
-            for letter in "is":
-                yield f"{other}.{letter}32", times
+            yield from ((f"{other}.{letter}32", times) for letter in "is")
 
 
 def with_dram_ratio(device: DeviceParameters, ratio: float | None) -> DeviceParameters:

@@ -8,29 +8,25 @@ model stands beside them. Errors are those of the test kernels, which no level h
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from statistics import median
 from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt
 
+from countperf import text
 from countperf.devices.parameters import DeviceParameters
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, DeviceParameterError, FitError, ParameterError
 from countperf.measuring import Measurement, MeasurementSet
+from countperf.mechanistic.classes import with_known_classes
+from countperf.mechanistic.predict_all import build_models, model_names
 from countperf.mechanistic.profile import MechanisticModel, ProfiledKernel
+from countperf.models import metrics
 from countperf.models.definition import Unread
 from countperf.models.fitting.fit_model import fit
-from countperf.models.metrics import (
-    EvaluatedCase,
-    MeanError,
-    evaluate,
-    mean_error,
-    mean_errors_by_kernel,
-    mean_of_means,
-)
+from countperf.models.metrics import evaluate
 from countperf.steps import stepped
-from countperf.text import Column, Printed, Result, columns_of, format_percent, picked, table_of
 
 CalibrationLevel = Literal["published", "scaled", "fitted"]
 
@@ -43,7 +39,6 @@ that is a median meets one of them exactly."""
 
 _NAMED = 2  # reasons in a message
 
-ModelMaker = Callable[[DeviceParameters], MechanisticModel]
 Profiler = Callable[[Measurement], ProfiledKernel]
 
 
@@ -53,7 +48,7 @@ class ModelResult(Part):
     model: str  # name of the model
     level: CalibrationLevel  # what of it was calibrated
     lacking: str = ""  # why the model predicts nothing here
-    cases: tuple[EvaluatedCase, ...] = ()  # test kernels that it predicts
+    cases: tuple[metrics.EvaluatedCase, ...] = ()  # test kernels that it predicts
     # kernels that it does not cover, and why
     refusals: dict[str, str] = Field(default_factory=dict)
     # geometric mean of the relative errors on the measurement kernels, as a fraction
@@ -64,16 +59,16 @@ class ModelResult(Part):
     constants: dict[str, float] = Field(default_factory=dict)  # the weights of a fitted model
     converged: Unread = Field(default=(), exclude=True)
 
-    def by_kernel(self) -> dict[str, MeanError]:
+    def by_kernel(self) -> dict[str, metrics.MeanError]:
         """Return the mean error of each test kernel over its sizes."""
-        return mean_errors_by_kernel(self.cases)
+        return metrics.mean_errors_by_kernel(self.cases)
 
-    def overall(self) -> MeanError | None:
+    def overall_error(self) -> float | None:
         """Return the geometric mean over the kernels' means; None without predictions."""
-        return mean_of_means(self.by_kernel()) if self.cases else None
+        return metrics.mean_of_means(self.by_kernel()).value if self.cases else None
 
 
-class Comparison(Document, Result):
+class Comparison(Document, text.Result):
     """All models on one device's measurements."""
 
     format: Literal["countperf-comparison"] = "countperf-comparison"
@@ -85,9 +80,9 @@ class Comparison(Document, Result):
     unprofiled: dict[str, str] = Field(default_factory=dict)  # kernels without a profile, and why
     models: tuple[ModelResult, ...]  # sorted by model, then level
 
-    __str__ = Result.__str__
+    __str__ = text.Result.__str__
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give a row per model and level: errors overall and by test kernel, then what is lacking.
 
         Errors are geometric means of relative errors over the sizes of each test kernel. An empty
@@ -97,37 +92,32 @@ class Comparison(Document, Result):
             {
                 "model": model.model,
                 "constants": model.level,
-                "error": None if (overall := model.overall()) is None else overall.value,
+                "error": model.overall_error(),
                 "in_sample": model.in_sample,
-                **{f"{_short(k)}:error": mean.value for k, mean in model.by_kernel().items()},
+                **{f"{k.split('/')[0]}:error": mean.value for k, mean in model.by_kernel().items()},
                 "cases": len(model.cases),
                 "lacking": model.lacking,
             }
             for model in self.models
         ]
         kernels = {name: None for row in rows for name in row if name.endswith(":error")}
-        return Printed(
+        return text.Printed(
             head=[
                 f"{self.device}: {self.test_cases} cases of test kernels, calibrated on "
                 f"{self.measurement_cases} cases of measurement kernels"
             ],
             rows=rows,
-            shown=table_of(
-                [row for row in rows if row["error"] is not None],
-                {
-                    **columns_of("model constants"),
-                    "error": Column("overall", format_percent),
-                    **columns_of("in_sample", format_percent),
-                    **{k: Column(k.removesuffix(":error"), format_percent) for k in kernels},
-                },
-            ),
+            columns=text.columns_of("model constants")
+            | {"error": text.Column("overall", text.format_percent)}
+            | text.columns_of("in_sample", text.format_percent)
+            | {k: text.Column(k.removesuffix(":error"), text.format_percent) for k in kernels},
             notes=_gaps(self),
             facts={
                 **self.to_object(),
                 "geometric_mean": [
                     {
-                        **picked(model, "model", "level"),
-                        "overall": None if (overall := model.overall()) is None else overall.value,
+                        **text.picked(model, "model", "level"),
+                        "overall": model.overall_error(),
                         "by_kernel": {k: e.value for k, e in model.by_kernel().items()},
                     }
                     for model in self.models
@@ -137,7 +127,6 @@ class Comparison(Document, Result):
 
 
 def compare_models(
-    makers: Callable[[Iterable[str]], Mapping[str, ModelMaker]],
     device: DeviceParameters,
     measurements: Sequence[Measurement],
     profile: Profiler,
@@ -147,12 +136,10 @@ def compare_models(
     purposes: Collection[str] = ("test",),
     own: bool = False,
 ) -> Comparison:
-    """Predict measured kernels by every mechanistic model at every level.
-
-    Nothing is calibrated where no model predicts what is judged; that is refused for an own kernel.
-    """
+    """Predict measured kernels by every mechanistic model at every level."""
     judging = set(purposes) - {"measurement"}
     learning = {"measurement"} if "scaled" in levels else set[str]()
+    names = [name for name in model_names() if not models or name in models]
     unprofiled: dict[str, str] = {}
     cases: list[tuple[Measurement, ProfiledKernel]] = []
 
@@ -164,32 +151,31 @@ def compare_models(
             except CountperfError as error:
                 unprofiled[measurement.kernel] = str(error)
 
-    add(judging)  # fewer than those that calibrate, which may be in vain
-    reasons = _reasons(makers, device, cases, models)
-    if reasons is None:
-        add(learning)
-    elif own:
-        raise FitError(
-            f"no model predicts the kernel on {device.slug}: {reasons}; 'countperf characterize"
-            " --store device.json --output parameters.json' measures what a device's document"
-            " lacks, and parameters.json is read beside a campaign's file"
-        )
+    def build() -> list[MechanisticModel]:
+        classes = {name for _, kernel in cases for name in kernel.profile.alpha}
+        return build_models(names, with_known_classes(device, classes)[0])
+
+    add(judging)
+    if own:
+        answers = [time_of(model, kernel) for model in build() for _, kernel in cases]
+        reasons = [*dict.fromkeys(reason for reason in answers if isinstance(reason, str))]
+        if answers and all(isinstance(answer, str) for answer in answers):
+            raise FitError(
+                f"no model predicts the kernel on {device.slug}: {'; '.join(reasons[:_NAMED])};"
+                " 'countperf characterize --store device.json --output parameters.json' measures"
+                " what a device's document lacks, and parameters.json is read beside a campaign's"
+                " file"
+            )
+    add(learning)
     if not cases:
         raise FitError(
             f"none of the {len(measurements)} measured cases has a profile: "
             + next(iter(unprofiled.values()), "there are none for this purpose")
         )
-    classes = {name for _, kernel in cases for name in kernel.profile.alpha}
-    asked: list[tuple[str, ModelMaker, CalibrationLevel]] = [
-        (name, make, level)
-        for name, make in makers(classes).items()
-        for level in LEVELS
-        if (not models or name in models) and level in levels
+    asked: list[tuple[MechanisticModel, CalibrationLevel]] = [
+        (model, level) for model in build() for level in LEVELS if level in levels
     ]
-    results = [
-        _result(name, level, make(device), device.slug, cases)
-        for name, make, level in stepped(asked, "calibrating models")
-    ]
+    results = [_judge(*each, cases) for each in stepped(asked, "calibrating models")]
     return Comparison(
         device=device.slug,
         test_cases=sum(m.purpose in judging for m in measurements),
@@ -199,66 +185,40 @@ def compare_models(
     )
 
 
-def _reasons(
-    makers: Callable[[Iterable[str]], Mapping[str, ModelMaker]],
-    device: DeviceParameters,
-    cases: Sequence[tuple[Measurement, ProfiledKernel]],
-    models: Collection[str],
-) -> str | None:
-    """Return why models predict none of the cases; None if one predicts one, or none is there."""
-    reasons: dict[str, str] = {}
-    for _, kernel in cases:
-        for name, make in makers(kernel.profile.alpha).items():
-            if models and name not in models:
-                continue
-            time_s = time_of(make(device), kernel)
-            if not isinstance(time_s, str):
-                return None
-            reasons[name] = time_s
-    kinds = [*dict.fromkeys(reasons.values())]
-    return "; ".join([*kinds[:_NAMED], *(["and so on"] * (len(kinds) > _NAMED))]) or None
-
-
-def _result(
-    name: str,
-    level: CalibrationLevel,
+def _judge(
     model: MechanisticModel,
-    device: str,
+    level: CalibrationLevel,
     cases: Sequence[tuple[Measurement, ProfiledKernel]],
 ) -> ModelResult:
     predicted = [(measurement, time_of(model, kernel)) for measurement, kernel in cases]
     learned = [(m, time_s) for m, time_s in predicted if m.purpose == "measurement"]
+    judged = [(m, time_s) for m, time_s in predicted if m.purpose != "measurement"]
     known = [(m.time_s, time_s) for m, time_s in learned if isinstance(time_s, float)]
     needed = predicted if level == "published" else learned
     if not any(isinstance(time_s, float) for _, time_s in needed):
-        none = f"{model.model} covers none of the {len(learned)} measurements of {device}"
+        none = f"{model.model} covers none of the {len(learned)} measurements of its device"
         lacking = next((str(reason) for _, reason in needed or predicted), none)
-        return ModelResult(model=name, level=level, lacking=lacking)
+        return ModelResult(model=model.model, level=level, lacking=lacking)
     factor = 1.0
     if level == "scaled":
         factor = math.exp(median(math.log(measured / time_s) for measured, time_s in known))
-    evaluated = [
-        EvaluatedCase(
-            kernel=m.kernel,
-            parameters=dict(m.parameters),
-            measured_s=m.time_s,
-            predicted_s=time_s * factor,
-            purpose=m.purpose,
-        )
-        for m, time_s in predicted
-        if m.purpose != "measurement" and isinstance(time_s, float)
-    ]
     errors = [abs(time_s * factor / measured - 1) for measured, time_s in known]
     return ModelResult(
-        model=name,
+        model=model.model,
         level=level,
-        cases=tuple(evaluated),
-        refusals={
-            m.kernel: reason
-            for m, reason in predicted
-            if m.purpose != "measurement" and isinstance(reason, str)
-        },
-        in_sample=mean_error(errors, floor=_ERROR_FLOOR).value if errors else None,
+        cases=tuple(
+            metrics.EvaluatedCase(
+                kernel=m.kernel,
+                parameters=dict(m.parameters),
+                measured_s=m.time_s,
+                predicted_s=time_s * factor,
+                purpose=m.purpose,
+            )
+            for m, time_s in judged
+            if isinstance(time_s, float)
+        ),
+        refusals={m.kernel: reason for m, reason in judged if isinstance(reason, str)},
+        in_sample=metrics.mean_error(errors, floor=_ERROR_FLOOR).value if errors else None,
         calibrated_on=len(known) if level == "scaled" else 0,
         factor=factor,
     )
@@ -275,16 +235,14 @@ def time_of(model: MechanisticModel, kernel: ProfiledKernel) -> float | str:
 
 def linear_result(measurements: MeasurementSet, purposes: Collection[str]) -> ModelResult:
     """Return the fitted linear model in the shape of a mechanistic one, judged by purposes."""
-    fitted = fit(measurements)
+    weights = fit(measurements).weights
     judging = set(purposes) - {"measurement"}
-    evaluation = evaluate(fitted.weights, (m for m in measurements if m.purpose in judging))
-    quality = fitted.weights.quality
     return ModelResult(
-        model=fitted.weights.model,
+        model=weights.model,
         level="fitted",
-        cases=evaluation.cases,
-        in_sample=None if quality is None else quality.in_sample_error,
-        constants={w.feature: w.value_s for w in fitted.weights.weights},
+        cases=evaluate(weights, (m for m in measurements if m.purpose in judging)).cases,
+        in_sample=None if weights.quality is None else weights.quality.in_sample_error,
+        constants={w.feature: w.value_s for w in weights.weights},
     )
 
 
@@ -296,11 +254,7 @@ def _gaps(of: Comparison) -> list[str]:
         if model.lacking:
             gaps.setdefault(f"no prediction: {model.lacking}", {})[who] = None
         for kernel, reason in model.refusals.items():
-            gaps.setdefault(f"no prediction of {_short(kernel)}: {reason}", {})[who] = None
+            gaps.setdefault(f"no prediction of {kernel.split('/')[0]}: {reason}", {})[who] = None
     for kernel, reason in of.unprofiled.items():
         gaps.setdefault(f"no profile: {reason}", {})[kernel] = None
     return [f"{', '.join(who)}: {what}" for what, who in gaps.items()]
-
-
-def _short(kernel: str) -> str:
-    return kernel.split("/")[0]

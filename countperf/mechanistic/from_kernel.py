@@ -23,6 +23,7 @@ Conventions
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -35,14 +36,12 @@ from countperf.counting.programs import (
     KernelProgram,
     MemoryShape,
     Node,
-    Statement,
     access_cost,
     kernel_programs,
 )
-from countperf.counting.size_parameters import size_ranges
-from countperf.counting.vector import PropertyVector
+from countperf.counting.size_parameters import SizeParameters, size_ranges
 from countperf.devices.parameters import DeviceParameters
-from countperf.errors import ModelNotApplicableError, ParameterError, option
+from countperf.errors import ModelNotApplicableError, option
 from countperf.mechanistic.classes import BARRIER
 from countperf.mechanistic.profile import (
     InstructionGraph,
@@ -51,8 +50,6 @@ from countperf.mechanistic.profile import (
     ProfiledKernel,
 )
 from countperf.mechanistic.profiler_csv import KernelMetrics, with_measured
-from countperf.symbolic.isl_sets import assumptions_text, guards_of
-from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.text import ShortRepr
 
 _LINE_BYTES = 128
@@ -79,48 +76,40 @@ def memory_shape(device: DeviceParameters) -> MemoryShape:
 
 @dataclass(slots=True)
 class _Instruction:
-    """A node of a statement, how often sub-groups execute it, and the lines that it touches."""
+    """A node of a statement, how often it is executed in a launch, and what it costs."""
 
     node: Node
     name: str
-    sub_group_executions: Fraction
-    item_executions: Fraction
+    mean: Fraction  # executions of a sub-group
+    items: Fraction  # executions of all work items
     cost: AccessCost | None
 
 
 class ProgramAtSizes:
-    """One device program at given sizes, on a device."""
+    """One device program of a kernel at given sizes."""
 
     def __init__(
-        self,
-        program: KernelProgram,
-        values: Mapping[str, int],
-        device: DeviceParameters,
-        *,
-        lines: Mapping[str, float],
-        max_instructions: int,
+        self, program: KernelProgram, values: Mapping[str, int], profiler: KernelProfiler
     ) -> None:
-        self.program = program
-        self.values = values
-        self.lines = lines
-        self.max_instructions = max_instructions
+        device = profiler.device
+        self.program, self.values = program, values
+        self.lines, self.max_instructions = profiler.lines, profiler.max_instructions
         self.sub_group_size = device.require_int("sub_group_size", model="the kernel's profile")
         self.shape = memory_shape(device)
         self.splits_fully = device.compute_capability in _SPLIT_FULLY
         self.launches = int(program.launches.evaluate(values))
         self.groups = int(program.grid.work_groups.evaluate(values))
         self.per_group = program.sub_groups_per_group(self.sub_group_size)
-        self.sub_groups = self.groups * self.per_group  # of one launch
 
     def profile(self, registers_per_work_item: int | None) -> KernelProfile:
         """Return the profile of one launch."""
+        items = self.program.grid.group_size * self.groups * self.launches
+        barriers = Fraction(self.program.barriers.evaluate(self.values)) / items
         instructions = self._instructions()
-        names = {instruction.node: instruction.name for instruction in instructions}
-        graphs, is_shortened = self._graphs(names)
-        barriers = self._barriers()
+        graphs, is_shortened = self._graphs({each.node: each.name for each in instructions})
         alpha: dict[str, Fraction] = {}
         for each in instructions:
-            alpha[each.name] = alpha.get(each.name, Fraction(0)) + self._mean(each)
+            alpha[each.name] = alpha.get(each.name, Fraction(0)) + each.mean
         if barriers:
             alpha[BARRIER] = barriers
         alpha = {name: count for name, count in alpha.items() if count}
@@ -128,70 +117,69 @@ class ProgramAtSizes:
             message = f"program '{self.program.name}' executes nothing at {self.values}"
             raise ModelNotApplicableError(message, parameter="kernel")
         exact = sum(alpha.values())
-        lengths = [len(graph.nodes) for graph in graphs]
         nearest = min(graphs, key=lambda graph: abs(len(graph.nodes) - exact))
-        is_sample = is_shortened or Fraction(sum(lengths), len(lengths)) != exact
-        differ = len(graphs) > 1
+        mean_length = Fraction(sum(len(graph.nodes) for graph in graphs), len(graphs))
+        is_memory = {name: name.startswith(("load.global", "store.global")) for name in alpha}
         return KernelProfile(
             name=self.program.name,
             alpha={name: float(count) for name, count in alpha.items()},
-            alpha_comp=float(sum(n for name, n in alpha.items() if _kind(name) == "compute")),
-            alpha_mem=float(sum(n for name, n in alpha.items() if _kind(name) == "memory")),
+            # local memory counts as computation (Hong & Kim 2009)
+            alpha_comp=float(
+                sum(n for name, n in alpha.items() if name != BARRIER and not is_memory[name])
+            ),
+            alpha_mem=float(sum(n for name, n in alpha.items() if is_memory[name])),
             alpha_sync=float(barriers),
             idg=nearest,
-            sub_group_idgs=tuple(graphs) if differ else None,
-            idg_is_sample=is_sample or differ,
+            sub_group_idgs=tuple(graphs) if len(graphs) > 1 else None,
+            idg_is_sample=is_shortened or len(graphs) > 1 or mean_length != exact,
             registers_per_work_item=registers_per_work_item,
             local_bytes_per_group=self.program.local_bytes(self.values),
-            **self._totals(instructions),
+            **self._totals(instructions, barriers),
             span=_depth(nearest) * float(exact) / len(nearest.nodes),
         )
 
-    def _barriers(self) -> Fraction:
-        """Return the barriers of a sub-group."""
-        items = self.program.grid.group_size * self.groups * self.launches
-        return Fraction(self.program.barriers.evaluate(self.values)) / items
-
-    def _mean(self, instruction: _Instruction) -> Fraction:
-        return instruction.sub_group_executions / (self.sub_groups * self.launches)
-
     def _instructions(self) -> list[_Instruction]:
         instructions: list[_Instruction] = []
+        sub_groups = self.groups * self.per_group * self.launches
         for statement in self.program.statements:
             for node in statement.nodes:
                 guarded = (statement.within, node.cases)
                 executions = self.program.executions(guarded, self.sub_group_size)
-                by_sub_groups = Fraction(executions.evaluate(self.values)) * node.share
+                mean = Fraction(executions.evaluate(self.values)) * node.share / sub_groups
                 items = self.program.domains.executions(*guarded, self.program.grid)
-                cost = self._cost(statement, node) if by_sub_groups else None
-                instructions.append(
-                    _Instruction(
-                        node=node,
-                        name=_class_name(node.key, cost),
-                        sub_group_executions=by_sub_groups,
-                        item_executions=Fraction(items.evaluate(self.values)) * node.share,
-                        cost=cost,
+                cost = None
+                if mean and isinstance(node.key, MemoryAccess):
+                    cost = access_cost(
+                        self.program,
+                        statement,
+                        node,
+                        self.values,
+                        sub_group_size=self.sub_group_size,
+                        shape=self.shape,
+                        declared=self.lines.get(node.key.array),
                     )
+                each = Fraction(items.evaluate(self.values)) * node.share / self.launches
+                instructions.append(
+                    _Instruction(node, _class_name(node.key, cost), mean, each, cost)
                 )
         return instructions
 
-    def _cost(self, statement: Statement, node: Node) -> AccessCost | None:
-        if not isinstance(node.key, MemoryAccess):
-            return None
-        return access_cost(
-            self.program,
-            statement,
-            node,
-            self.values,
-            sub_group_size=self.sub_group_size,
-            shape=self.shape,
-            declared=self.lines.get(node.key.array),
-        )
-
     def _graphs(self, names: Mapping[Node, str]) -> tuple[list[InstructionGraph], bool]:
+        """Return a graph of all sub-groups, or one of each; and whether they are no whole ones."""
+
+        def expand(number: int) -> Expansion:
+            size, most = self.sub_group_size, self.max_instructions
+            return expand_program(
+                self.program,
+                self.values,
+                sub_group_size=size,
+                number=number,
+                max_instructions=most,
+            )
+
         places = {(s.within, n.cases) for s in self.program.statements for n in s.nodes}
         differ = any(self.program.depends_on_lane(position) for position in places)
-        first = self._expand_classes(0)
+        first = expand(0)
         if not first.nodes and not differ:
             message = (
                 f"program '{self.program.name}': a typical work group executes nothing at "
@@ -201,8 +189,14 @@ class ProgramAtSizes:
         others = self.per_group - 1 if differ and not first.is_shortened else 0
         if others * len(first.nodes) > _MOST_INSTRUCTIONS:
             others = 0
-        expansions = [first, *(self._expand_classes(number + 1) for number in range(others))]
-        graphs = [self._graph(expansion, names) for expansion in expansions if expansion.nodes]
+        expansions = [first, *(expand(number + 1) for number in range(others))]
+        graphs = [
+            InstructionGraph(
+                [BARRIER if node is None else names[node] for node in each.nodes], each.edges
+            )
+            for each in expansions
+            if each.nodes
+        ]
         is_shortened = any(expansion.is_shortened for expansion in expansions)
         if len(set(graphs)) == 1:
             return graphs[:1], is_shortened
@@ -210,61 +204,47 @@ class ProgramAtSizes:
         is_whole = len(graphs) == self.per_group and not is_shortened
         return (graphs, False) if is_whole else (graphs[:1], True)
 
-    def _expand_classes(self, number: int) -> Expansion:
-        return expand_program(
-            self.program,
-            self.values,
-            sub_group_size=self.sub_group_size,
-            number=number,
-            max_instructions=self.max_instructions,
-        )
-
-    def _graph(self, expansion: Expansion, names: Mapping[Node, str]) -> InstructionGraph:
-        nodes = [BARRIER if node is None else names[node] for node in expansion.nodes]
-        return InstructionGraph(nodes, expansion.edges)
-
-    def _totals(self, instructions: Sequence[_Instruction]) -> dict[str, Any]:
-        coalesced, uncoalesced, split, size, traffic = (Fraction(0) for _ in range(5))
-        flops, work, lines, moved, cuda = (Fraction(0) for _ in range(5))
-        issued = self._barriers()
-        for instruction in instructions:
-            key, cost, mean = instruction.node.key, instruction.cost, self._mean(instruction)
-            issued += mean
+    def _totals(
+        self, instructions: Sequence[_Instruction], barriers: Fraction
+    ) -> dict[str, float | None]:
+        total: dict[str, Fraction] = defaultdict(Fraction)
+        total["ins_issued"] = barriers
+        for each in instructions:
+            key, cost, mean = each.node.key, each.cost, each.mean
+            total["ins_issued"] += mean
             if isinstance(key, Operation):
-                work += instruction.item_executions
-                cuda += mean
+                total["work"] += each.items
+                total["ins_cuda"] += mean
                 if key.type_name.startswith("f"):
-                    flops += instruction.item_executions * _FLOPS.get(key.kind, 0)
-            elif cost is not None:
-                bytes_asked = self.sub_group_size * key.bits // 8
-                fewest = -(-bytes_asked // self.shape.line_bytes)
-                lines += instruction.sub_group_executions * cost.lines
-                moved += instruction.sub_group_executions * cost.bytes_moved
-                issued += mean * max(0, cost.lines - fewest)
-                if not cost.lines:
-                    continue
-                size += mean * bytes_asked
-                traffic += mean * cost.bytes_moved
-                if cost.lines <= fewest and (
-                    not self.splits_fully or cost.bytes_moved >= bytes_asked
-                ):
-                    coalesced += mean
+                    total["flops"] += each.items * _FLOPS.get(key.kind, 0)
+            elif cost is not None and cost.lines:
+                size = self.sub_group_size * key.bits // 8
+                fewest = -(-size // self.shape.line_bytes)
+                total["lines"] += mean * cost.lines
+                total["ins_issued"] += mean * max(0, cost.lines - fewest)
+                total["asked"] += mean * size
+                total["moved"] += mean * cost.bytes_moved
+                is_full = not self.splits_fully or cost.bytes_moved >= size
+                if cost.lines <= fewest and is_full:
+                    total["coalesced"] += mean
                 else:
-                    uncoalesced += mean
-                    split += mean * (self.sub_group_size if self.splits_fully else cost.lines)
-        accesses = coalesced + uncoalesced
+                    lines = self.sub_group_size if self.splits_fully else cost.lines
+                    total["uncoalesced"] += mean
+                    total["split"] += mean * lines
+        uncoalesced, sub_groups = total["uncoalesced"], self.groups * self.per_group
+        accesses = total["coalesced"] + uncoalesced
         return {
-            "alpha_mem_coal": float(coalesced),
+            "alpha_mem_coal": float(total["coalesced"]),
             "alpha_mem_uncoal": float(uncoalesced),
-            "uncoal_per_mw": float(split / uncoalesced) if uncoalesced else 1.0,
-            "load_bytes_per_sub_group": float(size / accesses) if accesses else None,
-            "gmem_bytes": float(traffic),
-            "total_flops": float(flops / self.launches),
-            "total_bytes": float(moved / self.launches),
-            "work": float(work / self.launches),
-            "transactions": float(lines / self.launches),
-            "ins_cuda": float(cuda),
-            "ins_issued": float(issued),
+            "uncoal_per_mw": float(total["split"] / uncoalesced) if uncoalesced else 1.0,
+            "load_bytes_per_sub_group": float(total["asked"] / accesses) if accesses else None,
+            "gmem_bytes": float(total["moved"]),
+            "total_flops": float(total["flops"]),
+            "total_bytes": float(total["moved"] * sub_groups),
+            "work": float(total["work"]),
+            "transactions": float(total["lines"] * sub_groups),
+            "ins_cuda": float(total["ins_cuda"]),
+            "ins_issued": float(total["ins_issued"]),
         }
 
 
@@ -273,13 +253,6 @@ def _class_name(key: Operation | MemoryAccess, cost: AccessCost | None) -> str:
         return f"{key.kind}.{key.type_name}" + (f".{key.function}" if key.function else "")
     name = f"{key.direction}.{key.address_space}.{key.bits}"
     return f"{name}.x{float(cost.excess):.4g}" if cost is not None and cost.excess > 1 else name
-
-
-def _kind(name: str) -> str:
-    """Return the kind of a class; local memory counts as computation (Hong & Kim 2009)."""
-    if name == BARRIER:
-        return "barrier"
-    return "memory" if name.startswith(("load.global", "store.global")) else "compute"
 
 
 def _depth(graph: InstructionGraph) -> int:
@@ -319,34 +292,38 @@ class KernelProfiler(ShortRepr):
             )
             raise ModelNotApplicableError(message, parameter="kernel")
         ((profiled, _),) = self.launches_at(parameters)
-        if self.lacks_registers(profiled.profile):
-            raise missing_registers(profiled.profile.name, self.device)
+        require_registers(profiled, self.device)
         return profiled
 
     def launches_at(
         self, parameters: Mapping[str, Any], /
     ) -> tuple[tuple[ProfiledKernel, int], ...]:
         """Return profile and launch of each device program, and how often it is launched."""
-        values = self._checked(parameters)
+        domains = self.programs[0].domains
+        sizes = SizeParameters.of(domains.kernel, domains.sizes, domains.defaults)
+        values = sizes.checked(parameters, held=size_ranges(domains.kernel))
         launches: list[tuple[ProfiledKernel, int]] = []
         for program in self.programs:
-            at_sizes = ProgramAtSizes(
-                program,
-                values,
-                self.device,
-                lines=self.lines,
-                max_instructions=self.max_instructions,
-            )
+            at_sizes = ProgramAtSizes(program, values, self)
             if not at_sizes.launches or not at_sizes.groups:
                 continue
-            profile = at_sizes.profile(self._registers(program))
+            registers = self.registers_per_work_item
+            if isinstance(registers, Mapping):
+                registers = registers.get(program.name)
+            # where registers limit nothing (on a CPU), they don't matter
+            limited = self.device.registers_per_compute_unit is not None
+            profile = at_sizes.profile(registers if limited else None)
+            # a CPU core takes one group at a time where local memory is cache
+            is_core = self.device.max_groups_per_compute_unit == 1
+            is_cache = is_core and self.device.local_bytes_per_compute_unit is None
+            only = 1 if is_cache and profile.local_bytes_per_group else None
             launch = LaunchConfiguration(
                 work_items_per_group=program.grid.group_size,
                 num_groups=at_sizes.groups,
                 occupancy=self.occupancy,
-                active_groups=self._active_groups(profile),
+                active_groups=self.active_groups or only,
             )
-            profiled = ProfiledKernel(profile=profile, launch=launch)
+            profiled = ProfiledKernel(profile, launch)
             if self.metrics:
                 profiled = with_measured(profiled, self.metrics, self.device)
             launches.append((profiled, at_sizes.launches))
@@ -354,14 +331,6 @@ class KernelProfiler(ShortRepr):
             message = f"kernel '{self.kernel}' launches nothing at {values}"
             raise ModelNotApplicableError(message, parameter="kernel")
         return tuple(launches)
-
-    def _active_groups(self, profile: KernelProfile) -> int | None:
-        if self.active_groups is None and profile.local_bytes_per_group:
-            device = self.device
-            # a CPU core: one group at a time, and local memory that is cache
-            is_core = device.max_groups_per_compute_unit == 1
-            return 1 if is_core and device.local_bytes_per_compute_unit is None else None
-        return self.active_groups
 
     @property
     def kernel(self) -> str:
@@ -372,36 +341,6 @@ class KernelProfiler(ShortRepr):
     def note(self) -> str:
         """Where instructions come from, if not from Loopy."""
         return ""
-
-    def lacks_registers(self, profile: KernelProfile) -> bool:
-        """Return whether the occupancy cannot be known without the registers of a work item."""
-        launch = (self.occupancy, self.active_groups)
-        return launch == (None, None) and registers_are_missing(profile, self.device)
-
-    def _checked(self, parameters: Mapping[str, Any]) -> dict[str, int]:
-        kernel = self.programs[0].kernel
-        vector = PropertyVector(
-            {},
-            kernel=kernel.name,
-            parameters=self.programs[0].parameters,
-            assumptions=assumptions_text(assumptions_of(kernel)),
-            assumption_guards=tuple(guards_of(assumptions_of(kernel))),
-            defaults=self.programs[0].domains.defaults,
-        )
-        vector.hold_sizes_to(size_ranges(kernel))
-        values = vector.check_parameters(parameters, {})
-        for name, value in values.items():
-            if not isinstance(value, int):
-                message = f"kernel '{kernel.name}': {name} must be one integer for a profile"
-                raise ParameterError(message, parameter=name)
-        return values
-
-    def _registers(self, program: KernelProgram) -> int | None:
-        declared = self.registers_per_work_item
-        if isinstance(declared, Mapping):
-            declared = declared.get(program.name)
-        # where registers limit nothing (on a CPU), they don't matter
-        return None if self.device.registers_per_compute_unit is None else declared
 
 
 def profile_kernel(
@@ -418,18 +357,17 @@ def profile_kernel(
     return KernelProfiler(programs=programs, device=device, **given)
 
 
-def registers_are_missing(profile: KernelProfile, device: DeviceParameters) -> bool:
-    """Return whether nobody declared or measured registers, which may limit the occupancy."""
-    is_known = profile.registers_per_work_item is not None or "occupancy" in profile.measured
-    return not is_known and device.registers_per_compute_unit is not None
-
-
-def missing_registers(name: str, device: DeviceParameters) -> ModelNotApplicableError:
-    """Return the error about registers that nobody declared."""
-    nvcc = f"; an nvcc that compiles for {device.compute_capability} finds them, if installed"
-    message = (
-        f"kernel '{name}': its occupancy on {device.slug} depends on the registers of a work item,"
-        f" which Loopy does not know{nvcc if device.compute_capability else ''}; state them"
-        f" ({option('registers_per_work_item', 'N')})"
-    )
-    return ModelNotApplicableError(message, parameter="registers_per_work_item")
+def require_registers(kernel: ProfiledKernel, device: DeviceParameters) -> None:
+    """Refuse a launch whose occupancy depends on registers that nobody declared or measured."""
+    profile, launch = kernel.profile, kernel.launch
+    is_known = (launch.occupancy, launch.active_groups) != (None, None)
+    if is_known or profile.registers_per_work_item is not None:
+        return
+    if device.registers_per_compute_unit is not None:
+        nvcc = f"; an nvcc that compiles for {device.compute_capability} finds them, if installed"
+        message = (
+            f"kernel '{profile.name}': its occupancy on {device.slug} depends on the registers of a"
+            f" work item, which Loopy does not know{nvcc if device.compute_capability else ''};"
+            f" state them ({option('registers_per_work_item', 'N')})"
+        )
+        raise ModelNotApplicableError(message, parameter="registers_per_work_item")

@@ -1,11 +1,10 @@
 r"""GPUMech: intervals of one sub-group, and how a scheduler fills its stalls with others.
 
 Models the cycles of ``occupancy`` concurrent sub-groups. A representative one is cut into
-intervals,
-runs of issued instructions that end in a stall; the scheduler decides how many instructions of the
-other sub-groups go into the stalls. Source: Huang, Lee, Kim & Lee (2014), "GPUMech: GPU performance
-modeling technique based on interval analysis", as discussed by Lemeire, Cornelis & Konstantinidis;
-equation numbers are those of the former.
+intervals, runs of issued instructions that end in a stall; the scheduler decides how many
+instructions of the other sub-groups go into the stalls. Source: Huang, Lee, Kim & Lee
+(2014), "GPUMech: GPU performance modeling technique based on interval analysis", as discussed by
+Lemeire, Cornelis & Konstantinidis; equation numbers are those of the former.
 
 Assumptions: one class of instructions; every sub-group behaves like the representative one; memory
 latencies are effective ones (contention for miss registers and DRAM queues is not modelled).
@@ -13,12 +12,10 @@ latencies are effective ones (contention for miss registers and DRAM queues is n
 =================  =========================  ==============================
 symbol             name                       unit
 =================  =========================  ==============================
-#warps             ``occupancy``              sub-group/compute unit
 #insts of i        ``Interval.insts``         instruction
 stall cycles of i  ``Interval.stall``         cycle
 p                  ``issue_probability``      1
 #nonoverlapped     ``nonoverlapped``          instruction
-CPR                ``cpr``                    cycle for all sub-groups
 =================  =========================  ==============================
 
 Left out: latency of computations, issue of memory instructions, barriers, groups, bandwidth.
@@ -40,18 +37,8 @@ from typing import Literal, get_args
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import (
-    Bound,
-    InstructionGraph,
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticModel,
-    TimeEstimate,
-    check_choice,
-    check_not_negative,
-    check_positive,
-)
 
 Policy = Literal["rr", "rr_corrected", "gto"]
 """Round robin as published, round robin corrected, greedy then oldest."""
@@ -70,30 +57,12 @@ class Interval:
     cause: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        check_not_negative(self.insts, "intervals")
-        check_not_negative(self.stall, "intervals")
+        base.check_not_negative(self.insts, "intervals")
+        base.check_not_negative(self.stall, "intervals")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntervalResult:
-    """Cycles of the concurrent sub-groups of a compute unit."""
-
-    issue_probability: float  # share of the cycles in which one sub-group issues, Eq
-    # instructions of the other sub-groups that do not fit into the stall, per interval
-    nonoverlapped: tuple[float, ...]
-    # cycles of issued instructions that nothing hides, and of the representative's stalls
-    issue_cycles: float
-    stall_cycles: float
-    cpr: float  # their sum: cycles until all are done
-    wpc: float  # sub-groups per cycle
-    ipc: float  # instructions per cycle, Eq
-    cpi: float
-
-
-def interval_cycles(
-    intervals: Sequence[Interval], occupancy: float, policy: Policy
-) -> IntervalResult:
-    r"""Return the cycles of concurrent sub-groups from the intervals of one.
+class IntervalCycles:
+    r"""The cycles of concurrent sub-groups from the intervals of one.
 
     For instructions :math:`n_i`, stalls :math:`s_i` and :math:`w` sub-groups, the time is
     :math:`\sum_i (n_i + s_i + o_i)`, where :math:`o_i` is the number of instructions that do not
@@ -108,43 +77,31 @@ def interval_cycles(
     Round robin as published, and greedy where an interval has no stall, lose instructions and can
     promise more than one instruction per issue slot.
     """
-    if not intervals:
-        raise ParameterError("intervals must hold at least one interval", parameter="intervals")
-    if not check_positive(occupancy, "occupancy") >= 1:
-        message = f"occupancy must be at least 1, not {occupancy}"
-        raise ParameterError(message, parameter="occupancy")
-    check_choice(policy, "policy", get_args(Policy))
-    instructions = float(sum(interval.insts for interval in intervals))
-    stalls = float(sum(interval.stall for interval in intervals))
-    if instructions == 0:
-        raise ParameterError("intervals must hold an instruction", parameter="intervals")
-    probability = instructions / (instructions + stalls)  # Eq. (9)
-    mean = instructions / len(intervals)
-    others = occupancy - 1
-    nonoverlapped = tuple(
-        _find_nonoverlapped(interval, others, policy, probability, mean) for interval in intervals
-    )
-    issue_cycles = instructions + sum(nonoverlapped)
-    cpr = issue_cycles + stalls
-    ipc = occupancy * instructions / cpr  # Eq. (7)
-    return IntervalResult(
-        issue_probability=probability,
-        nonoverlapped=nonoverlapped,
-        issue_cycles=issue_cycles,
-        stall_cycles=stalls,
-        cpr=cpr,
-        wpc=occupancy / cpr,
-        ipc=ipc,
-        cpi=1 / ipc,
-    )
+
+    def __init__(self, intervals: Sequence[Interval], occupancy: float, policy: Policy) -> None:
+        if not base.check_positive(occupancy, "occupancy") >= 1:
+            message = f"occupancy must be at least 1, not {occupancy}"
+            raise ParameterError(message, parameter="occupancy")
+        base.check_choice(policy, "policy", get_args(Policy))
+        instructions = float(sum(interval.insts for interval in intervals))
+        if instructions == 0:
+            raise ParameterError("intervals must hold an instruction", parameter="intervals")
+        self.stall_cycles = float(sum(interval.stall for interval in intervals))
+        self.issue_probability = instructions / (instructions + self.stall_cycles)  # Eq. (9)
+        mean, others = instructions / len(intervals), occupancy - 1
+        self.nonoverlapped = tuple(
+            _find_nonoverlapped(interval, others, policy, self.issue_probability, mean)
+            for interval in intervals
+        )
+        self.issue_cycles = instructions + sum(self.nonoverlapped)
+        self.cpr = self.issue_cycles + self.stall_cycles  # cycles for all sub-groups
+        self.wpc = occupancy / self.cpr
+        self.ipc = occupancy * instructions / self.cpr  # Eq. (7)
+        self.cpi = 1 / self.ipc
 
 
 def _find_nonoverlapped(
-    interval: Interval,
-    others: float,
-    policy: Policy,
-    probability: float,
-    mean: float,
+    interval: Interval, others: float, policy: Policy, probability: float, mean: float
 ) -> float:
     if policy == "rr":
         return max(0.0, interval.insts - 1) * probability * others  # Eq. (11)
@@ -155,14 +112,14 @@ def _find_nonoverlapped(
     return max(mean * in_stall * others - interval.stall, 0.0)  # Eq. (12), (14), (16)
 
 
-def intervals_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Interval, ...]:
+def intervals_of(graph: base.InstructionGraph, device: DeviceParameters) -> tuple[Interval, ...]:
     """Cut the program of a sub-group into intervals, by issuing it in order and alone."""
     classes = [device.require_class(name, model="GPUMech") for name in graph.nodes]
     intervals: list[Interval] = []
     finish: list[float] = []
     time = 0.0
     instructions = 0
-    for instruction, sources in zip(classes, graph.predecessors(), strict=True):
+    for instruction, sources in zip(classes, graph.predecessors, strict=True):
         last = max(sources, key=finish.__getitem__, default=None)
         ready = 0.0 if last is None else finish[last]
         if last is not None and ready > time + _ROUNDING:
@@ -180,38 +137,35 @@ def intervals_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuMechModel(MechanisticModel):
+class GpuMechModel(base.MechanisticModel):
     """GPUMech's time of a kernel."""
 
     policy: Policy = "rr_corrected"  # the scheduler
-
-    def __post_init__(self) -> None:
-        check_choice(self.policy, "policy", get_args(Policy))
 
     @property
     def model(self) -> str:
         """``"gpumech-"`` and the policy."""
         return f"gpumech-{self.policy}"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time of one launch; errors as in the base class."""
-        repetitions = profile.repetitions()
-        graph: InstructionGraph = profile.require("idg", model=self.model)
-        intervals = intervals_of(graph, self.device)
-        if not any(interval.insts for interval in intervals):
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time of one launch."""
+        profile = kernel.profile
+        intervals = intervals_of(profile.require("idg", model=self.model), self.device)
+        own = sum(interval.insts for interval in intervals)
+        if not own:
             message = (
                 f"kernel {profile.name!r}: no instruction of kind compute, which {self.model} needs"
                 " (it counts what is issued between loads)"
             )
             raise ModelNotApplicableError(message, parameter="intervals")
-        geometry = launch_geometry(profile, launch, self.device)
-        result = interval_cycles(intervals, geometry.occupancy, self.policy)
-        own = sum(interval.insts for interval in intervals)
+        geometry = launch_geometry(kernel, self.device)
+        result = IntervalCycles(intervals, geometry.occupancy, self.policy)
+        repetitions = profile.repetitions()
         stalls: dict[str, float] = {}
         for interval in intervals:
             stalls[interval.cause] = stalls.get(interval.cause, 0.0) + interval.stall
         is_idle = result.cpr > geometry.occupancy * own * (1 + _LATENCY_BOUND)
-        bound: Bound = "latency" if is_idle else "issue"
+        bound: base.Bound = "latency" if is_idle else "issue"
         return self._at_rate(
             result.wpc / repetitions,
             geometry.total_sub_groups,

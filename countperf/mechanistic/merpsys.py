@@ -16,11 +16,6 @@ Lat_bound            ``latency_bound``                   cycle
 INS_CUDA             ``ins_cuda``                        instruction/sub-group
 INS_issued           ``ins_issued``                      issue slot/sub-group
 GMem_bytes           ``gmem_bytes``                      byte/sub-group
-CUDA cores           ``cores_per_compute_unit``          core/compute unit
-warp schedulers      ``schedulers_per_compute_unit``     scheduler/compute unit
-GMem_clock           ``mem_clock_hz``                    Hz
-bus width            ``bus_width_bits``                  bit
-data rate            ``data_rate``                       transfer/cycle
 w_th                 ``wpc``                             sub-group/cycle
 lambda_k, lambda_c   ``lambda_k``, ``lambda_c``          1
 t_s, bw              ``startup_s``, ``bandwidth_byte_per_s``  s, byte/s
@@ -47,22 +42,12 @@ from typing import ClassVar, Literal
 
 from countperf.devices.parameters import LinkParameters
 from countperf.errors import ParameterError
+from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import (
-    Bound,
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticModel,
-    TimeEstimate,
-    check_each,
-    check_not_negative,
-    check_positive,
-    check_whole,
-)
 from countperf.mechanistic.volkov import latency_alone
 
 Resource = Literal["cuda_cores", "schedulers", "memory"]
-_BOUNDS: dict[Resource, Bound] = {
+_BOUNDS: dict[Resource, base.Bound] = {
     "cuda_cores": "compute",
     "schedulers": "issue",
     "memory": "memory",
@@ -87,9 +72,9 @@ def bytes_per_cycle(
     clock_hz: float,
 ) -> float:
     """Return the share of global memory of a compute unit, byte/cycle, Eq. (4.5)."""
-    check_each(check_positive, mem_clock_hz=mem_clock_hz, bus_width_bits=bus_width_bits)
-    check_each(check_positive, data_rate=data_rate, clock_hz=clock_hz)
-    check_positive(num_compute_units, "num_compute_units")
+    base.check_all_positive(mem_clock_hz=mem_clock_hz, bus_width_bits=bus_width_bits)
+    base.check_all_positive(num_compute_units=num_compute_units, data_rate=data_rate)
+    base.check_positive(clock_hz, "clock_hz")
     return mem_clock_hz * bus_width_bits / 8 * data_rate / (num_compute_units * clock_hz)
 
 
@@ -104,16 +89,16 @@ def resource_use(
     byte_per_cycle: float,
 ) -> ResourceUse:
     """Bound the throughput of a compute unit by its busiest resource, Eq. (4.4)."""
-    check_each(check_not_negative, ins_cuda=ins_cuda, ins_issued=ins_issued, gmem_bytes=gmem_bytes)
-    check_each(check_positive, sub_group_size=sub_group_size, byte_per_cycle=byte_per_cycle)
-    check_positive(cores_per_compute_unit, "cores_per_compute_unit")
-    check_positive(schedulers_per_compute_unit, "schedulers_per_compute_unit")
+    base.check_none_negative(ins_cuda=ins_cuda, ins_issued=ins_issued, gmem_bytes=gmem_bytes)
+    base.check_all_positive(sub_group_size=sub_group_size, byte_per_cycle=byte_per_cycle)
+    base.check_positive(cores_per_compute_unit, "cores_per_compute_unit")
+    base.check_positive(schedulers_per_compute_unit, "schedulers_per_compute_unit")
     cycles: dict[Resource, float] = {
         "cuda_cores": sub_group_size * ins_cuda / cores_per_compute_unit,
         "schedulers": ins_issued / schedulers_per_compute_unit,
         "memory": gmem_bytes / byte_per_cycle,
     }
-    bound = max(cycles, key=lambda name: cycles[name])
+    bound = max(cycles, key=cycles.__getitem__)
     if cycles[bound] == 0:
         message = "the kernel has no work: ins_cuda, ins_issued and gmem_bytes are zero"
         raise ParameterError(message, parameter="ins_cuda")
@@ -122,7 +107,7 @@ def resource_use(
 
 def critical_path(num_nodes: int, edges: Iterable[tuple[int, int, float]]) -> float:
     """Return the longest path through a graph of instructions in program order, cycles."""
-    check_whole(num_nodes, "num_nodes")
+    base.check_whole(num_nodes, "num_nodes")
     starts = [0.0] * num_nodes
     for source, target, cycles in sorted(edges):
         if not 0 <= source < target < num_nodes:
@@ -131,31 +116,31 @@ def critical_path(num_nodes: int, edges: Iterable[tuple[int, int, float]]) -> fl
                 " would make a cycle"
             )
             raise ParameterError(message, parameter="edges")
-        check_not_negative(cycles, "edges")
+        base.check_not_negative(cycles, "edges")
         starts[target] = max(starts[target], starts[source] + cycles)
     return max(starts)
 
 
 def transfer_time(link: LinkParameters, n_bytes: float) -> float:
     """Return the time of a transfer between host and device, s, Eq. (4.6)."""
-    check_not_negative(n_bytes, "n_bytes")
+    base.check_not_negative(n_bytes, "n_bytes")
     return link.startup_s + n_bytes / (link.bandwidth_byte_per_s * link.lambda_c)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MerpsysModel(MechanisticModel):
+class MerpsysModel(base.MechanisticModel):
     """MERPSYS's time of a kernel."""
 
     name: ClassVar[str] = "merpsys"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time of one launch; errors as in the base class."""
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time of one launch."""
         device, model = self.device, self.model
-        geometry = launch_geometry(profile, launch, device)
-        use = self._resource_use(profile)
-        latency = profile.latency_bound
+        geometry = launch_geometry(kernel, device)
+        use = self._resource_use(kernel.profile)
+        latency = kernel.profile.latency_bound
         if latency is None:
-            latency = latency_alone(profile, device, model=model)
+            latency = latency_alone(kernel.profile, device, model=model)
         wpc = min(geometry.occupancy / latency, use.wpc)  # Eq. (4.3)
         kind, share = _BOUNDS[use.bound], wpc / use.wpc
         return self._at_rate(
@@ -171,13 +156,13 @@ class MerpsysModel(MechanisticModel):
             },
         )
 
-    def _resource_use(self, profile: KernelProfile) -> ResourceUse:
+    def _resource_use(self, profile: base.KernelProfile) -> ResourceUse:
         device, model = self.device, self.model
         ins_cuda, ins_issued = profile.ins_cuda, profile.ins_issued
         if ins_cuda is None:
             ins_cuda = profile.count_of("compute", device, model=model)
         if ins_issued is None:
-            ins_issued = profile.instructions_per_sub_group(model=model)
+            ins_issued = sum(profile.counts(model=model).values())
         gmem_bytes = profile.gmem_bytes
         if gmem_bytes is None and profile.load_bytes_per_sub_group is not None:
             accesses = profile.count_of("memory", device, model=model)
@@ -188,24 +173,20 @@ class MerpsysModel(MechanisticModel):
             ins_cuda=ins_cuda,
             ins_issued=ins_issued,
             gmem_bytes=gmem_bytes,
-            sub_group_size=device.require_int("sub_group_size", model=model),
-            cores_per_compute_unit=device.require_int("cores_per_compute_unit", model=model),
-            schedulers_per_compute_unit=device.require_int(
-                "schedulers_per_compute_unit", model=model
-            ),
+            sub_group_size=self.constant("sub_group_size"),
+            cores_per_compute_unit=self.constant("cores_per_compute_unit"),
+            schedulers_per_compute_unit=self.constant("schedulers_per_compute_unit"),
             byte_per_cycle=self._bytes_per_cycle(),
         )
 
     def _bytes_per_cycle(self) -> float:
-        device, model = self.device, self.model
-        units = device.require_int("num_compute_units", model=model)
-        clock_hz = device.require("clock_hz", model=model)
-        if device.mem_clock_hz is None and device.bandwidth_byte_per_s is not None:
-            return device.bandwidth_byte_per_s / (units * clock_hz)
+        units, clock_hz = self.constant("num_compute_units"), self.constant("clock_hz")
+        if self.device.mem_clock_hz is None and self.device.bandwidth_byte_per_s is not None:
+            return self.device.bandwidth_byte_per_s / (units * clock_hz)
         return bytes_per_cycle(
-            mem_clock_hz=device.require("mem_clock_hz", model=model),
-            bus_width_bits=device.require("bus_width_bits", model=model),
-            data_rate=device.require("data_rate", model=model),
+            mem_clock_hz=self.constant("mem_clock_hz"),
+            bus_width_bits=self.constant("bus_width_bits"),
+            data_rate=self.constant("data_rate"),
             num_compute_units=units,
             clock_hz=clock_hz,
         )

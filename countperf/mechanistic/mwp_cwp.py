@@ -1,6 +1,6 @@
 r"""MWP-CWP: warps whose memory requests overlap against warps that compute meanwhile.
 
-Three forms. `mwp_cwp_cycles` is the whole model of Hong & Kim (2009), doi:10.1145/1555754.1555775,
+Three forms. `MwpCwpCycles` is the whole model of Hong & Kim (2009), doi:10.1145/1555754.1555775,
 for a device without caches. `restated_cycles` is its restatement for one compute unit by Lemeire,
 Cornelis & Konstantinidis, in costs and latencies; `corrected_cycles` is their MWP-CWP*, which
 starts from the time that one sub-group takes alone. Equation numbers are those of the respective
@@ -13,14 +13,9 @@ is nothing (but for MWP-CWP*); groups retire together.
 symbol                 name                              unit
 =====================  ================================  ==========================
 Issue_cycles           ``issue_cycles``                  cycle/instruction
-Freq                   ``clock_hz``                      Hz
-Mem_Bandwidth          ``bandwidth_byte_per_s``          byte/s
 Mem_LD                 ``mem_ld_cycles``                 cycle
 Departure_del_uncoal   ``departure_del_uncoal_cycles``   cycle
 Departure_del_coal     ``departure_del_coal_cycles``     cycle
-Active_SMs             ``num_active_compute_units``      compute unit
-Active_blocks_per_SM   ``active_groups``                 group/compute unit
-Blocks                 ``num_groups``                    group
 Comp_insts             ``alpha_comp``                    instruction/sub-group
 Uncoal_Mem_insts       ``alpha_mem_uncoal``              instruction/sub-group
 Coal_Mem_insts         ``alpha_mem_coal``                instruction/sub-group
@@ -28,7 +23,6 @@ Synch_insts            ``alpha_sync``                    instruction/sub-group
 Uncoal_per_mw          ``uncoal_per_mw``                 transaction/instruction
 Load_bytes_per_warp    ``load_bytes_per_sub_group``      byte/instruction
 MWP, CWP, N            ``mwp``, ``cwp``, ``occupancy``   sub-group/compute unit
-lambda, Lambda         ``cpi``, ``latency``              cycle/instruction, cycle
 =====================  ================================  ==========================
 
 Accesses to local memory count as computations, and so do barriers, which are issued like them (27
@@ -51,25 +45,15 @@ from functools import partial
 from typing import ClassVar, Literal, get_args
 
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import (
-    Bound,
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticModel,
-    TimeEstimate,
-    check_choice,
-    check_each,
-    check_not_negative,
-    check_positive,
-)
 from countperf.mechanistic.volkov import TwoSubsystems, latency_alone, two_subsystems
+from countperf.text import picked
 
 Case = Literal["occupancy", "memory", "compute"]
 Variant = Literal["published", "corrected"]
-BOUNDS: dict[Case, Bound] = {"occupancy": "latency", "memory": "memory", "compute": "compute"}
+BOUNDS: dict[Case, base.Bound] = {"occupancy": "latency", "memory": "memory", "compute": "compute"}
 """Part of the time that bounds each case."""
-
 
 _OF_DEVICE = (
     *("clock_hz", "bandwidth_byte_per_s", "issue_cycles", "mem_ld_cycles"),
@@ -101,7 +85,8 @@ class MwpCwpInputs:
 
     def __post_init__(self) -> None:
         for entry in fields(self):
-            check = check_not_negative if entry.name.startswith("alpha_") else check_positive
+            is_count = entry.name.startswith("alpha_")
+            check = base.check_not_negative if is_count else base.check_positive
             check(getattr(self, entry.name), entry.name)
         if self.uncoal_per_mw < 1:
             message = f"uncoal_per_mw must be at least 1, not {self.uncoal_per_mw}"
@@ -111,151 +96,111 @@ class MwpCwpInputs:
             raise ModelNotApplicableError(message, parameter="alpha_mem")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MwpCwpResult:
+class MwpCwpCycles:
     """Every quantity of Hong & Kim's model under the paper's name; cycles unless stated."""
 
-    mem_l: float
-    departure_delay: float
-    mwp_without_bw_full: float
-    bw_per_warp: float  # eq
-    mwp_peak_bw: float
-    mwp: float
-    mem_cycles: float
-    comp_cycles: float
-    comp_p: float
-    cwp_full: float
-    cwp: float
-    occupancy: float
-    rep: float
-    case: Case  # which of Eq
-    exec_parts: dict[str, float]  # the two terms of that equation, and the cost of barriers
-    exec_cycles_app: float  # eq
-    synch_cost: float
-    exec_cycles_with_synch: float
-    cpi: float  # cycles per sub-group instruction of one compute unit, Eq
-    advice: str
+    def __init__(self, x: MwpCwpInputs) -> None:
+        alpha_mem = x.alpha_mem_uncoal + x.alpha_mem_coal
+        total_insts = x.alpha_comp + alpha_mem
+        self.occupancy = x.active_groups * x.sub_groups_per_group  # Eq. (20)
+        more = (x.uncoal_per_mw - 1) * x.departure_del_uncoal_cycles
+        mem_l_uncoal, mem_l_coal = x.mem_ld_cycles + more, x.mem_ld_cycles  # Eq. (10), (11)
+        weight_uncoal = x.alpha_mem_uncoal / alpha_mem  # Eq. (13)
+        weight_coal = x.alpha_mem_coal / alpha_mem  # Eq. (14)
+        self.mem_l = mem_l_uncoal * weight_uncoal + mem_l_coal * weight_coal  # Eq. (12)
+        self.departure_delay = (  # Eq. (15)
+            x.departure_del_uncoal_cycles * x.uncoal_per_mw * weight_uncoal
+            + x.departure_del_coal_cycles * weight_coal
+        )
+        self.mwp_without_bw_full = self.mem_l / self.departure_delay  # Eq. (16)
+        self.bw_per_warp = x.clock_hz * x.load_bytes_per_sub_group / self.mem_l  # Eq. (7)
+        all_warps = self.bw_per_warp * x.num_active_compute_units
+        self.mwp_peak_bw = x.bandwidth_byte_per_s / all_warps  # Eq. (6)
+        self.mwp = min(self.mwp_without_bw_full, self.mwp_peak_bw, self.occupancy)  # (5), (17)
+        self.mem_cycles = (  # Eq. (18)
+            mem_l_uncoal * x.alpha_mem_uncoal + mem_l_coal * x.alpha_mem_coal
+        )
+        self.comp_cycles = x.issue_cycles * total_insts  # Eq. (19)
+        self.cwp_full = (self.mem_cycles + self.comp_cycles) / self.comp_cycles  # Eq. (8)
+        self.cwp = min(self.cwp_full, self.occupancy)  # Eq. (9)
+        self.rep = max(x.num_groups / (x.active_groups * x.num_active_compute_units), 1.0)  # (21)
+        self.comp_p = self.comp_cycles / alpha_mem  # Eq. (2)
+        self.case, parts = self._find_case()
+        self.exec_cycles_app = sum(parts.values()) * self.rep
+        self.synch_cost = (  # Eq. (26)
+            self.departure_delay * (self.mwp - 1) * x.alpha_sync * x.active_groups * self.rep
+        )
+        # the two terms of the case's equation, and the cost of barriers
+        self.exec_parts = {name: part * self.rep for name, part in parts.items()}
+        self.exec_parts["barrier"] = self.synch_cost
+        self.exec_cycles_with_synch = self.exec_cycles_app + self.synch_cost  # Eq. (27)
+        own_sub_groups = x.sub_groups_per_group * x.num_groups / x.num_active_compute_units
+        # cycles per sub-group instruction of one compute unit, Eq. (25)
+        self.cpi = self.exec_cycles_app / (total_insts * own_sub_groups)
+        self.advice = _advise(
+            self.case,
+            more_sub_groups=self.mwp == self.occupancy,
+            coalescing=bool(x.alpha_mem_uncoal) and self.mwp == self.mwp_without_bw_full,
+        )
+
+    def _find_case(self) -> tuple[Case, dict[str, float]]:
+        """Return what bounds the kernel, and the cycles of all sub-groups by part."""
+        waiting = self.comp_p * (self.mwp - 1)
+        if self.mwp == self.occupancy and self.cwp == self.occupancy:  # Eq. (22)
+            return "occupancy", {"latency": self.mem_cycles, "compute": self.comp_cycles + waiting}
+        if self.cwp >= self.mwp:  # Eq. (23)
+            memory = self.mem_cycles * self.occupancy / self.mwp
+            return "memory", {"memory": memory, "compute": waiting}
+        # Eq. (24)
+        return "compute", {"latency": self.mem_l, "compute": self.comp_cycles * self.occupancy}
 
 
-def mwp_cwp_cycles(inputs: MwpCwpInputs) -> MwpCwpResult:
-    """Return the cycles of a kernel by Hong & Kim's model."""
-    x = inputs
-    alpha_mem = x.alpha_mem_uncoal + x.alpha_mem_coal
-    total_insts = x.alpha_comp + alpha_mem
-    occupancy = x.active_groups * x.sub_groups_per_group  # Eq. (20)
-    mem_l_uncoal = x.mem_ld_cycles + (x.uncoal_per_mw - 1) * x.departure_del_uncoal_cycles  # (10)
-    mem_l_coal = x.mem_ld_cycles  # Eq. (11)
-    weight_uncoal = x.alpha_mem_uncoal / alpha_mem  # Eq. (13)
-    weight_coal = x.alpha_mem_coal / alpha_mem  # Eq. (14)
-    mem_l = mem_l_uncoal * weight_uncoal + mem_l_coal * weight_coal  # Eq. (12)
-    departure_delay = (  # Eq. (15)
-        x.departure_del_uncoal_cycles * x.uncoal_per_mw * weight_uncoal
-        + x.departure_del_coal_cycles * weight_coal
-    )
-    mwp_without_bw_full = mem_l / departure_delay  # Eq. (16)
-    bw_per_warp = x.clock_hz * x.load_bytes_per_sub_group / mem_l  # Eq. (7)
-    mwp_peak_bw = x.bandwidth_byte_per_s / (bw_per_warp * x.num_active_compute_units)  # Eq. (6)
-    mwp = min(mwp_without_bw_full, mwp_peak_bw, occupancy)  # Eq. (5), (17)
-    mem_cycles = mem_l_uncoal * x.alpha_mem_uncoal + mem_l_coal * x.alpha_mem_coal  # Eq. (18)
-    comp_cycles = x.issue_cycles * total_insts  # Eq. (19)
-    cwp_full = (mem_cycles + comp_cycles) / comp_cycles  # Eq. (8)
-    cwp = min(cwp_full, occupancy)  # Eq. (9)
-    rep = max(x.num_groups / (x.active_groups * x.num_active_compute_units), 1.0)  # Eq. (21)
-    comp_p = comp_cycles / alpha_mem  # Eq. (2)
-
-    if mwp == occupancy and cwp == occupancy:  # Eq. (22)
-        case: Case = "occupancy"
-        parts = {"latency": mem_cycles, "compute": comp_cycles + comp_p * (mwp - 1)}
-    elif cwp >= mwp:  # Eq. (23)
-        case = "memory"
-        parts = {"memory": mem_cycles * occupancy / mwp, "compute": comp_p * (mwp - 1)}
-    else:  # Eq. (24)
-        case = "compute"
-        parts = {"latency": mem_l, "compute": comp_cycles * occupancy}
-
-    exec_cycles = sum(parts.values()) * rep
-    synch_cost = departure_delay * (mwp - 1) * x.alpha_sync * x.active_groups * rep  # Eq. (26)
-    own_sub_groups = x.sub_groups_per_group * x.num_groups / x.num_active_compute_units
-    return MwpCwpResult(
-        mem_l=mem_l,
-        departure_delay=departure_delay,
-        mwp_without_bw_full=mwp_without_bw_full,
-        bw_per_warp=bw_per_warp,
-        mwp_peak_bw=mwp_peak_bw,
-        mwp=mwp,
-        mem_cycles=mem_cycles,
-        comp_cycles=comp_cycles,
-        comp_p=comp_p,
-        cwp_full=cwp_full,
-        cwp=cwp,
-        occupancy=occupancy,
-        rep=rep,
-        case=case,
-        exec_parts={**{name: part * rep for name, part in parts.items()}, "barrier": synch_cost},
-        exec_cycles_app=exec_cycles,
-        synch_cost=synch_cost,
-        exec_cycles_with_synch=exec_cycles + synch_cost,  # Eq. (27)
-        cpi=exec_cycles / (total_insts * own_sub_groups),  # Eq. (25)
-        advice=_advice(
-            case,
-            more_sub_groups=mwp == occupancy,
-            coalescing=bool(x.alpha_mem_uncoal) and mwp == mwp_without_bw_full,
-        ),
-    )
-
-
-def _advice(case: Case, *, more_sub_groups: bool, coalescing: bool = False) -> str:
+def _advise(case: Case, *, more_sub_groups: bool, coalescing: bool = False) -> str:
     """Say what shortens the terms that bound a case (Hong & Kim, section 3.2).
 
     Of a case that memory bounds, Eq. (5) says what limits MWP: the sub-groups that are resident,
     their departure delay, or the bandwidth.
     """
-    match case:
-        case "occupancy":
-            return (
-                "too few sub-groups are resident to hide memory: more of them help, and fewer"
-                " memory accesses"
-            )
-        case "memory":
-            more = "more resident sub-groups" if more_sub_groups else ""
-            more = "coalesced accesses" if coalescing else more
-            also = f", and {more}" if more else ""
-            return (
-                f"memory bounds: fewer accesses help{also}; more computation for each access"
-                " costs little"
-            )
-        case "compute":
-            return (
-                "computations bound: fewer of them help; more resident sub-groups and fewer"
-                " accesses help little"
-            )
+    if case == "occupancy":
+        return (
+            "too few sub-groups are resident to hide memory: more of them help, and fewer memory"
+            " accesses"
+        )
+    if case == "compute":
+        return (
+            "computations bound: fewer of them help; more resident sub-groups and fewer accesses"
+            " help little"
+        )
+    more = "coalesced accesses" if coalescing else "more resident sub-groups"
+    also = f", and {more}" if coalescing or more_sub_groups else ""
+    return (
+        f"memory bounds: fewer accesses help{also}; more computation for each access costs little"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MwpCwpModel(MechanisticModel):
+class MwpCwpModel(base.MechanisticModel):
     """Hong & Kim's model as published, on a whole device."""
 
+    name: ClassVar[str] = "mwp-cwp"
     charges: ClassVar[frozenset[str]] = frozenset({"barriers"})
 
-    name: ClassVar[str] = "mwp-cwp"
-
-    def inputs(self, profile: KernelProfile, launch: LaunchConfiguration) -> MwpCwpInputs:
-        """Collect the model's parameters; errors as in `estimate`."""
-        device, model = self.device, self.model
+    def inputs(self, kernel: base.ProfiledKernel) -> MwpCwpInputs:
+        """Collect the model's parameters."""
+        device, model, profile = self.device, self.model, kernel.profile
         require = partial(profile.require, model=model)
         units = device.require_int("num_compute_units", model=model)
-        geometry = launch_geometry(profile, launch, device)
-        per_group = geometry.sub_groups_per_group
+        geometry = launch_geometry(kernel, device)
         uncoalesced = float(require("alpha_mem_uncoal"))
         barriers = profile.count_of("barrier", device, model=model)
         by_class = bool(profile.alpha) or profile.idg is not None
         issued_barriers = barriers if by_class else 0.0
         return MwpCwpInputs(
             **{name: device.require(name, model=model) for name in _OF_DEVICE},
-            num_active_compute_units=min(units, launch.num_groups),
-            sub_groups_per_group=per_group,
-            num_groups=launch.num_groups,
-            active_groups=geometry.occupancy / per_group,
+            num_active_compute_units=min(units, kernel.launch.num_groups),
+            sub_groups_per_group=geometry.sub_groups_per_group,
+            num_groups=kernel.launch.num_groups,
+            active_groups=geometry.occupancy / geometry.sub_groups_per_group,
             alpha_comp=profile.count_of("compute", device, model=model) + issued_barriers,
             alpha_mem_coal=float(require("alpha_mem_coal")),
             alpha_mem_uncoal=uncoalesced,
@@ -264,130 +209,114 @@ class MwpCwpModel(MechanisticModel):
             load_bytes_per_sub_group=float(require("load_bytes_per_sub_group")),
         )
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time of one launch; errors as in the base class."""
-        inputs = self.inputs(profile, launch)
-        result = mwp_cwp_cycles(inputs)
-        return TimeEstimate(
-            time_s=result.exec_cycles_with_synch / inputs.clock_hz,
-            bound=BOUNDS[result.case],
-            breakdown={
-                name: cycles / inputs.clock_hz for name, cycles in result.exec_parts.items()
-            },
-            results={
-                "mwp": result.mwp,
-                "cwp": result.cwp,
-                "cpi": result.cpi,
-                "rep": result.rep,
-                "occupancy": result.occupancy,
-            },
-            advice=result.advice,
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time of one launch."""
+        inputs = self.inputs(kernel)
+        cycles = MwpCwpCycles(inputs)
+        return base.TimeEstimate(
+            time_s=cycles.exec_cycles_with_synch / inputs.clock_hz,
+            bound=BOUNDS[cycles.case],
+            breakdown={name: part / inputs.clock_hz for name, part in cycles.exec_parts.items()},
+            results=picked(cycles, "mwp", "cwp", "cpi", "rep", "occupancy"),
+            advice=cycles.advice,
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class MwpCwpRun:
     """Cycles of a run, that is of the concurrent sub-groups of a compute unit."""
 
-    mwp: float  # the two degrees of parallelism
-    cwp: float
-    case: Case  # what bounds the run
-    parts: dict[str, float]  # cycles by part
-    cpr: float  # cycles of the run
-    wpc: float  # sub-groups per cycle
+    def __init__(
+        self, system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, float]
+    ) -> None:
+        self.mwp, self.cwp, _ = _find_parallelism(system)
+        self.case, self.parts = case, parts  # what bounds the run, and cycles by part
+        self.cpr = float(sum(parts.values()))  # cycles of the run
+        self.wpc = occupancy / self.cpr  # sub-groups per cycle
 
 
-def restated_cycles(system: TwoSubsystems, occupancy: float) -> RunResult:
+def restated_cycles(system: TwoSubsystems, occupancy: float) -> MwpCwpRun:
     """Return the cycles of a run by the restated model.
 
     Lemeire et al., Eq. (15)-(16), (26)-(28). The printed conditions leave the tie MWP = CWP below
     the occupancy open; it is taken as bound by memory, as Hong & Kim do.
     """
-    check_positive(occupancy, "occupancy")
-    mwp, cwp, comp_p = _parallelism(system)
+    base.check_positive(occupancy, "occupancy")
+    mwp, cwp, comp_p = _find_parallelism(system)
     if occupancy <= min(mwp, cwp):  # Eq. (28)
         parts = {
             "latency": system.alpha_mem * system.latency_mem,
             "compute": system.alpha_comp * system.cpi_comp + comp_p * (occupancy - 1),
         }
-        return _run(system, occupancy, "occupancy", parts)
-    if mwp <= cwp:  # Eq. (26), (29)
-        memory = system.alpha_mem * occupancy * system.cpi_mem
-        return _run(system, occupancy, "memory", {"memory": memory, "compute": comp_p * mwp})
-    return _run(system, occupancy, "compute", _compute_parts(system, occupancy))
+        return MwpCwpRun(system, occupancy, "occupancy", parts)
+    case: Case = "memory" if mwp <= cwp else "compute"
+    return MwpCwpRun(system, occupancy, case, _find_parts(system, occupancy, mwp)[case])
 
 
-def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> RunResult:
+def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> MwpCwpRun:
     """Return the cycles of a run by MWP-CWP*: the longest of the three cases."""
-    check_each(check_positive, occupancy=occupancy, latency_app=latency_app)
-    mwp, _, comp_p = _parallelism(system)
+    base.check_all_positive(occupancy=occupancy, latency_app=latency_app)
+    mwp, _, comp_p = _find_parallelism(system)
     candidates: dict[Case, dict[str, float]] = {
         "occupancy": {"latency": latency_app, "compute": comp_p * (occupancy - 1)},
-        "memory": {
-            "memory": system.alpha_mem * occupancy * system.cpi_mem,
-            "compute": comp_p * min(mwp, occupancy),
-        },
-        "compute": _compute_parts(system, occupancy),
+        **_find_parts(system, occupancy, min(mwp, occupancy)),
     }
-    case = max(candidates, key=lambda name: sum(candidates[name].values()))  # ties: the first
-    return _run(system, occupancy, case, candidates[case])
+    case: Case = max(candidates, key=lambda name: sum(candidates[name].values()))  # ties: the first
+    return MwpCwpRun(system, occupancy, case, candidates[case])
 
 
-def _parallelism(system: TwoSubsystems) -> tuple[float, float, float]:
+def _find_parallelism(system: TwoSubsystems) -> tuple[float, float, float]:
     """Return MWP, Eq. (15), CWP, Eq. (16), and the cycles of a computation period, Eq. (22)."""
     comp_p = system.alpha_comp / system.alpha_mem * system.cpi_comp
     return system.latency_mem / system.cpi_mem, system.latency_mem / comp_p + 1, comp_p
 
 
-def _compute_parts(system: TwoSubsystems, occupancy: float) -> dict[str, float]:
-    """Return the terms of Eq. (27)."""
+def _find_parts(
+    system: TwoSubsystems, occupancy: float, mwp: float
+) -> dict[Case, dict[str, float]]:
+    """Return the terms of Eq. (26), (29) and of Eq. (27)."""
+    _, _, comp_p = _find_parallelism(system)
+    memory = system.alpha_mem * occupancy * system.cpi_mem
     busy = system.alpha_comp * system.cpi_comp * occupancy
-    return {"compute": busy, "latency": system.latency_mem}
-
-
-def _run(system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, float]) -> RunResult:
-    mwp, cwp, _ = _parallelism(system)
-    cpr = float(sum(parts.values()))
-    return RunResult(mwp=mwp, cwp=cwp, case=case, parts=parts, cpr=cpr, wpc=occupancy / cpr)
+    return {
+        "memory": {"memory": memory, "compute": comp_p * mwp},
+        "compute": {"compute": busy, "latency": system.latency_mem},
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestatedMwpCwpModel(MechanisticModel):
+class RestatedMwpCwpModel(base.MechanisticModel):
     """MWP-CWP in costs and latencies: restated as published, or MWP-CWP*."""
 
-    variant: Variant = "corrected"  # eq
+    variant: Variant = "corrected"
 
     def __post_init__(self) -> None:
-        check_choice(self.variant, "variant", get_args(Variant))
+        base.check_choice(self.variant, "variant", get_args(Variant))
 
     @property
     def model(self) -> str:
         """``"mwp-cwp-restated"`` or ``"mwp-cwp-corrected"``."""
         return "mwp-cwp-corrected" if self.variant == "corrected" else "mwp-cwp-restated"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time of one launch; errors as in the base class."""
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time of one launch."""
         device, model = self.device, self.model
-        system = two_subsystems(profile, device, model=model)
-        geometry = launch_geometry(profile, launch, device)
-        result = (
-            corrected_cycles(
-                system, geometry.occupancy, latency_alone(profile, device, model=model)
-            )
-            if self.variant == "corrected"
-            else restated_cycles(system, geometry.occupancy)
-        )
+        system = two_subsystems(kernel.profile, device, model=model)
+        geometry = launch_geometry(kernel, device)
+        occupancy = geometry.occupancy
+        if self.variant == "corrected":
+            latency = latency_alone(kernel.profile, device, model=model)
+            run = corrected_cycles(system, occupancy, latency)
+        else:
+            run = restated_cycles(system, occupancy)
         return self._at_rate(
-            result.wpc,
+            run.wpc,
             geometry.total_sub_groups,
-            BOUNDS[result.case],
-            result.parts,
+            BOUNDS[run.case],
+            run.parts,
             {
-                "mwp": result.mwp,
-                "cwp": result.cwp,
-                "cpi": result.cpr / (geometry.occupancy * (system.alpha_comp + system.alpha_mem)),
-                "cpr": result.cpr,
-                "occupancy": geometry.occupancy,
+                **picked(run, "mwp", "cwp", "cpr"),
+                "cpi": run.cpr / (occupancy * (system.alpha_comp + system.alpha_mem)),
+                "occupancy": occupancy,
             },
-            advice=_advice(result.case, more_sub_groups=geometry.occupancy <= result.mwp),
+            advice=_advise(run.case, more_sub_groups=occupancy <= run.mwp),
         )

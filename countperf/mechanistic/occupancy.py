@@ -3,16 +3,8 @@
 Source: Ma, Chamberlain & Agrawal (2014), Eq. (4), with the limit on sub-groups of current hardware
 and the granularity of allocation of the vendors' occupancy calculators (optional).
 
-=========  ==================================  ==============
-letter     name                                unit
-=========  ==================================  ==============
-B_a        ``active_groups``                   group
-T_r        ``work_items_per_group``            work item
-R_T        ``registers_per_work_item``         register
-S_B        ``local_bytes_per_group``           byte
-R, Z       ``registers_per_compute_unit``,     register, byte
-           ``local_bytes_per_compute_unit``
-=========  ==================================  ==============
+T_r are ``work_items_per_group``, R_T and S_B the registers of a work item and the local memory of a
+group, R and Z those of a compute unit, and B_a ``active_groups``.
 
 Integer arithmetic throughout. Registers are allocated per work item (Eq. 4), per sub-group (NVIDIA
 since compute capability 2.0) or per group (before), as the device's ``register_mode`` says; per
@@ -29,13 +21,7 @@ from typing import Any
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ParameterError, option
-from countperf.mechanistic.profile import (
-    KernelProfile,
-    LaunchConfiguration,
-    ProfiledKernel,
-    check_positive,
-    check_whole,
-)
+from countperf.mechanistic.profile import ProfiledKernel, check_positive, check_whole
 from countperf.text import (
     Printed,
     Result,
@@ -54,10 +40,10 @@ class Residency(ShortRepr):
     """Work groups and sub-groups that are resident on a compute unit."""
 
     active_groups: int  # groups resident on a compute unit
-    limits: Mapping[str, int]
+    limits: Mapping[str, int]  # the groups that each resource allows
     limiter: str  # the first of them that attains the minimum
-    sub_groups_per_group: int  # sub-groups of a group
-    ratio: float | None
+    sub_groups_per_group: int
+    ratio: float | None  # resident sub-groups over those that the device holds
 
     @property
     def occupancy_max(self) -> int:
@@ -88,68 +74,65 @@ def resident_groups(
     Ma et al., Eq. (4): :math:`B_a = \min(\lfloor Z/S_B \rfloor, \lfloor R/(R_T T_r) \rfloor,
     B_{max}, \lfloor T_{max}/T_r \rfloor)`, all per compute unit.
     """
-    check_whole(work_items_per_group, "work_items_per_group")
-    check_whole(registers_per_work_item, "registers_per_work_item", least=0)
-    check_whole(local_bytes_per_group, "local_bytes_per_group", least=0)
-    _check_most(work_items_per_group, "work_items_per_group", device.max_work_items_per_group)
-    _check_most(
-        registers_per_work_item, "registers_per_work_item", device.max_registers_per_work_item
-    )
-    _check_most(local_bytes_per_group, "local_bytes_per_group", device.max_local_bytes_per_group)
-    sub_group_size = device.require_int("sub_group_size", model=_MODEL)
-    sub_groups = -(-work_items_per_group // sub_group_size)
+    items, registers, local = work_items_per_group, registers_per_work_item, local_bytes_per_group
+    check_whole(items, "work_items_per_group")
+    check_whole(registers, "registers_per_work_item", least=0)
+    check_whole(local, "local_bytes_per_group", least=0)
+    _check_most(items, "work_items_per_group", device.max_work_items_per_group)
+    _check_most(registers, "registers_per_work_item", device.max_registers_per_work_item)
+    _check_most(local, "local_bytes_per_group", device.max_local_bytes_per_group)
+    sub_groups = -(-items // device.require_int("sub_group_size", model=_MODEL))
     most_sub_groups = device.max_sub_groups_per_compute_unit
-    work_items = device.require_int("max_work_items_per_compute_unit", model=_MODEL)
     limits = {
         "groups": device.require_int("max_groups_per_compute_unit", model=_MODEL),
-        "work_items": work_items // work_items_per_group,
+        "work_items": device.require_int("max_work_items_per_compute_unit", model=_MODEL) // items,
     }
     if most_sub_groups is not None:
         limits["sub_groups"] = most_sub_groups // _allocate_sub_groups(sub_groups, device)
-    if registers_per_work_item:
-        limits["registers"] = _groups_by_registers(
-            device, registers_per_work_item, work_items_per_group
-        )
-    if local_bytes_per_group:
-        used = local_bytes_per_group + (device.local_reserved_bytes_per_group or 0)
-        local_bytes = device.require_int("local_bytes_per_compute_unit", model=_MODEL)
-        limits["local"] = local_bytes // _ceil_to(used, device.local_unit or 1)
-    limiter = min(limits, key=lambda name: limits[name])  # ties: the first
+    if registers:
+        limits["registers"] = _groups_by_registers(device, registers, items)
+    if local:
+        used = _ceil_to(local + (device.local_reserved_bytes_per_group or 0), device.local_unit)
+        limits["local"] = device.require_int("local_bytes_per_compute_unit", model=_MODEL) // used
+    limiter = min(limits, key=limits.__getitem__)  # ties: the first
     active = limits[limiter]
     if active == 0:
         parameter = {"registers": "registers_per_work_item", "local": "local_bytes_per_group"}
         message = (
-            f"device {device.slug!r}: not even one group of {work_items_per_group} work items fits"
+            f"device {device.slug!r}: not even one group of {items} work items fits"
             f" on a compute unit (limited by: {limiter}); make the group smaller or use less of it"
         )
         raise ParameterError(message, parameter=parameter.get(limiter, "work_items_per_group"))
-    ratio = None if most_sub_groups is None else active * sub_groups / most_sub_groups
     return Residency(
         active_groups=active,
         limits=limits,
         limiter=limiter,
         sub_groups_per_group=sub_groups,
-        ratio=ratio,
+        ratio=None if most_sub_groups is None else active * sub_groups / most_sub_groups,
     )
 
 
-def unused_local_bytes(
-    profile: KernelProfile, launch: LaunchConfiguration, device: DeviceParameters
-) -> dict[int, int]:
+def resident_groups_of(kernel: ProfiledKernel, device: DeviceParameters) -> Residency:
+    """Count the resident groups of a kernel's launch; unknown registers limit nothing."""
+    return resident_groups(
+        device,
+        work_items_per_group=kernel.launch.work_items_per_group,
+        registers_per_work_item=kernel.profile.registers_per_work_item or 0,
+        local_bytes_per_group=kernel.profile.local_bytes_per_group or 0,
+    )
+
+
+def unused_local_bytes(kernel: ProfiledKernel, device: DeviceParameters) -> dict[int, int]:
     """Return the numbers of resident groups that more local memory for each group leaves.
 
     For each number, the least that a group gets beside its own. On some devices, the most that a
     group can have leaves several groups.
     """
-    own, total = profile.local_bytes_per_group or 0, device.local_bytes_per_compute_unit or 0
-    residency = resident_groups(
-        device,
-        work_items_per_group=launch.work_items_per_group,
-        registers_per_work_item=profile.registers_per_work_item or 0,
-        local_bytes_per_group=own,
-    )
+    own, total = kernel.profile.local_bytes_per_group or 0, device.local_bytes_per_compute_unit or 0
     units = device.require_int("num_compute_units", model=_MODEL)
-    most = min(residency.active_groups, -(-launch.num_groups // units))
+    most = min(
+        resident_groups_of(kernel, device).active_groups, -(-kernel.launch.num_groups // units)
+    )
     unit, reserved = device.local_unit or 1, device.local_reserved_bytes_per_group or 0
     # one group more than may be resident has to be one allocation too many
     needed = {n: total // (n + 1) // unit * unit - reserved + 1 for n in range(1, most)}
@@ -158,23 +141,21 @@ def unused_local_bytes(
     return {**able, most: 0}
 
 
-def launch_geometry(
-    profile: KernelProfile, launch: LaunchConfiguration, device: DeviceParameters
-) -> LaunchGeometry:
+def launch_geometry(kernel: ProfiledKernel, device: DeviceParameters) -> LaunchGeometry:
     """Derive what one compute unit sees of a launch.
 
     An occupancy that the launch states wins; so does a number of active groups. The concurrent
     groups are then those nearest below the stated occupancy, at least one.
     """
-    sub_group_size = device.require_int("sub_group_size", model=_MODEL)
-    units = device.require_int("num_compute_units", model=_MODEL)
-    sub_groups = launch.sub_groups_per_group(sub_group_size)
-    on_unit = -(-launch.num_groups // units)
+    launch = kernel.launch
+    sub_groups = launch.sub_groups_per_group(device.require_int("sub_group_size", model=_MODEL))
+    on_unit = -(-launch.num_groups // device.require_int("num_compute_units", model=_MODEL))
     if launch.occupancy is not None:
         occupancy = check_occupancy(launch.occupancy, device)
         concurrent = max(1, min(int(occupancy // sub_groups), on_unit))
     else:
-        concurrent = min(_active_groups(profile, launch, device), on_unit)
+        active = launch.active_groups or resident_groups_of(kernel, device).active_groups
+        concurrent = min(active, on_unit)
         occupancy = check_occupancy(concurrent * sub_groups, device)
     return LaunchGeometry(
         sub_groups_per_group=sub_groups,
@@ -192,50 +173,37 @@ def check_occupancy(occupancy: float, device: DeviceParameters) -> float:
     return float(occupancy)
 
 
-def check_launch(launch: LaunchConfiguration, device: DeviceParameters) -> None:
-    """Refuse a launch that the device cannot hold, for models without occupancy."""
-    if launch.occupancy is not None:
-        check_occupancy(launch.occupancy, device)
-
-
-def _active_groups(
-    profile: KernelProfile, launch: LaunchConfiguration, device: DeviceParameters
-) -> int:
-    if launch.active_groups is not None:
-        return launch.active_groups
-    return resident_groups(
-        device,
-        work_items_per_group=launch.work_items_per_group,
-        registers_per_work_item=profile.registers_per_work_item or 0,
-        local_bytes_per_group=profile.local_bytes_per_group or 0,
-    ).active_groups
-
-
-def _groups_by_registers(
-    device: DeviceParameters, registers_per_work_item: int, work_items_per_group: int
-) -> int:
+def _groups_by_registers(device: DeviceParameters, registers: int, items: int) -> int:
     sub_group_size = device.require_int("sub_group_size", model=_MODEL)
-    sub_groups = -(-work_items_per_group // sub_group_size)
-    registers = device.require_int("registers_per_compute_unit", model=_MODEL)
+    sub_groups = -(-items // sub_group_size)
+    there = device.require_int("registers_per_compute_unit", model=_MODEL)
     unit, sub_group_unit = device.register_unit or 1, device.sub_group_unit or 1
-    if registers_per_work_item in device.coarse_registers:
+    if registers in device.coarse_registers:
         unit *= 2
     match device.register_mode:
         case "work_item":
-            return registers // (registers_per_work_item * work_items_per_group)
+            return there // (registers * items)
         case "sub_group":
-            per_sub_group = _ceil_to(registers_per_work_item * sub_group_size, unit)
-            return registers // per_sub_group // sub_group_unit * sub_group_unit // sub_groups
+            held = there // _ceil_to(registers * sub_group_size, unit)
+            return held // sub_group_unit * sub_group_unit // sub_groups
         case "group":
             allocated = _allocate_sub_groups(sub_groups, device) * sub_group_size
-            return registers // _ceil_to(registers_per_work_item * allocated, unit)
+            return there // _ceil_to(registers * allocated, unit)
 
 
 def _allocate_sub_groups(sub_groups: int, device: DeviceParameters) -> int:
     """Return the sub-groups that a group takes up."""
-    if device.register_mode != "group":
-        return sub_groups
-    return _ceil_to(sub_groups, device.sub_group_unit or 1)
+    return _ceil_to(sub_groups, device.sub_group_unit if device.register_mode == "group" else 1)
+
+
+def _ceil_to(value: int, unit: int | None) -> int:
+    return -(-value // (unit or 1)) * (unit or 1)
+
+
+def _check_most(value: float, name: str, most: int | None) -> None:
+    if most is not None and value > most:
+        message = f"{name} is {value}, but the device allows at most {most}"
+        raise ParameterError(message, parameter=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,11 +241,11 @@ class KernelOccupancy(Result):
             }
             for program in self.programs
         ]
+        shown = " ".join(name for name in rows[0] if not name.startswith("groups["))
         return Printed(
             head=[write_heading(self)],
             rows=rows,
-            columns=columns_of(" ".join(name for name in rows[0] if not name.startswith("groups[")))
-            | columns_of("occupancy", format_percent),
+            columns=columns_of(shown) | columns_of("occupancy", format_percent),
             notes=[
                 f"{program.program}: at most {program.residency.active_groups} groups, since the"
                 " registers of a work item are not known; state them"
@@ -290,35 +258,19 @@ class KernelOccupancy(Result):
         )
 
 
-def program_occupancy(profiled: ProfiledKernel, device: DeviceParameters) -> ProgramOccupancy:
+def program_occupancy(kernel: ProfiledKernel, device: DeviceParameters) -> ProgramOccupancy:
     """Find what is resident of a launch, and what limits it."""
-    profile, items = profiled.profile, profiled.launch.work_items_per_group
-    registers, local = profile.registers_per_work_item, profile.local_bytes_per_group or 0
+    registers = kernel.profile.registers_per_work_item
     return ProgramOccupancy(
-        program=profile.name,
+        program=kernel.profile.name,
         uses={
-            "work_items_per_group": items,
+            "work_items_per_group": kernel.launch.work_items_per_group,
             "registers_per_work_item": registers,
-            "local_bytes_per_group": local,
+            "local_bytes_per_group": kernel.profile.local_bytes_per_group or 0,
         },
-        residency=resident_groups(
-            device,
-            work_items_per_group=items,
-            registers_per_work_item=registers or 0,
-            local_bytes_per_group=local,
-        ),
+        residency=resident_groups_of(kernel, device),
         is_bound=registers is None and device.registers_per_compute_unit is not None,
     )
-
-
-def _ceil_to(value: int, unit: int) -> int:
-    return -(-value // unit) * unit
-
-
-def _check_most(value: float, name: str, most: int | None) -> None:
-    if most is not None and value > most:
-        message = f"{name} is {value}, but the device allows at most {most}"
-        raise ParameterError(message, parameter=name)
 
 
 def write_heading(of: Any) -> str:

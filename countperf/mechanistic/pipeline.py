@@ -36,20 +36,11 @@ from typing import ClassVar, NamedTuple
 
 from countperf.devices.parameters import InstructionClass
 from countperf.errors import DeviceParameterError, ParameterError
-from countperf.mechanistic.occupancy import LaunchGeometry, launch_geometry
-from countperf.mechanistic.profile import (
-    Bound,
-    InstructionGraph,
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticModel,
-    TimeEstimate,
-    check_positive,
-    check_whole,
-)
+from countperf.mechanistic import profile as base
+from countperf.mechanistic.occupancy import launch_geometry
 
 _DENOMINATOR = 10**6
-_KINDS: tuple[Bound, ...] = ("compute", "memory", "barrier", "issue")
+_KINDS: tuple[base.Bound, ...] = ("compute", "memory", "barrier", "issue")
 """Bounds that a time may have, in the order in which ties are decided."""
 
 
@@ -58,7 +49,7 @@ class Workload:
     """Workload of a simulation."""
 
     # the program of all sub-groups, or one per sub-group of a group (divergence)
-    programs: tuple[InstructionGraph, ...]
+    programs: tuple[base.InstructionGraph, ...]
     classes: Mapping[str, InstructionClass]  # costs
     sub_groups_per_group: int = 1  # size of a group, and groups resident at a time
     concurrent_groups: int = 1
@@ -66,26 +57,20 @@ class Workload:
     issue_limit: float | None = None  # starts per cycle over all subsystems
 
     def __post_init__(self) -> None:
-        check_whole(self.sub_groups_per_group, "sub_groups_per_group")
-        check_whole(self.concurrent_groups, "concurrent_groups")
-        if self.total_groups is not None:
-            check_whole(self.total_groups, "total_groups")
-        if self.issue_limit is not None:
-            check_positive(self.issue_limit, "issue_limit")
+        base.check_fields(
+            self, base.check_whole, "sub_groups_per_group concurrent_groups total_groups"
+        )
+        base.check_fields(self, base.check_positive, "issue_limit")
         if len(self.programs) not in (1, self.sub_groups_per_group):
             message = (
                 f"{len(self.programs)} programs for {self.sub_groups_per_group} sub-groups of a"
                 " group; give one, or one for each"
             )
             raise ParameterError(message, parameter="sub_group_programs")
-        barriers: set[int] = set()
-        for program in self.programs:
-            for name in program.nodes:
-                if name not in self.classes:
-                    known = ", ".join(self.classes) or "none"
-                    message = f"no costs of instruction class {name!r} (known: {known})"
-                    raise DeviceParameterError(message, field=f"classes.{name}")
-            barriers.add(sum(self.classes[name].kind == "barrier" for name in program.nodes))
+        barriers = {
+            sum(self.classes[name].kind == "barrier" for name in program.nodes)
+            for program in self.programs
+        }
         if len(barriers) > 1:
             message = (
                 "the sub-groups of a group have different numbers of barriers"
@@ -99,29 +84,6 @@ class Workload:
         return self.concurrent_groups if self.total_groups is None else self.total_groups
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
-    """Result of a simulation."""
-
-    cycles: float  # end of the last group, with the drain of the pipelines
-    instructions: int  # what was executed
-    sub_groups: int
-    fill: Mapping[str, float]  # share of the cycles in which a subsystem was occupied
-    # cycles between starts of instructions in which no sub-group was ready, by the class of the
-    # instruction whose result the next one waited for
-    stalls: Mapping[str, float]
-
-    @property
-    def wpc(self) -> float:
-        """Sub-groups per cycle; ``inf`` where no result takes any time."""
-        return self.sub_groups / self.cycles if self.cycles else math.inf
-
-    @property
-    def ipc(self) -> float:
-        """Instructions per cycle; ``inf`` where no result takes any time."""
-        return self.instructions / self.cycles if self.cycles else math.inf
-
-
 class _Program(NamedTuple):
     name: tuple[str, ...]  # class of each instruction
     unit: list[int]  # number of the subsystem of each instruction
@@ -132,11 +94,11 @@ class _Program(NamedTuple):
 
 
 def _waits(
-    graph: InstructionGraph, classes: Mapping[str, InstructionClass]
+    graph: base.InstructionGraph, classes: Mapping[str, InstructionClass]
 ) -> list[tuple[int, ...]]:
     waits: list[tuple[int, ...]] = []
     last = -1  # a barrier's result is there after all earlier ones
-    for node, (name, own) in enumerate(zip(graph.nodes, graph.predecessors(), strict=True)):
+    for node, (name, own) in enumerate(zip(graph.nodes, graph.predecessors, strict=True)):
         if classes[name].kind == "barrier":
             waits.append(tuple(range(max(last, 0), node)))
             last = node
@@ -146,32 +108,8 @@ def _waits(
     return waits
 
 
-def simulate(workload: Workload) -> Simulation:
-    """Simulate the sub-groups of one compute unit."""
-    run = _Run(workload)
-    run.run()
-    size, groups, end = workload.sub_groups_per_group, workload.groups, max(run.end, 1)
-    return Simulation(
-        cycles=run.end / run.ticks_per_cycle,
-        instructions=groups * run.each_group,
-        sub_groups=groups * size,
-        fill={
-            name: groups
-            * sum(
-                cpi
-                for program in run.programs
-                for cpi, unit in zip(program.cpi, program.unit, strict=True)
-                if unit == number
-            )
-            / end
-            for number, name in enumerate(run.subsystems)
-        },
-        stalls={name: ticks / run.ticks_per_cycle for name, ticks in run.stalls.items()},
-    )
-
-
-class _Run:
-    """State of a simulation: times in ticks; sub-groups numbered in their order."""
+class Simulation:
+    """A simulation of the sub-groups of one compute unit; times in ticks until it has run."""
 
     def __init__(self, workload: Workload) -> None:
         used = {name: workload.classes[name] for graph in workload.programs for name in graph.nodes}
@@ -183,7 +121,7 @@ class _Run:
         limit = workload.issue_limit
         valve = Fraction(0) if limit is None else 1 / _fraction(limit)
         fractions = [valve, *(part for pair in costs.values() for part in pair)]
-        self.ticks_per_cycle = scale = math.lcm(*(part.denominator for part in fractions))
+        scale = math.lcm(*(part.denominator for part in fractions))  # ticks of a cycle
         self.subsystems = sorted({cost.subsystem for cost in used.values()})
         self.programs = [
             _Program(
@@ -211,12 +149,33 @@ class _Run:
         self.slots = [(0, "")] * min(workload.concurrent_groups, self.groups)
         self.left = [self.each_group] * self.groups
         self.ends = [(0, "")] * self.groups  # last result of a group, and its class
-        self.stalls: dict[str, int] = {}
+        self.stalled: dict[str, int] = {}
         self.arrived: dict[int, list[int]] = {}  # sub-groups that wait at a barrier, by group
         # results of each sub-group: when they are there, and None where a barrier is open
         self.finish: dict[int, list[int | None]] = {}
 
-    def run(self) -> None:
+        self._run()
+        self.cycles = self.end / scale  # end of the last group, with the drain of the pipelines
+        self.instructions = self.groups * self.each_group
+        self.sub_groups = self.groups * self.size
+        # share of the cycles in which a subsystem was occupied
+        self.fill = {
+            name: self.groups * self._count_busy_ticks(number) / max(self.end, 1)
+            for number, name in enumerate(self.subsystems)
+        }
+        # cycles between starts of instructions in which no sub-group was ready, by the class of
+        # the instruction whose result the next one waited for
+        self.stalls = {name: ticks / scale for name, ticks in self.stalled.items()}
+        # sub-groups and instructions per cycle; ``inf`` where no result takes any time
+        self.wpc = self.sub_groups / self.cycles if self.cycles else math.inf
+        self.ipc = self.instructions / self.cycles if self.cycles else math.inf
+
+    def _count_busy_ticks(self, subsystem: int) -> int:
+        """Return the ticks for which a group occupies a subsystem."""
+        starts = (zip(each.cpi, each.unit, strict=True) for each in self.programs)
+        return sum(cpi for program in starts for cpi, unit in program if unit == subsystem)
+
+    def _run(self) -> None:
         """Simulate until every instruction has started."""
         while self.to_start:
             self._launch_groups()
@@ -267,7 +226,7 @@ class _Run:
         self.now = then
 
     def _stall(self, cause: str, ticks: int) -> None:
-        self.stalls[cause] = self.stalls.get(cause, 0) + ticks
+        self.stalled[cause] = self.stalled.get(cause, 0) + ticks
 
     def _start(self, number: int, unit: int) -> None:
         program, group = self.programs[number % self.size], number // self.size
@@ -322,28 +281,36 @@ def _fraction(value: float) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineModel(MechanisticModel):
+class PipelineModel(base.MechanisticModel):
     """Simulation of the fullest compute unit."""
 
+    name: ClassVar[str] = "pipeline-rr"
     charges: ClassVar[frozenset[str]] = frozenset({"barriers", "divergence"})
 
-    name: ClassVar[str] = "pipeline-rr"
-
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time; see `MechanisticModel.estimate`.
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time of one launch.
 
         The breakdown has the time for which the busiest subsystem (or the issue of instructions)
         is occupied, and the rest as latency; the larger part is what bounds the time.
         """
-        clock = self.device.require("clock_hz", model=self.model)
-        geometry = launch_geometry(profile, launch, self.device)
-        workload = self._workload(profile, geometry)
-        run, cycles = _cycles(workload)
+        clock_hz, profile = self.constant("clock_hz"), kernel.profile
+        geometry = launch_geometry(kernel, self.device)
+        graphs = profile.sub_group_idgs or (profile.require("idg", model=self.model),)
+        names = dict.fromkeys(name for graph in graphs for name in graph.nodes)
+        workload = Workload(  # all groups of the fullest compute unit
+            programs=graphs,
+            classes={name: self.device.require_class(name, model=self.model) for name in names},
+            sub_groups_per_group=geometry.sub_groups_per_group,
+            concurrent_groups=geometry.concurrent_groups,
+            total_groups=geometry.groups_on_compute_unit,
+            issue_limit=self.device.issue_limit,
+        )
+        run, cycles = _simulate_waves(workload)
         repetitions = profile.repetitions(workload.programs)
-        cycles = check_positive(cycles, "cycles") * repetitions
-        kind, share = _busiest(run, workload)
-        time_s = cycles / clock
-        return TimeEstimate(
+        cycles = base.check_positive(cycles, "cycles") * repetitions
+        kind, share = _find_busiest(run, workload)
+        time_s = cycles / clock_hz
+        return base.TimeEstimate(
             time_s=time_s,
             bound=kind if share >= 1 - share else "latency",
             breakdown={kind: share * time_s, "latency": (1 - share) * time_s},
@@ -357,34 +324,21 @@ class PipelineModel(MechanisticModel):
             stalls={name: part * time_s / run.cycles for name, part in run.stalls.items()},
         )
 
-    def _workload(self, profile: KernelProfile, geometry: LaunchGeometry) -> Workload:
-        """Return all groups of the fullest compute unit."""
-        graphs = profile.sub_group_idgs or (profile.require("idg", model=self.model),)
-        names = dict.fromkeys(name for graph in graphs for name in graph.nodes)
-        return Workload(
-            programs=graphs,
-            classes={name: self.device.require_class(name, model=self.model) for name in names},
-            sub_groups_per_group=geometry.sub_groups_per_group,
-            concurrent_groups=geometry.concurrent_groups,
-            total_groups=geometry.groups_on_compute_unit,
-            issue_limit=self.device.issue_limit,
-        )
 
-
-def _cycles(workload: Workload) -> tuple[Simulation, float]:
+def _simulate_waves(workload: Workload) -> tuple[Simulation, float]:
     """Return the simulation of at most two waves of groups, and the cycles of all groups."""
     few, many = workload.concurrent_groups, 2 * workload.concurrent_groups
-    run = simulate(replace(workload, total_groups=min(many, workload.groups)))
+    run = Simulation(replace(workload, total_groups=min(many, workload.groups)))
     if many >= workload.groups:
         return run, run.cycles
-    rate = (run.cycles - simulate(replace(workload, total_groups=few)).cycles) / (many - few)
+    rate = (run.cycles - Simulation(replace(workload, total_groups=few)).cycles) / (many - few)
     return run, run.cycles + rate * (workload.groups - many)
 
 
-def _busiest(run: Simulation, workload: Workload) -> tuple[Bound, float]:
-    shares: dict[Bound, float] = {}
+def _find_busiest(run: Simulation, workload: Workload) -> tuple[base.Bound, float]:
+    shares: dict[base.Bound, float] = {}
     for entry in workload.classes.values():
-        kind: Bound = entry.kind
+        kind: base.Bound = entry.kind
         shares[kind] = max(shares.get(kind, 0.0), run.fill[entry.subsystem])
     if workload.issue_limit is not None:
         shares["issue"] = run.ipc / workload.issue_limit

@@ -1,41 +1,72 @@
-"""Predictions of a Loopy kernel by all mechanistic models in one call."""
+"""Predictions of a Loopy kernel by all mechanistic models in one call, ranked by their validity.
+
+Lemeire, Cornelis & Konstantinidis (Tables 10 to 12) print the error of eight models for fourteen
+kernels of Rodinia on a Maxwell, a Pascal and a Turing GPU. `published_error` is their mean over the
+GPUs and those kernels that have barriers, as the kernel at hand, or that have none. In Table 12 the
+columns of WFG and the corrected MWP-CWP are exchanged (``docs/evidence/papers.md``), which is
+undone here. For GPUs of compute capability 1.x, Hong & Kim print 13.3 %, a mean over six kernels.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-from countperf.devices.parameters import DeviceParameters, InstructionClass, declare_device
+from countperf import text
+from countperf.devices.parameters import DeviceParameters, InstructionClass
 from countperf.errors import DeviceParameterError, ParameterError, nearest
 from countperf.mechanistic.classes import BARRIER, with_dram_ratio, with_known_classes
-from countperf.mechanistic.from_kernel import KernelProfiler, missing_registers
+from countperf.mechanistic.from_kernel import KernelProfiler, require_registers
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
 from countperf.mechanistic.occupancy import launch_geometry, write_heading
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.profile import MechanisticModel, MechanisticPrediction, ProfiledKernel
-from countperf.mechanistic.published_errors import ROOF_IN_BYTES, published_error
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.mechanistic.tmm import TmmModel
 from countperf.mechanistic.volkov import TransitModel, VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
 from countperf.models.predictions import largest_first
-from countperf.text import (
-    Printed,
-    Result,
-    columns_of,
-    format_percent,
-    format_seconds,
-    format_share,
-    picked,
-    wrap_note,
-)
 
-SIMULATED_INSTRUCTIONS = 300_000
+_MODELS: Mapping[str, Callable[..., MechanisticModel]] = {
+    "roofline": RooflineModel,
+    "roofline-bytes": ByteRooflineModel,
+    "volkov": VolkovModel,
+    "transit": TransitModel,
+    "mwp-cwp": MwpCwpModel,
+    "mwp-cwp-restated": partial(RestatedMwpCwpModel, variant="published"),
+    "mwp-cwp-corrected": RestatedMwpCwpModel,
+    "wfg-original": partial(WorkFlowModel, variant="original"),
+    "wfg-corrected": WorkFlowModel,
+    "gpumech-rr": partial(GpuMechModel, policy="rr"),
+    "gpumech-rr_corrected": GpuMechModel,
+    "gpumech-gto": partial(GpuMechModel, policy="gto"),
+    "pipeline-rr": PipelineModel,
+    "tmm": TmmModel,
+    "merpsys": MerpsysModel,
+}
+"""Every model: as published, and corrected where there is a correction."""
+
+_PUBLISHED_ERRORS = {
+    "pipeline-rr": (0.247, 0.238),
+    "volkov": (0.857, 0.344),
+    "mwp-cwp-restated": (1.101, 0.309),
+    "mwp-cwp-corrected": (0.821, 0.259),
+    "wfg-original": (0.834, 0.883),
+    "wfg-corrected": (0.419, 0.271),
+    "gpumech-rr": (1.011, 1.224),
+    "gpumech-gto": (0.641, 0.883),
+}
+"""Errors on kernels with barriers, and without."""
+
+_ROOF_IN_BYTES = ("roofline-bytes", "mwp-cwp", "tmm", "merpsys")
+"""Models that take no costs of instruction classes, so that peaks alone bound their times."""
+
+_SIMULATED_INSTRUCTIONS = 300_000
 """Instructions of all sub-groups that a simulation may start, about."""
 
 _FREE_BARRIER = InstructionClass(
@@ -52,45 +83,26 @@ ALL = "all"
 
 ModelChoice = Sequence[str] | str
 """Models: their names, or one name (``"all"`` for every model)."""
-_Maker = Callable[..., MechanisticModel]
-_MAKERS: Sequence[_Maker] = (
-    RooflineModel,
-    ByteRooflineModel,
-    VolkovModel,
-    TransitModel,
-    MwpCwpModel,
-    partial(RestatedMwpCwpModel, variant="published"),
-    RestatedMwpCwpModel,
-    partial(WorkFlowModel, variant="original"),
-    WorkFlowModel,
-    partial(GpuMechModel, policy="rr"),
-    GpuMechModel,
-    partial(GpuMechModel, policy="gto"),
-    PipelineModel,
-    TmmModel,
-    MerpsysModel,
-)
-"""Every model: as published, and corrected where there is a correction."""
-
-
-@cache
-def _makers() -> Mapping[str, _Maker]:
-    """Return what builds each model, by its name."""
-    device = declare_device()
-    return {make(device=device).model: make for make in _MAKERS}
-
 
 Answer = MechanisticPrediction | ParameterError | DeviceParameterError
-"""A prediction, or the error that says what input a model lacks."""
+"""What one model says: a prediction, or the error that names the input it lacks."""
+
+_ANSWER_COLUMNS = {
+    **text.columns_of("model"),
+    **text.columns_of("time_s", text.format_seconds),
+    **text.columns_of("bound"),
+    **text.columns_of("published_error", text.format_percent),
+    **text.columns_of("caveat ignores lacks"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ModelAnswers(Mapping[str, Answer], Result):
-    """Answers of several models by the models' names, in their order."""
+class ModelAnswers(text.Result, Mapping[str, Answer]):
+    """What every model says of a kernel on a device: a mapping by name, which prints as a table."""
 
     kernel: str  # name of the kernel
     device: str  # slug of the device
-    parameters: Mapping[str, int]  # values of the size parameters
+    parameters: Mapping[str, Any]  # values of the size parameters
     # for each model its prediction, or the error that says which input it lacks
     answers: Mapping[str, Answer]
     described: DeviceParameters  # the device
@@ -113,16 +125,17 @@ class ModelAnswers(Mapping[str, Answer], Result):
     def __len__(self) -> int:
         return len(self.answers)
 
-    __repr__ = Result.__str__
+    __repr__ = text.Result.__str__
 
     @property
     def predictions(self) -> dict[str, MechanisticPrediction]:
         """Predictions of the models that have one."""
-        return {
-            name: answer
-            for name, answer in self.answers.items()
-            if isinstance(answer, MechanisticPrediction)
-        }
+        return {n: a for n, a in self.answers.items() if isinstance(a, MechanisticPrediction)}
+
+    @property
+    def lacking(self) -> dict[str, str]:
+        """Input that each of the other models lacks: a field of the device or of the kernel."""
+        return {n: lacking_input(a) for n, a in self.answers.items() if isinstance(a, Exception)}
 
     def is_below_roof(self, model: str) -> bool:
         """Return whether a model predicts less time than its own inputs allow."""
@@ -142,26 +155,16 @@ class ModelAnswers(Mapping[str, Answer], Result):
 
         def place(name: str) -> tuple[bool, bool, float, int]:
             answer, error = self.answers[name], self.published_error(name)
-            is_prediction = isinstance(answer, MechanisticPrediction)
             return (
-                not is_prediction,
+                isinstance(answer, Exception),
                 self.is_below_roof(name),
                 math.inf if error is None else error,
-                len(answer.ignored) if is_prediction else 0,
+                0 if isinstance(answer, Exception) else len(answer.ignored),
             )
 
         return sorted(self.answers, key=place)
 
-    @property
-    def lacking(self) -> dict[str, str]:
-        """Input that each of the other models lacks: a field of the device or of the kernel."""
-        return {
-            name: lacking_input(answer)
-            for name, answer in self.answers.items()
-            if not isinstance(answer, MechanisticPrediction)
-        }
-
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give a row per model: time, bound, what it ignores, what it lacks; then how to mend that.
 
         All models are ranked by validity, see `ranked`. Below stand stalls by cause, and what
@@ -170,43 +173,97 @@ class ModelAnswers(Mapping[str, Answer], Result):
         ``reason``.
         """
         ranked = self.ranked()
-        is_ranked = len(self) == len(model_names())
+        is_ranked = len(self) == len(_MODELS)
         errors = [answer for answer in self.values() if isinstance(answer, Exception)]
         rows: list[dict[str, Any]] = []
+        facts: dict[str, dict[str, Any]] = {name: {"rank": 1 + ranked.index(name)} for name in self}
         for name in ranked if is_ranked else self:
-            answer = self[name]
+            answer, error = self[name], self.published_error(name)
             row: dict[str, Any] = dict.fromkeys(_ANSWER_COLUMNS, "") | {"model": name, "reason": ""}
             if isinstance(answer, Exception):
-                row |= dict.fromkeys(("time_s", "bound", "published_error"))
-                row |= {"lacks": lacking_input(answer), "reason": str(answer)}
+                reason = {"lacks": lacking_input(answer), "reason": str(answer)}
+                row |= dict.fromkeys(("time_s", "bound", "published_error")) | reason
+                facts[name] |= reason
             else:
                 row |= {
                     "time_s": float(answer.time_s),
                     "bound": answer.bound,
-                    "published_error": self.published_error(name) if is_ranked else None,
+                    "published_error": error if is_ranked else None,
                     "caveat": "below its roof" if self.is_below_roof(name) else "",
                     "ignores": ", ".join(answer.ignored),
                     **{f"{part}_s": float(time_s) for part, time_s in answer.breakdown.items()},
                 }
+                facts[name] |= {
+                    **text.picked(answer, "time_s", "bound", "advice", "ignored"),
+                    "breakdown_s": answer.breakdown,
+                    "stalls_s": answer.stalls,
+                    "results": {
+                        n: value if math.isfinite(value) else None
+                        for n, value in answer.results.items()
+                    },
+                    "published_error": error,
+                    "roof_s": self.roofs_s.get(name),
+                    "below_roof": self.is_below_roof(name),
+                }
             rows.append(row)
-        return Printed(
+        said: dict[str, list[str]] = {}  # the same text once
+        for name, prediction in self.predictions.items():
+            said.setdefault(_describe_advice(prediction), []).append(name)
+        return text.Printed(
             head=[write_heading(self)],
             rows=rows,
             columns=_ANSWER_COLUMNS,
             notes=[
                 *([self.note] if self.note else []),
                 *(f"measured: {name} ({where})" for name, where in self.measured.items()),
-                *([_rule(self)] if is_ranked else []),
-                *_all_said(self),
-                *dict.fromkeys(map(wrap_note, errors)),
+                *([self._describe_ranking()] if is_ranked else []),
+                *(
+                    text.wrap_note(f"{', '.join(by)}: {advice}")
+                    for advice, by in said.items()
+                    if advice
+                ),
+                *dict.fromkeys(map(text.wrap_note, errors)),
             ],
             facts={
-                **picked(self, "kernel", "device", "parameters", "measured", "note"),
-                "models": {
-                    name: {"rank": 1 + ranked.index(name), **_answer(self, name)} for name in self
-                },
+                **text.picked(self, "kernel", "device", "parameters", "measured", "note"),
+                "models": facts,
             },
         )
+
+    def _describe_ranking(self) -> str:
+        if all(self.published_error(name) is None for name in self):
+            return text.wrap_note(
+                "ranked by what they leave out; no errors on such a device are published"
+            )
+        kind = "with" if self.has_barriers else "without"
+        return text.wrap_note(
+            f"ranked by published errors on kernels {kind} barriers, then by what they leave out;"
+            " last those below their own roof, and those that lack an input"
+        )
+
+
+def _describe_advice(of: MechanisticPrediction) -> str:
+    """Write what MWP-CWP says of the kernel, and stalls in shares of the time."""
+    if of.advice:
+        mwp, cwp, cpi, resident = (of.results[n] for n in ("mwp", "cwp", "cpi", "occupancy"))
+        return (
+            f"MWP {mwp:.3g}, CWP {cwp:.3g}, {resident:.3g} sub-groups resident, CPI {cpi:.3g};"
+            f" {of.advice}"
+        )
+    shares = [(part / float(of.time_s), cause) for cause, part in of.stalls.items()]
+    largest = sorted((each for each in shares if each[0] >= 0.01), reverse=True)[:3]
+    parts = [f"{cause} {text.format_share(share)}" for share, cause in largest]
+    return f"stalls waiting for {', '.join(parts)}" if parts else ""
+
+
+def published_error(model: str, device: DeviceParameters, *, has_barriers: bool) -> float | None:
+    """Return the mean error of a model that was published for such kernels and devices, if any."""
+    capability = device.compute_capability
+    if capability is None:
+        return None
+    is_old = capability.startswith("1.")
+    known = {"mwp-cwp": (0.133, 0.133)} if is_old else _PUBLISHED_ERRORS
+    return known[model][0 if has_barriers else 1] if model in known else None
 
 
 def lacking_input(error: ParameterError | DeviceParameterError) -> str:
@@ -220,42 +277,37 @@ def answers_of(
     profiler: KernelProfiler, values: Mapping[str, Any], models: ModelChoice = ALL
 ) -> ModelAnswers:
     """Predict the time of a Loopy kernel by every mechanistic model."""
-    choose_models(models)  # refused before the work
+    chosen = choose_models(models)  # refused before the work
     device = profiler.device
     launches = profiler.launches_at(values)
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
     adapted, unknown = with_known_classes(with_dram_ratio(device, _dram_ratio(launches)), names)
-
-    def asked(names: ModelChoice) -> dict[str, Answer]:
-        return {
-            model.model: answered(
-                lambda model=model: _predicted(model, profiler, launches, values), unknown
-            )
-            for model in built_models(names, adapted)
-        }
-
-    answers = asked(models)
-    roofs = [answers.get(name) or asked(name)[name] for name in ("roofline", "roofline-bytes")]
+    asked = build_models([*chosen, "roofline", "roofline-bytes"], adapted)
+    found = {
+        model.model: answer_or_error(
+            lambda model=model: _predict_launches(model, profiler, launches, values), unknown
+        )
+        for model in asked
+    }
+    roofs = {
+        name: found["roofline-bytes" if name in _ROOF_IN_BYTES else "roofline"] for name in chosen
+    }
     return ModelAnswers(
         kernel=profiler.kernel,
         device=device.slug,
         parameters=values,
-        answers=answers,
+        answers={name: found[name] for name in chosen},
         described=device,
         total_flops=sum((each.profile.total_flops or 0.0) * times for each, times in launches),
         total_bytes=sum((each.profile.total_bytes or 0.0) * times for each, times in launches),
         measured={k: v for profiled, _ in launches for k, v in profiled.profile.measured.items()},
         note=profiler.note,
-        has_barriers=any(BARRIER in profiled.profile.alpha for profiled, _ in launches),
-        roofs_s={
-            name: float(roof.time_s)
-            for name in answers
-            if isinstance(roof := roofs[name in ROOF_IN_BYTES], MechanisticPrediction)
-        },
+        has_barriers=BARRIER in names,
+        roofs_s={n: float(r.time_s) for n, r in roofs.items() if not isinstance(r, Exception)},
     )
 
 
-def answered(
+def answer_or_error(
     predict: Callable[[], MechanisticPrediction], unknown: Mapping[str, DeviceParameterError]
 ) -> Answer:
     """Return a prediction, or the error that says what it lacks.
@@ -283,52 +335,34 @@ def _dram_ratio(launches: Sequence[tuple[ProfiledKernel, int]]) -> float | None:
 
 def model_names() -> tuple[str, ...]:
     """Return the names of all mechanistic models."""
-    return tuple(_makers())
+    return tuple(_MODELS)
 
 
 def choose_models(models: ModelChoice) -> list[str]:
     """Return the names of the chosen models, in order; refuse names of none."""
     names = [models] if isinstance(models, str) else list(models)
-    known = _makers()
     for name in names:
-        if name != ALL and name not in known:
-            message = f"no mechanistic model is called {name!r}; there are {', '.join(known)}"
-            message += nearest(name, known)
-            raise ParameterError(message, parameter="model")
-    return [*known] if ALL in names else list(dict.fromkeys(names))
+        if name != ALL and name not in _MODELS:
+            message = f"no mechanistic model is called {name!r}; there are {', '.join(_MODELS)}"
+            raise ParameterError(message + nearest(name, _MODELS), parameter="model")
+    return [*_MODELS] if ALL in names else list(dict.fromkeys(names))
 
 
-def built_models(models: ModelChoice, device: DeviceParameters) -> list[MechanisticModel]:
-    """Build the chosen models for a device that states the costs of a kernel's instructions."""
-    return [with_free_barriers(_makers()[name](device=device)) for name in choose_models(models)]
+def build_models(models: ModelChoice, device: DeviceParameters) -> list[MechanisticModel]:
+    """Build the chosen models for a device that states the costs of a kernel's instructions.
 
-
-def model_makers(
-    names: Iterable[str],
-) -> dict[str, Callable[[DeviceParameters], MechanisticModel]]:
-    """Return every model by its name, as a function that builds it for a device.
-
-    `names` are classes of a kernel's instructions, of which the device need not state all.
+    Where it states none of barriers, they are free, but for the simulation, which needs them.
     """
-    classes = frozenset(names)
-
-    def build(name: str, device: DeviceParameters) -> MechanisticModel:
-        return built_models(name, with_known_classes(device, classes)[0])[0]
-
-    return {name: partial(build, name) for name in _makers()}
-
-
-def with_free_barriers(model: MechanisticModel) -> MechanisticModel:
-    """Return a model in which barriers cost nothing where the device states no cost of them."""
-    device = model.device
-    if BARRIER in device.classes or isinstance(model, PipelineModel):
-        return model
-    return replace(
-        model, device=device.replaced(classes={**device.classes, BARRIER: _FREE_BARRIER})
-    )
+    free = device
+    if BARRIER not in device.classes:
+        free = device.replaced(classes={**device.classes, BARRIER: _FREE_BARRIER})
+    return [
+        _MODELS[name](device=device if name == PipelineModel.name else free)
+        for name in choose_models(models)
+    ]
 
 
-def _predicted(
+def _predict_launches(
     model: MechanisticModel,
     profiler: KernelProfiler,
     launches: Sequence[tuple[ProfiledKernel, int]],
@@ -336,10 +370,8 @@ def _predicted(
 ) -> MechanisticPrediction:
     parts: list[tuple[MechanisticPrediction, int]] = []
     for position, (profiled, number) in enumerate(launches):
-        if not isinstance(model, RooflineModel | ByteRooflineModel) and profiler.lacks_registers(
-            profiled.profile
-        ):
-            raise missing_registers(profiled.profile.name, profiler.device)
+        if not isinstance(model, RooflineModel | ByteRooflineModel):
+            require_registers(profiled, profiler.device)
         if isinstance(model, PipelineModel):
             profiled = _shorten_graph(model, profiler, profiled, values, position)
         parts.append((model.predict(profiled, values), number))
@@ -350,20 +382,17 @@ def _predicted(
         longest,
         kernel=profiler.kernel,
         time_s=sum(float(part.time_s) * number for part, number in parts),
-        breakdown=_total(parts, lambda part: part.breakdown),
-        stalls=_total(parts, lambda part: part.stalls),
+        breakdown=_add_up((part.breakdown, number) for part, number in parts),
+        stalls=_add_up((part.stalls, number) for part, number in parts),
         ignored=tuple(sorted({name for part, _ in parts for name in part.ignored})),
     )
 
 
-def _total(
-    parts: Sequence[tuple[MechanisticPrediction, int]],
-    of: Callable[[MechanisticPrediction], Mapping[str, Any]],
-) -> dict[str, Any]:
+def _add_up(parts: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str, Any]:
     """Add up seconds by name over all launches."""
     total: dict[str, float] = {}
     for part, number in parts:
-        for name, seconds in of(part).items():
+        for name, seconds in part.items():
             total[name] = total.get(name, 0.0) + number * float(seconds)
     return largest_first(total)
 
@@ -373,73 +402,16 @@ def _shorten_graph(
     profiler: KernelProfiler,
     profiled: ProfiledKernel,
     values: Mapping[str, Any],
-    number: int,
+    position: int,
 ) -> ProfiledKernel:
     """Return the kernel with a graph so short that its simulation takes seconds at most."""
     graph = profiled.profile.idg
     if graph is None:
         return profiled
-    geometry = launch_geometry(profiled.profile, profiled.launch, model.device)
+    geometry = launch_geometry(profiled, model.device)
     waves = min(3, -(-geometry.groups_on_compute_unit // geometry.concurrent_groups))
-    most = int(SIMULATED_INSTRUCTIONS / (waves * geometry.occupancy))
+    most = int(_SIMULATED_INSTRUCTIONS / (waves * geometry.occupancy))
     if len(graph.nodes) <= most:
         return profiled
     shorter = replace(profiler, max_instructions=max(1, most))
-    return shorter.launches_at(values)[number][0]
-
-
-_ANSWER_COLUMNS = {
-    **columns_of("model"),
-    **columns_of("time_s", format_seconds),
-    **columns_of("bound"),
-    **columns_of("published_error", format_percent),
-    **columns_of("caveat ignores lacks"),
-}
-
-
-def _answer(by_models: ModelAnswers, model: str) -> dict[str, Any]:
-    of = by_models[model]
-    if isinstance(of, Exception):
-        return {"lacks": lacking_input(of), "reason": str(of)}
-    return {
-        **picked(of, "time_s", "bound", "advice", "ignored"),
-        "breakdown_s": of.breakdown,
-        "stalls_s": of.stalls,
-        "results": {n: value if math.isfinite(value) else None for n, value in of.results.items()},
-        "published_error": by_models.published_error(model),
-        "roof_s": by_models.roofs_s.get(model),
-        "below_roof": by_models.is_below_roof(model),
-    }
-
-
-def _rule(of: ModelAnswers) -> str:
-    """Say by what models are ranked."""
-    if all(of.published_error(name) is None for name in of):
-        return wrap_note("ranked by what they leave out; no errors on such a device are published")
-    kind = "with" if of.has_barriers else "without"
-    return wrap_note(
-        f"ranked by published errors on kernels {kind} barriers, then by what they leave out; last"
-        " those below their own roof, and those that lack an input"
-    )
-
-
-def _all_said(of: ModelAnswers) -> list[str]:
-    """Write what models say of the kernel beside its time; the same text once."""
-    names: dict[str, list[str]] = {}
-    for name, prediction in of.predictions.items():
-        names.setdefault(_describe_advice(prediction), []).append(name)
-    return [wrap_note(f"{', '.join(by)}: {said}") for said, by in names.items() if said]
-
-
-def _describe_advice(of: MechanisticPrediction) -> str:
-    """Write what MWP-CWP says of the kernel, and stalls in shares of the time."""
-    if of.advice:
-        mwp, cwp, cpi, resident = (of.results[n] for n in ("mwp", "cwp", "cpi", "occupancy"))
-        return (
-            f"MWP {mwp:.3g}, CWP {cwp:.3g}, {resident:.3g} sub-groups resident, CPI {cpi:.3g};"
-            f" {of.advice}"
-        )
-    shares = [(cause, part / float(of.time_s)) for cause, part in of.stalls.items()]
-    largest = sorted(((s, cause) for cause, s in shares if s >= 0.01), reverse=True)[:3]
-    parts = [f"{cause} {format_share(share)}" for share, cause in largest]
-    return f"stalls waiting for {', '.join(parts)}" if parts else ""
+    return shorter.launches_at(values)[position][0]

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
@@ -40,10 +42,16 @@ def check_not_negative(value: float, name: str) -> float:
     return value
 
 
-def check_each(check: Callable[[float, str], float], **values: float) -> None:
+def check_all_positive(**values: float) -> None:
     """Check several numbers, which have the names of the parameters."""
     for name, value in values.items():
-        check(value, name)
+        check_positive(value, name)
+
+
+def check_none_negative(**values: float) -> None:
+    """Check several numbers, which have the names of the parameters."""
+    for name, value in values.items():
+        check_not_negative(value, name)
 
 
 def check_whole(value: int, name: str, *, least: int = 1) -> int:
@@ -64,69 +72,46 @@ def check_choice(value: str, name: str, choices: Sequence[str]) -> None:
         raise ParameterError(message, parameter=name)
 
 
-_COUNTS = (
-    "alpha_comp",
-    "alpha_mem",
-    "alpha_sync",
-    "alpha_mem_coal",
-    "alpha_mem_uncoal",
-    "load_bytes_per_sub_group",
-    "gmem_bytes",
-    "total_flops",
-    "total_bytes",
-    "ins_cuda",
-    "ins_issued",
-    "work",
-    "span",
-    "transactions",
-)
-_POSITIVE = ("latency_bound", "uncoal_per_mw")
-_WHOLE = ("registers_per_work_item", "local_bytes_per_group")
+def check_fields(of: object, check: Callable[[Any, str], Any], names: str) -> None:
+    """Check fields of an object by their names; those that are None pass."""
+    for name in names.split():
+        if (value := getattr(of, name)) is not None:
+            check(value, name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InstructionGraph(ShortRepr):
     """Instructions of a sub-group in program order, and which results each waits for."""
 
     nodes: Sequence[str]  # class of each instruction, in program order
     # ``(i, j)``: instruction ``j`` uses the result of instruction ``i``
     edges: Sequence[tuple[int, int]] = ()
-    _used: list[tuple[tuple[int, ...], ...]] = field(
-        default_factory=list[tuple[tuple[int, ...], ...]], init=False, repr=False, compare=False
-    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
+        object.__setattr__(self, "edges", tuple(sorted({(int(i), int(j)) for i, j in self.edges})))
         if not self.nodes:
             message = "an instruction graph needs at least one instruction"
             raise ParameterError(message, parameter="nodes")
         for source, target in self.edges:
-            if not (0 <= source < len(self.nodes) and 0 <= target < len(self.nodes)):
-                message = f"edge ({source}, {target}) leaves the {len(self.nodes)} instructions"
-                raise ParameterError(message, parameter="edges")
-            if source >= target:
+            if not 0 <= source < target < len(self.nodes):
                 message = (
-                    f"edge ({source}, {target}) leads back in program order, so the graph may have"
-                    " a cycle; an instruction can only use earlier results"
+                    f"edge ({source}, {target}) leaves the {len(self.nodes)} instructions, or leads"
+                    " back in program order; an instruction can only use earlier results"
                 )
                 raise ParameterError(message, parameter="edges")
-        object.__setattr__(self, "edges", tuple(sorted({(int(i), int(j)) for i, j in self.edges})))
 
+    @cached_property
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
-        """Return for each instruction those whose results it uses; remembered."""
-        if not self._used:
-            sources: list[list[int]] = [[] for _ in self.nodes]
-            for source, target in self.edges:
-                sources[target].append(source)
-            self._used.append(tuple(map(tuple, sources)))
-        return self._used[0]
+        """For each instruction, those whose results it uses."""
+        sources: list[list[int]] = [[] for _ in self.nodes]
+        for source, target in self.edges:
+            sources[target].append(source)
+        return tuple(map(tuple, sources))
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Mapping[str, int]:
         """Return the number of instructions of each class, in order of first use."""
-        totals: dict[str, int] = {}
-        for name in self.nodes:
-            totals[name] = totals.get(name, 0) + 1
-        return totals
+        return Counter(self.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +123,7 @@ class KernelProfile(ShortRepr):
 
     name: str  # name of the kernel
     # instructions of a sub-group by class
-    alpha: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    alpha: Mapping[str, float] = field(default_factory=dict[str, float])
     alpha_comp: float | None = None
     alpha_mem: float | None = None
     alpha_sync: float | None = None
@@ -167,48 +152,30 @@ class KernelProfile(ShortRepr):
     # bytes that DRAM moved, as measured, over bytes that the kernel accesses in global memory
     dram_ratio: float | None = None
     # fields (and ``occupancy``) that a profiler measured: where from
-    measured: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", MappingProxyType(dict(self.alpha)))
-        for name, count in self.alpha.items():
-            check_not_negative(count, f"alpha[{name}]")
-        for name in _COUNTS:
-            if (value := getattr(self, name)) is not None:
-                check_not_negative(value, name)
-        for name in _POSITIVE:
-            if (value := getattr(self, name)) is not None:
-                check_positive(value, name)
-        for name in _WHOLE:
-            if (value := getattr(self, name)) is not None:
-                check_whole(value, name, least=0)
+    measured: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def require(self, name: str, *, model: str) -> Any:
         """Return a field that a model cannot do without."""
-        value = getattr(self, name)
-        if value is None or (name == "alpha" and not value):
-            raise self._lacking(name, model)
+        if (value := getattr(self, name)) in (None, {}):
+            message = (
+                f"kernel {self.name!r}: no {name}, which {model} needs; pass {name} to the kernel's"
+                " profile"
+            )
+            raise ModelNotApplicableError(message, parameter=name)
         return value
 
-    def counts(self, *, model: str = "the model") -> dict[str, float]:
+    def counts(self, *, model: str = "the model") -> Mapping[str, float]:
         """Return instructions of a sub-group by class: ``alpha``, else the counts of ``idg``."""
-        if self.alpha:
-            return dict(self.alpha)
-        if self.idg is not None:
-            return {name: float(count) for name, count in self.idg.counts().items()}
-        raise self._lacking("alpha", model)
+        if self.idg is not None and not self.alpha:
+            return self.idg.counts()
+        return self.require("alpha", model=model)
 
-    def repetitions(self, graphs: Sequence[InstructionGraph] | None = None) -> float:
+    def repetitions(self, graphs: Sequence[InstructionGraph] = ()) -> float:
         """Return how many times as long as its graphs the program of a sub-group is."""
-        chosen = graphs or (() if self.idg is None else (self.idg,))
-        if not self.idg_is_sample or not self.alpha or not chosen:
+        lengths = [len(graph.nodes) for graph in graphs or (self.idg,) if graph is not None]
+        if not self.idg_is_sample or not self.alpha or not lengths:
             return 1.0
-        mean = sum(len(graph.nodes) for graph in chosen) / len(chosen)
-        return sum(self.alpha.values()) / mean
-
-    def instructions_per_sub_group(self, *, model: str = "the model") -> float:
-        """Return the number of instructions of a sub-group over all classes."""
-        return sum(self.counts(model=model).values())
+        return sum(self.alpha.values()) / (sum(lengths) / len(lengths))
 
     def count_of(
         self, kind: InstructionKind, device: DeviceParameters, *, model: str = "the model"
@@ -218,8 +185,7 @@ class KernelProfile(ShortRepr):
         The field wins where it is given; else the counts of the classes of that kind are added up.
         """
         by_kind = {"compute": self.alpha_comp, "memory": self.alpha_mem, "barrier": self.alpha_sync}
-        own = by_kind[kind]
-        if own is not None:
+        if (own := by_kind[kind]) is not None:
             return own
         is_by_kind = not self.alpha and self.idg is None and self.alpha_comp is not None
         if kind == "barrier" and is_by_kind:
@@ -232,31 +198,20 @@ class KernelProfile(ShortRepr):
 
     def mean_cost(
         self, kind: InstructionKind, device: DeviceParameters, *, model: str
-    ) -> tuple[float, float] | None:
-        """Return cycles per instruction and latency, means over instructions of a kind, if any."""
+    ) -> tuple[float, float]:
+        """Return cycles per instruction and latency, means over the instructions of a kind."""
         counts = self.counts(model=model)
         costs = {name: device.require_class(name, model=model) for name in counts}
         chosen = [(counts[name], cost) for name, cost in costs.items() if cost.kind == kind]
         total = sum(count for count, _ in chosen)
         if not total:
-            return None
+            message = f"kernel {self.name!r}: no instruction of kind {kind}, which {model} needs"
+            parameter = "alpha_comp" if kind == "compute" else "alpha_mem"
+            raise ModelNotApplicableError(message, parameter=parameter)
         return (
             sum(count * cost.cpi for count, cost in chosen) / total,
             sum(count * cost.known_latency for count, cost in chosen) / total,
         )
-
-    def _lacking(self, name: str, model: str) -> ModelNotApplicableError:
-        given = ", ".join(
-            entry.name
-            for entry in fields(self)
-            if entry.name not in ("name", "measured", "dram_ratio")
-            and getattr(self, entry.name) not in (None, {}, False)
-        )
-        message = (
-            f"kernel {self.name!r}: no {name}, which {model} needs (given: {given or 'nothing'});"
-            f" pass {name} to the kernel's profile"
-        )
-        return ModelNotApplicableError(message, parameter=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,12 +224,8 @@ class LaunchConfiguration:
     active_groups: int | None = None  # groups that fit on a compute unit, where known
 
     def __post_init__(self) -> None:
-        check_whole(self.work_items_per_group, "work_items_per_group")
-        check_whole(self.num_groups, "num_groups")
-        if self.occupancy is not None:
-            check_positive(self.occupancy, "occupancy")
-        if self.active_groups is not None:
-            check_whole(self.active_groups, "active_groups")
+        check_fields(self, check_whole, "work_items_per_group num_groups active_groups")
+        check_fields(self, check_positive, "occupancy")
 
     def sub_groups_per_group(self, sub_group_size: int) -> int:
         """Return the sub-groups of a group; a part of one counts as one."""
@@ -285,7 +236,7 @@ class LaunchConfiguration:
         return self.num_groups * self.sub_groups_per_group(sub_group_size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ProfiledKernel(ShortRepr):
     """A kernel's profile and launch at fixed sizes: what mechanistic models predict."""
 
@@ -346,21 +297,19 @@ class MechanisticModel(ABC):
         """Name of the model, with its variant."""
         return self.name
 
+    def constant(self, name: str) -> float:
+        """Return a number of the device that the model cannot do without."""
+        return self.device.require(name, model=self.model)
+
     @abstractmethod
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time of one launch from its profile."""
+    def estimate(self, kernel: ProfiledKernel, /) -> TimeEstimate:
+        """Estimate the time of one launch from the kernel's profile."""
 
     def predict(
-        self, kernel: object, parameters: Mapping[str, ParameterValue] | None = None, /
+        self, kernel: ProfiledKernel, parameters: Mapping[str, ParameterValue] | None = None, /
     ) -> MechanisticPrediction:
         """Predict the time of one launch of a kernel."""
-        if not isinstance(kernel, ProfiledKernel):
-            message = (
-                f"a mechanistic model predicts a ProfiledKernel, not a {type(kernel).__name__};"
-                " give the kernel's profile and launch"
-            )
-            raise ParameterError(message, parameter="kernel")
-        estimate = self.estimate(kernel.profile, kernel.launch)
+        estimate = self.estimate(kernel)
         overhead = self.device.launch_overhead_s or 0.0
         breakdown = {name: part for name, part in estimate.breakdown.items() if part}
         if overhead:
@@ -399,7 +348,8 @@ class MechanisticModel(ABC):
 
         `stalls` have the unit of `parts`.
         """
-        time_s = seconds_from_throughput(wpc, total_sub_groups, self.device, model=self.model)
+        wpc_of_all = check_positive(wpc, "wpc") * self.constant("num_compute_units")
+        time_s = total_sub_groups / (wpc_of_all * self.constant("clock_hz"))
         scale = time_s / sum(parts.values())
         return TimeEstimate(
             time_s=time_s,
@@ -422,12 +372,3 @@ class MechanisticModel(ABC):
         is_free = cost is not None and cost.cpi < 1e-6  # nobody stated what barriers cost
         charged = self.charges - {"barriers"} if is_free else self.charges
         return ignored - charged
-
-
-def seconds_from_throughput(
-    wpc: float, total_sub_groups: float, device: DeviceParameters, *, model: str
-) -> float:
-    """Turn sub-groups per cycle of one compute unit into the time of all sub-groups, s."""
-    check_positive(wpc, "wpc")
-    units = device.require("num_compute_units", model=model)
-    return total_sub_groups / (wpc * units * device.require("clock_hz", model=model))

@@ -2,23 +2,9 @@
 
 Read is a table of ``ncu --csv``: one metric a line, or one launch a line (``--page raw``). Values
 of instances (``--print-metric-instances``) are left out. Launches of other sizes, and on other
-devices, stay apart.
-
-===========================  =================================================================
-field                        metrics
-===========================  =================================================================
-``total_bytes``,             ``dram__bytes.sum``, or ``dram__bytes_read.sum`` and
-``gmem_bytes``               ``dram__bytes_write.sum``
-``occupancy``                ``sm__warps_active.avg.pct_of_peak_sustained_active``
-``ins_issued``               ``smsp__inst_issued.sum`` or ``sm__inst_issued.sum``
-``total_flops``              ``smsp__sass_thread_inst_executed_op_{fadd,fmul,ffma}_pred_on.sum``,
-                             of ``d...`` and ``h...``, too; or ``sm__sass_...``
-``registers_per_work_item``  ``launch__registers_per_thread``
-``local_bytes_per_group``    ``launch__shared_mem_per_block_static`` and ``..._dynamic``
-===========================  =================================================================
-
-``dram_ratio`` is the first of these over the counted bytes; costs of global memory follow from it
-(`countperf.mechanistic.classes`) where it is above 1.
+devices, stay apart. `_SOURCES` lists the fields of a profile and the metrics that give them.
+``dram_ratio`` is DRAM's bytes over the counted ones; costs of global memory follow from it where it
+is above 1 (`countperf.mechanistic.classes`).
 """
 
 from __future__ import annotations
@@ -34,30 +20,26 @@ from typing import Any
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import TableError
-from countperf.mechanistic.profile import LaunchConfiguration, ProfiledKernel
+from countperf.mechanistic.profile import ProfiledKernel
 from countperf.store import read_file_text
 from countperf.text import ShortRepr
 
 _FLOPS = {
-    f"{letter}{kind}": n for letter in "fdh" for kind, n in (("add", 1), ("mul", 1), ("fma", 2))
+    f"_sass_thread_inst_executed_op_{letter}{kind}_pred_on.sum": n
+    for letter in "fdh"
+    for kind, n in (("add", 1), ("mul", 1), ("fma", 2))
 }
-_EXECUTED = "__sass_thread_inst_executed_op_"
+_LOCAL = "launch__shared_mem_per_block_"
 _SOURCES: tuple[tuple[str, str, Mapping[str, float]], ...] = (
     ("total_bytes", "byte", {"dram__bytes.sum": 1}),
     ("total_bytes", "byte", {"dram__bytes_read.sum": 1, "dram__bytes_write.sum": 1}),
     ("occupancy", "%", {"sm__warps_active.avg.pct_of_peak_sustained_active": 1}),
     ("ins_issued", "inst", {"smsp__inst_issued.sum": 1}),
     ("ins_issued", "inst", {"sm__inst_issued.sum": 1}),
-    *(
-        ("total_flops", "inst", {f"{u}{_EXECUTED}{k}_pred_on.sum": n for k, n in _FLOPS.items()})
-        for u in ("smsp", "sm")
-    ),
+    ("total_flops", "inst", {f"smsp_{name}": n for name, n in _FLOPS.items()}),
+    ("total_flops", "inst", {f"sm_{name}": n for name, n in _FLOPS.items()}),
     ("registers_per_work_item", "register", {"launch__registers_per_thread": 1}),
-    (
-        "local_bytes_per_group",
-        "byte",
-        {f"launch__shared_mem_per_block_{kind}": 1 for kind in ("static", "dynamic")},
-    ),
+    ("local_bytes_per_group", "byte", {f"{_LOCAL}static": 1, f"{_LOCAL}dynamic": 1}),
 )
 """Fields, the unit of their metrics, and what each metric counts for; the first with metrics."""
 _UNITS = {metric: unit for _, unit, metrics in _SOURCES for metric in metrics}
@@ -67,17 +49,17 @@ _COLUMNS = ["Kernel Name", "Grid Size", "Block Size", "Device", "CC"]
 _CELLS = ["Metric Name", "Metric Value", "Metric Unit"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KernelMetrics(ShortRepr):
     """Metrics of one kernel at one size on one device, means over its launches."""
 
     kernel: str  # the profiler's name of the kernel
-    values: Mapping[str, float]  # by metric, in byte, instruction and the like
     # of each launch, as the table writes them; empty where it does not
-    grid: str = ""
-    block: str = ""
-    device: str = ""
-    compute_capability: str = ""
+    grid: str
+    block: str
+    device: str
+    compute_capability: str
+    values: Mapping[str, float]  # by metric, in byte, instruction and the like
 
     def __str__(self) -> str:
         return (
@@ -85,11 +67,11 @@ class KernelMetrics(ShortRepr):
             f" {self.device or '?'} of compute capability {self.compute_capability or '?'}"
         )
 
-    def is_of(self, name: str, launch: LaunchConfiguration, device: DeviceParameters) -> bool:
+    def is_of(self, profiled: ProfiledKernel, device: DeviceParameters) -> bool:
         """Return whether this was measured of a program's launch on such a device."""
-        own = device.compute_capability or ""
+        launch, own = profiled.launch, device.compute_capability or ""
         return (
-            _is_called(self.kernel, name)
+            _is_called(self.kernel, profiled.profile.name)
             and _count(self.grid) in ("?", str(launch.num_groups))
             and _count(self.block) in ("?", str(launch.work_items_per_group))
             and ("" in (own, self.compute_capability) or self.compute_capability == own)
@@ -133,15 +115,8 @@ def parse_profiler_csv(text: str, *, name: str = "the table") -> tuple[KernelMet
     if not launches:
         raise TableError(f"{name} has no line of a kernel", column="Kernel Name")
     return tuple(
-        KernelMetrics(
-            kernel=kernel,
-            values={metric: sum(of) / len(of) for metric, of in values.items()},
-            grid=grid,
-            block=block,
-            device=device,
-            compute_capability=capability,
-        )
-        for (kernel, grid, block, device, capability), values in launches.items()
+        KernelMetrics(*launch, {metric: sum(of) / len(of) for metric, of in values.items()})
+        for launch, values in launches.items()
     )
 
 
@@ -175,10 +150,9 @@ def find_measured_fields(metrics: KernelMetrics) -> dict[str, tuple[float, str]]
     measured: dict[str, tuple[float, str]] = {}
     for field, unit, factors in _SOURCES:
         there = {name: metrics.values[name] for name in factors if name in metrics.values}
-        is_whole = bool(there) and (unit != "byte" or len(there) == len(factors))
-        if is_whole and field not in measured:
+        if there and (unit != "byte" or len(there) == len(factors)):  # bytes must be whole
             total = sum(factors[name] * value for name, value in there.items())
-            measured[field] = (total, ", ".join(there))
+            measured.setdefault(field, (total, ", ".join(there)))
     return measured
 
 
@@ -197,7 +171,7 @@ def with_measured(
 ) -> ProfiledKernel:
     """Return a profile with what a profiler measured in the place of what was counted."""
     profile, launch = profiled.profile, profiled.launch
-    chosen = [one for one in metrics if one.is_of(profile.name, launch, device)]
+    chosen = [one for one in metrics if one.is_of(profiled, device)]
     if len(chosen) != 1:
         raise TableError(
             f"the table has {len(chosen) or 'no'} launches of {profile.name!r} with"
@@ -224,12 +198,12 @@ def with_measured(
     if "ins_issued" in changes:
         changes["ins_issued"] /= sub_groups
     if "total_bytes" in changes:
+        moved, marks["gmem_bytes"] = changes["total_bytes"], marks["total_bytes"]
+        changes["gmem_bytes"] = moved / sub_groups
         if profile.total_bytes:
-            changes["dram_ratio"] = changes["total_bytes"] / profile.total_bytes
-            unused = "; without effect below 1" if changes["dram_ratio"] < 1 else ""
-            marks["dram_ratio"] = f"{changes['dram_ratio']:.3g}: {marks['total_bytes']}{unused}"
-        changes["gmem_bytes"] = changes["total_bytes"] / sub_groups
-        marks["gmem_bytes"] = marks["total_bytes"]
+            ratio = changes["dram_ratio"] = moved / profile.total_bytes
+            unused = "; without effect below 1" if ratio < 1 else ""
+            marks["dram_ratio"] = f"{ratio:.3g}: {marks['total_bytes']}{unused}"
     for whole in ("registers_per_work_item", "local_bytes_per_group"):
         if whole in changes:
             changes[whole] = round(changes[whole])

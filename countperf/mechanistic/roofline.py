@@ -3,15 +3,6 @@ r"""Roofline: the bound on throughput from subsystems that overlap perfectly.
 Source: Williams, Waterman & Patterson (2009), doi:10.1145/1498765.1498785, as restated by Lemeire,
 Cornelis & Konstantinidis, Eq. (1); mixes of instruction types after Konstantinidis & Cotronis.
 
-============  ==============================  ====================
-letter        name                            unit
-============  ==============================  ====================
-lambda        ``cpi``                         cycle/instruction
-alpha         ``alpha[class]``                instruction/sub-group
-IL            ``issue_limit``                 instruction/cycle
-WPC_roof      ``wpc``                         sub-group/cycle
-============  ==============================  ====================
-
 Assumptions: complete overlap, no latency, any occupancy is enough, work evenly divided. The time is
 a lower bound. The restatement divides IPC_roof by the alpha of the bounding subsystem; Eq. (1)
 counts computations, so it has to be divided by ``alpha_comp`` always, as here. The original has no
@@ -26,20 +17,12 @@ from typing import ClassVar, Literal
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.mechanistic.occupancy import check_launch
-from countperf.mechanistic.profile import (
-    Bound,
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticModel,
-    TimeEstimate,
-    check_each,
-    check_not_negative,
-    check_positive,
-)
+from countperf.mechanistic import profile as base
+from countperf.mechanistic.occupancy import check_occupancy
+from countperf.text import picked
 
 _TIE = 1e-12
-_KIND_ORDER = ("compute", "memory", "barrier", "issue")
+_KIND_ORDER: tuple[base.Bound, ...] = ("compute", "memory", "barrier", "issue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +31,7 @@ class Roof:
 
     wpc: float  # sub-groups per cycle
     bound: str  # the subsystem that bounds it, or ``"issue"``
-    kind: Bound  # what that is
+    kind: base.Bound  # what that is
     # cycles per sub-group by subsystem, in the order in which ties are decided
     busy: Mapping[str, float]
 
@@ -76,44 +59,38 @@ def roof(
     :math:`b_s = \sum_{i \in s} \alpha_i \lambda_i`, :math:`WPC = 1/\max_s b_s`. On a tie
     (relative 1e-12) the first in the order compute, memory, barrier, issue, then by name.
     """
-    per_class: dict[str, dict[str, float]] = {}
+    per_class: dict[str, dict[base.Bound, float]] = {}
     for name, count in counts.items():
         instruction = device.require_class(name, model="roofline")
-        cycles = check_not_negative(count, f"alpha[{name}]") * instruction.cpi
+        cycles = base.check_not_negative(count, f"alpha[{name}]") * instruction.cpi
         kinds = per_class.setdefault(instruction.subsystem, {})
         kinds[instruction.kind] = kinds.get(instruction.kind, 0.0) + cycles
-    kind_of: dict[str, Bound] = {}
-    busy: dict[str, float] = {}
-    for subsystem, kinds in per_class.items():
-        kind_of[subsystem] = max(kinds, key=lambda kind: (kinds[kind], -_KIND_ORDER.index(kind)))  # pyright: ignore[reportArgumentType] - keys are kinds
-        busy[subsystem] = sum(kinds.values())
+    kind_of: dict[str, base.Bound] = {
+        subsystem: max(kinds, key=lambda kind: (kinds[kind], -_KIND_ORDER.index(kind)))
+        for subsystem, kinds in per_class.items()
+    }
+    ordered = sorted(per_class, key=lambda name: (_KIND_ORDER.index(kind_of[name]), name))
+    busy = {name: sum(per_class[name].values()) for name in ordered}
     if not any(busy.values()):
         message = "the kernel has no work: all busy cycles are zero"
         raise ParameterError(message, parameter="alpha")
-    ordered = sorted(busy, key=lambda name: (_KIND_ORDER.index(kind_of[name]), name))
-    cycles_of = {name: busy[name] for name in ordered}
     if issue_limit is not None:
-        check_positive(issue_limit, "issue_limit")
+        base.check_positive(issue_limit, "issue_limit")
         if instructions_per_sub_group is None:
             message = "an issue limit needs instructions_per_sub_group; pass it, or no limit"
             raise ModelNotApplicableError(message, parameter="instructions_per_sub_group")
-        check_not_negative(instructions_per_sub_group, "instructions_per_sub_group")
-        cycles_of["issue"] = instructions_per_sub_group / issue_limit
-        kind_of["issue"] = "issue"
-    most = max(cycles_of.values())
-    bound = next(name for name, cycles in cycles_of.items() if cycles >= most * (1 - _TIE))
-    return Roof(wpc=1 / most, bound=bound, kind=kind_of[bound], busy=cycles_of)
+        base.check_not_negative(instructions_per_sub_group, "instructions_per_sub_group")
+        busy["issue"], kind_of["issue"] = instructions_per_sub_group / issue_limit, "issue"
+    most = max(busy.values())
+    bound = next(name for name, cycles in busy.items() if cycles >= most * (1 - _TIE))
+    return Roof(wpc=1 / most, bound=bound, kind=kind_of[bound], busy=busy)
 
 
-def profile_roof(profile: KernelProfile, device: DeviceParameters, *, model: str) -> Roof:
+def profile_roof(profile: base.KernelProfile, device: DeviceParameters, *, model: str) -> Roof:
     """Bound a kernel's throughput, under the issue limit that the device states; see `roof`."""
-    counts = profile.counts(model=model)
-    return roof(
-        counts,
-        device,
-        issue_limit=device.issue_limit,
-        instructions_per_sub_group=sum(counts.values()),
-    )
+    counts, limit = profile.counts(model=model), device.issue_limit
+    total = sum(counts.values())
+    return roof(counts, device, issue_limit=limit, instructions_per_sub_group=total)
 
 
 def byte_roof(
@@ -123,55 +100,57 @@ def byte_roof(
 
     :math:`\max(F/\pi, Q/\beta)`: Williams, Waterman & Patterson (2009), unnumbered formula.
     """
-    check_each(check_not_negative, total_flops=total_flops, total_bytes=total_bytes)
-    check_each(check_positive, peak_flops=peak_flops, bandwidth_byte_per_s=bandwidth_byte_per_s)
+    base.check_none_negative(total_flops=total_flops, total_bytes=total_bytes)
+    base.check_positive(peak_flops, "peak_flops")
+    base.check_positive(bandwidth_byte_per_s, "bandwidth_byte_per_s")
     if total_flops == 0 and total_bytes == 0:
         message = "the kernel has no work: total_flops and total_bytes are zero"
         raise ParameterError(message, parameter="total_flops")
     compute_s, memory_s = total_flops / peak_flops, total_bytes / bandwidth_byte_per_s
-    intensity = total_flops / total_bytes if total_bytes else float("inf")
     return ByteRoof(
         time_s=max(compute_s, memory_s),
         bound="compute" if compute_s >= memory_s * (1 - _TIE) else "memory",
-        intensity=intensity,
+        intensity=total_flops / total_bytes if total_bytes else float("inf"),
         ridge=peak_flops / bandwidth_byte_per_s,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RooflineModel(MechanisticModel):
+class RooflineModel(base.MechanisticModel):
     """Roofline over the subsystems of a compute unit, from counts of instructions."""
 
     name: ClassVar[str] = "roofline"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time; see `MechanisticModel.estimate`."""
-        check_launch(launch, self.device)
-        estimate = profile_roof(profile, self.device, model=self.model)
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time of one launch."""
+        if kernel.launch.occupancy is not None:
+            check_occupancy(kernel.launch.occupancy, self.device)
+        top = profile_roof(kernel.profile, self.device, model=self.model)
         size = self.device.require_int("sub_group_size", model=self.model)
-        sub_groups = launch.total_sub_groups(size)
-        busy = {f"busy[{name}]": cycles for name, cycles in estimate.busy.items()}
-        return self._at_rate(estimate.wpc, sub_groups, estimate.kind, {estimate.kind: 1}, busy)
+        sub_groups = kernel.launch.total_sub_groups(size)
+        busy = {f"busy[{name}]": cycles for name, cycles in top.busy.items()}
+        return self._at_rate(top.wpc, sub_groups, top.kind, {top.kind: 1}, busy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByteRooflineModel(MechanisticModel):
+class ByteRooflineModel(base.MechanisticModel):
     """Roofline of the whole device in flop and byte."""
 
     name: ClassVar[str] = "roofline-bytes"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time, the same for every launch; see `MechanisticModel.estimate`."""
-        check_launch(launch, self.device)
-        estimate = byte_roof(
-            total_flops=profile.require("total_flops", model=self.model),
-            total_bytes=profile.require("total_bytes", model=self.model),
-            peak_flops=self.device.require("peak_flops", model=self.model),
-            bandwidth_byte_per_s=self.device.require("bandwidth_byte_per_s", model=self.model),
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time, the same for every launch."""
+        if kernel.launch.occupancy is not None:
+            check_occupancy(kernel.launch.occupancy, self.device)
+        top = byte_roof(
+            total_flops=kernel.profile.require("total_flops", model=self.model),
+            total_bytes=kernel.profile.require("total_bytes", model=self.model),
+            peak_flops=self.constant("peak_flops"),
+            bandwidth_byte_per_s=self.constant("bandwidth_byte_per_s"),
         )
-        return TimeEstimate(
-            time_s=estimate.time_s,
-            bound=estimate.bound,
-            breakdown={estimate.bound: estimate.time_s},
-            results={"intensity": estimate.intensity, "ridge": estimate.ridge},
+        return base.TimeEstimate(
+            time_s=top.time_s,
+            bound=top.bound,
+            breakdown={top.bound: top.time_s},
+            results=picked(top, "intensity", "ridge"),
         )

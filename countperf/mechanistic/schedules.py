@@ -16,24 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from countperf.text import (
-    EACH,
-    Column,
-    Printed,
-    Result,
-    ShortRepr,
-    columns_of,
-    format_quantity,
-    format_seconds,
-    picked,
-)
+from countperf import text
 
 StepKind = Literal["h2d", "d2h", "d2d", "host", "kernel"]
 STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step(ShortRepr):
+class Step(text.ShortRepr):
     """One step of an application."""
 
     name: str  # its name, or its kind and number from 1
@@ -55,7 +45,7 @@ class Step(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedStep(ShortRepr):
+class TimedStep(text.ShortRepr):
     """A step in a schedule."""
 
     step: Step
@@ -64,13 +54,13 @@ class TimedStep(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Schedule(Result):
+class Schedule(text.Result):
     """Schedule of an application: begin and end of each step."""
 
     source: str  # a model's name, and devices
     steps: tuple[TimedStep, ...]  # in the order of the program
 
-    __repr__ = Result.__str__
+    __repr__ = text.Result.__str__
 
     @property
     def time_s(self) -> float:
@@ -86,50 +76,52 @@ class Schedule(Result):
         """Return the time of all steps of some kinds one after the other, s."""
         return sum(s.end_s - s.start_s for s in self.steps if s.step.kind in kinds)
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give source, time and what overlapping saves; then a row per step."""
         saved = 1 - self.time_s / self.serial_s if self.serial_s else 0.0
-        return Printed(
+        times = [text.format_seconds(time_s) for time_s in (self.time_s, self.serial_s)]
+        rows = [
+            {
+                "step": timed.step.name,
+                **text.picked(timed.step, "kind", "device", "stream"),
+                **text.picked(timed, "start_s", "end_s"),
+                "duration_s": timed.end_s - timed.start_s,
+            }
+            for timed in self.steps
+        ]
+        return text.Printed(
             head=[
-                f"{self.source}: {format_quantity(self.time_s, 's')}; one after the other"
-                f" {format_quantity(self.serial_s, 's')} (overlap saves {100 * saved:.0f} %)"
+                f"{self.source}: {times[0]}; one after the other {times[1]}"
+                f" (overlap saves {100 * saved:.0f} %)"
             ],
-            rows=[
-                {
-                    "step": timed.step.name,
-                    **picked(timed.step, "kind", "device", "stream"),
-                    **picked(timed, "start_s", "end_s"),
-                    "duration_s": timed.end_s - timed.start_s,
-                }
-                for timed in self.steps
-            ],
+            rows=rows,
             columns={
-                **columns_of("step device stream"),
-                **columns_of("start_s", format_seconds),
-                "duration_s": Column("takes", format_seconds),
+                **text.columns_of("step device stream"),
+                **text.columns_of("start_s", text.format_seconds),
+                "duration_s": text.Column("takes", text.format_seconds),
             },
-            facts=picked(self, "source", "time_s", "serial_s"),
+            facts=text.picked(self, "source", "time_s", "serial_s"),
             name="steps",
         )
 
 
-def lay_out_schedules(points: Sequence[Mapping[str, int]], of: Sequence[Schedule]) -> Printed:
+def lay_out_schedules(points: Sequence[Mapping[str, int]], of: Sequence[Schedule]) -> text.Printed:
     """Give a row per point of variables: the time, and how long each kind of step runs."""
     source = max((scheduled.source for scheduled in of), key=len)
-    times = columns_of("time_s serial_s kernels_s transfers_s host_s", format_seconds)
-    return Printed(
+    names = "time_s serial_s kernels_s transfers_s host_s"
+    return text.Printed(
         head=[source],
         rows=[
             {
                 "variables": point,
-                **picked(scheduled, "time_s", "serial_s"),
+                **text.picked(scheduled, "time_s", "serial_s"),
                 "kernels_s": scheduled.busy_s("kernel"),
                 "transfers_s": scheduled.busy_s("h2d", "d2h", "d2d"),
                 "host_s": scheduled.busy_s("host"),
             }
             for point, scheduled in zip(points, of, strict=True)
         ],
-        columns={"variables": EACH, **times},
+        columns={"variables": text.EACH, **text.columns_of(names, text.format_seconds)},
         facts={"source": source},
         name="points",
     )

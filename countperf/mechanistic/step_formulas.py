@@ -2,25 +2,21 @@ r"""Work, span and transactions of a kernel as polynomials in a size, and what f
 
 Ma, Chamberlain & Agrawal (2014) bound the steps of an algorithm by :math:`\max(T_1/P, T_\infty,
 M L/(\mathcal{T} P))`, Eq. (1), with formulas in the problem size such as their Eq. (10). Here they
-come from a kernel's counts, in the one size that has no value:
-
-1. The size is a multiple of what kernel and device cut it into: tiles, groups, lines.
-2. No formula has a higher power than the symbolic counts of operations, accesses and groups.
-3. Counts at as many points as there are coefficients give these exactly (Newton's forward
-   differences). A further point confirms them, and conditions on the size hold alike for all larger
-   ones; or there is no formula.
+come from a kernel's counts, in the one size that has no value. Counts at multiples of what kernel
+and device cut it into (tiles, groups, lines) give polynomials exactly (Newton's forward
+differences); two further multiples confirm them, and conditions on the size hold alike for all
+larger ones, or there is no formula.
 
 Left out: the factor of the last wave, Eq. (3), which falls towards 1; groups fill the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, pairwise
 from math import lcm
-from typing import TypeVar
 
 from countperf.counting.programs import KernelProgram
 from countperf.devices.parameters import DeviceParameters
@@ -29,23 +25,22 @@ from countperf.mechanistic.from_kernel import (
     MAX_INSTRUCTIONS,
     KernelProfiler,
     memory_shape,
-    missing_registers,
+    require_registers,
 )
 from countperf.mechanistic.occupancy import program_occupancy
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.tmm import StepBound, Term
 from countperf.symbolic.isl_sets import guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
-from countperf.symbolic.piecewise import Piece, PiecewiseQuasiPolynomial
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
 from countperf.text import Printed, Result, ShortRepr, columns_of, picked, point_text, wrap_note
 
 _FIRST, _LAST_FIRST = 2, 64
 """Multiples of which one is the first with formulas: loops have several iterations there."""
+_MAX_POWER = 6
 _DENSE, _RATIO, _LARGEST = 256, 1.02, 2**40
 """Sizes that are compared: so many multiples, then growing by a ratio up to the largest."""
-
-_Label = TypeVar("_Label", bound=str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +99,7 @@ class StepFormulas(Result):
         ]
         return StepBound(steps=float(sum(steps for steps, _ in largest)), which=max(largest)[1])
 
-    def bounds(self) -> list[tuple[int, Term]]:
+    def bounds(self) -> list[tuple[int, str]]:
         """Return the term that gives the steps, from which size on."""
         return find_changes(lambda n: self.bound(n).which, self.multiple, self.first)
 
@@ -131,7 +126,7 @@ class StepFormulas(Result):
             )
         rows = [
             {
-                "program": program.name,
+                "program": program.name if self.programs[1:] else None,
                 "quantity": name,
                 "formula": str(formula),
                 "grows_as": _decimal(growth(formula)),
@@ -149,16 +144,11 @@ class StepFormulas(Result):
         latency = self.described.latency_steps
         bounds = self.bounds() if latency is not None else []
         sizes = f"{self.size} = {self.first}, {self.first + self.multiple}, ..."
+        named = (f"{self.kernel} on {self.device}", sizes, point_text(self.held))
         return Printed(
-            head=[
-                ", ".join(
-                    filter(None, (f"{self.kernel} on {self.device}", sizes, point_text(self.held)))
-                )
-            ],
+            head=[", ".join(filter(None, named))],
             rows=rows,
-            columns=columns_of(
-                f"{'program ' if self.programs[1:] else ''}quantity formula grows_as"
-            ),
+            columns=columns_of("program quantity formula grows_as"),
             notes=[
                 wrap_note(
                     f"steps: the largest of T_1/P, T_inf and M L/(T P); P = {self.num_cores} cores,"
@@ -169,9 +159,8 @@ class StepFormulas(Result):
                 *([f"- bound by {_from(self.size, bounds)}"] if bounds else []),
             ],
             facts={
-                **picked(
-                    self, "kernel", "device", "held", "size", "multiple", "first", "num_cores"
-                ),
+                **picked(self, "kernel", "device", "held", "size", "multiple", "first"),
+                "num_cores": self.num_cores,
                 "filling_groups": [program.filling_groups for program in self.programs],
                 "bounds": [{"from": size, "bound": term} for size, term in bounds],
             },
@@ -179,7 +168,7 @@ class StepFormulas(Result):
         )
 
 
-def find_changes(label: Callable[[int], _Label], step: int, first: int) -> list[tuple[int, _Label]]:
+def find_changes(label: Callable[[int], str], step: int, first: int) -> list[tuple[int, str]]:
     """Return where a label changes over multiples of a step, with what it becomes.
 
     Beyond the first 256 multiples, changes within 2 % of each other may be missed.
@@ -209,23 +198,23 @@ def step_formulas(
     profiler: KernelProfiler, held: Mapping[str, int], *, label: str = ""
 ) -> StepFormulas:
     """Return the formulas of a kernel in the size that is not held at a value."""
-    points, device = _Points(profiler, held), profiler.device
+    counts, device = _Counts(profiler, held), profiler.device
     cores = device.require_int("cores_per_compute_unit", model="tmm")
     units = device.require_int("num_compute_units", model="tmm")
     programs: list[ProgramSteps] = []
-    for number, (profiled, times) in enumerate(points.at(0)):
-        if profiler.lacks_registers(profiled.profile):
-            raise missing_registers(profiled.profile.name, device)
+    for number, (profiled, times) in enumerate(counts.at(0)):
+        require_registers(profiled, device)
         resident = profiled.launch.active_groups
         resident = resident or program_occupancy(profiled, device).residency.active_groups
-        counts = {name: points.formula(number, name) for name in ("work", "transactions", "groups")}
         programs.append(
             ProgramSteps(
                 name=profiled.profile.name,
-                span=points.span(number),
+                work=counts.formula(number, "work"),
+                span=counts.find_formula(number, "span"),
+                transactions=counts.formula(number, "transactions"),
+                groups=counts.formula(number, "groups"),
                 work_items_per_core=resident * profiled.launch.work_items_per_group / cores,
                 filling_groups=resident * units * times,
-                **counts,
             )
         )
     return StepFormulas(
@@ -233,15 +222,15 @@ def step_formulas(
         device=device.slug,
         described=device,
         held=dict(held),
-        size=points.size,
-        multiple=points.multiple,
-        first=points.first * points.multiple,
+        size=counts.size,
+        multiple=counts.multiple,
+        first=counts.first * counts.multiple,
         programs=tuple(programs),
     )
 
 
-class _Points:
-    """Profiles of a kernel at values of its free size, and polynomials through them."""
+class _Counts:
+    """Counts of a kernel at multiples of what its free size is cut into."""
 
     def __init__(self, profiler: KernelProfiler, held: Mapping[str, int]) -> None:
         self.profiler, self.held = profiler, held
@@ -256,21 +245,16 @@ class _Points:
         (self.size,) = free
         bound = {name: QuasiPolynomial.constant(value) for name, value in held.items()}
         bound |= {k: v.substitute(bound) for k, v in domains.defaults.items() if k not in held}
-        # by program: terms of the counts of groups, and of all that is executed
-        terms = [[c.substitute(bound).terms for c in _counts(each)] for each in profiler.programs]
-        self.degrees = [_degree(chain.from_iterable(some)) for some in terms]
-        self.group_degrees = [_degree(groups) for groups, *_ in terms]
-        every = [term for some in terms for of in some for term in of]
+        counts = [count.substitute(bound) for each in profiler.programs for count in _counts(each)]
+        terms = [*chain.from_iterable(count.terms for count in counts)]
         assumed = guards_of(assumptions_of(profiler.programs[0].kernel))
-        equal = {guard for term in every for guard in term.zero}
-        guards = {guard for term in every for guard in term.nonnegative}
-        guards |= equal | {-guard for guard in equal}
+        guards = {guard for term in terms for guard in (*term.nonnegative, *term.zero)}
+        guards |= {-guard for term in terms for guard in term.zero}
         if len(assumed) == 1:  # no alternatives
             guards |= {guard.substitute(bound) for guard in assumed[0][0]}
-        parts = chain(
-            (term.value for term in every), guards, *(side for a in assumed for side in a)
-        )
-        cuts = _cuts(profiler, parts)
+        parts = chain((t.value for t in terms), guards, *(side for a in assumed for side in a))
+        cuts = [(f.numerator, f.denominator) for part in parts for f in part.floors()]
+        cuts += _find_cuts(profiler)
         self.multiple = lcm(*(by for cut, by in cuts if self.size in cut.names()))
         self.first = _FIRST
         while differ := [guard for guard in guards if self._changes(guard)]:
@@ -284,13 +268,6 @@ class _Points:
         near, far = (guard.evaluate(self._sizes(point)) >= 0 for point in (0, _LARGEST))
         return near != far
 
-    def at(self, point: int, longest: int = 1) -> tuple[tuple[ProfiledKernel, int], ...]:
-        """Return launches so many multiples beyond the first, with graphs up to a length."""
-        if (point, longest) not in self._launches:
-            sampled, sizes = replace(self.profiler, max_instructions=longest), self._sizes(point)
-            self._launches[point, longest] = sampled.launches_at({**self.held, **sizes})
-        return self._launches[point, longest]
-
     def _sizes(self, point: int) -> dict[str, int]:
         return {self.size: self.multiple * (self.first + point)}
 
@@ -301,41 +278,46 @@ class _Points:
         )
         return ModelNotApplicableError(message, parameter="parameters")
 
+    def at(self, point: int, longest: int = 1) -> tuple[tuple[ProfiledKernel, int], ...]:
+        """Return launches so many multiples beyond the first, with graphs up to a length."""
+        if (point, longest) not in self._launches:
+            sampled, sizes = replace(self.profiler, max_instructions=longest), self._sizes(point)
+            self._launches[point, longest] = sampled.launches_at({**self.held, **sizes})
+        return self._launches[point, longest]
+
     def formula(self, number: int, field: str) -> QuasiPolynomial:
-        """Return a count of a program as a polynomial; refuse what is none."""
-        found = self._through(number, field, self.degrees[number])
-        if found is None:
+        """Return a count of all launches of a program as a polynomial; refuse what is none."""
+        if (found := self.find_formula(number, field)) is None:
             raise self._refusal(f"{field} is no polynomial")
         return found
 
-    def span(self, number: int) -> QuasiPolynomial | None:
-        """Return the span; None if a sub-group has too many instructions, or it is no polynomial.
+    def find_formula(self, number: int, field: str) -> QuasiPolynomial | None:
+        """Return the polynomial through counts, if two further ones confirm it.
 
-        A sub-group executes what all of them do over their number, which its power follows.
+        There is none of spans where graphs of sub-groups are too long.
         """
-        degree = max(0, self.degrees[number] - self.group_degrees[number])
-        profile = self.at(degree + 1, MAX_INSTRUCTIONS)[number][0].profile
-        if len(profile.require("idg", model="tmm").nodes) >= MAX_INSTRUCTIONS:
-            return None
-        return self._through(number, "span", degree)
-
-    def _value(self, point: int, number: int, field: str) -> Fraction:
-        """Return a count of all launches of a program at a point."""
-        profiled, times = self.at(point, MAX_INSTRUCTIONS if field == "span" else 1)[number]
-        groups = profiled.launch.num_groups if field == "groups" else None
-        of_launch = groups or profiled.profile.require(field, model="tmm")
-        return Fraction(of_launch * times).limit_denominator(10**6)
-
-    def _through(self, number: int, field: str, degree: int) -> QuasiPolynomial | None:
-        """Return the polynomial of a degree through counts, if a further one confirms it."""
-        values = [self._value(point, number, field) for point in range(degree + 2)]
+        longest = MAX_INSTRUCTIONS if field == "span" else 1
         steps = QuasiPolynomial.name(self.size) / self.multiple - self.first
-        result, basis = ZERO, ONE
-        for power in range(degree + 1):
-            result = result + basis * values[0]
-            basis = basis * (steps - power) / (power + 1)  # the binomial coefficient
-            values = [after - before for before, after in pairwise(values)]
-        return None if any(values) else result
+        result, basis, is_confirmed = ZERO, ONE, False
+        differences: list[Fraction] = []  # of all orders, of the last counts
+        for point in range(_MAX_POWER + 3):
+            profiled, times = self.at(point, longest)[number]
+            graph = profiled.profile.idg
+            if field == "span" and (graph is None or len(graph.nodes) >= longest):
+                return None
+            value = profiled.launch.num_groups
+            if field != "groups":
+                value = profiled.profile.require(field, model="tmm")
+            latest = [Fraction(value * times).limit_denominator(10**6)]
+            for before in differences:
+                latest.append(latest[-1] - before)
+            differences = latest
+            if not latest[-1] and is_confirmed:
+                return result
+            is_confirmed = not latest[-1]
+            result = result + basis * latest[-1]
+            basis = basis * (steps - point) / (point + 1)  # the binomial coefficient
+        return None
 
 
 def _counts(program: KernelProgram) -> Iterator[PiecewiseQuasiPolynomial]:
@@ -346,12 +328,8 @@ def _counts(program: KernelProgram) -> Iterator[PiecewiseQuasiPolynomial]:
             yield program.domains.executions(statement.within, node.cases, program.grid)
 
 
-def _cuts(
-    profiler: KernelProfiler, counts: Iterable[QuasiPolynomial]
-) -> Iterator[tuple[QuasiPolynomial, int]]:
-    """Yield what is cut into parts, and how large they are."""
-    for count in counts:
-        yield from ((floor.numerator, floor.denominator) for floor in count.floors())
+def _find_cuts(profiler: KernelProfiler) -> Iterator[tuple[QuasiPolynomial, int]]:
+    """Yield what lines of memory and groups cut into parts, and how large these are."""
     line_bits = 8 * memory_shape(profiler.device).line_bytes
     for program in profiler.programs:
         for access in program.accesses:
@@ -361,20 +339,7 @@ def _cuts(
             yield from ((t.value, program.grid.items.get(axis, 1)) for t in extent.terms)
 
 
-def _degree(terms: Iterable[Piece]) -> int:
-    """Return the highest power in terms, floors smoothed."""
-    degree = 0
-    for term in terms:
-        smooth = term.value
-        while smooth.floors():
-            smooth = smooth.map_atoms(
-                lambda atom: None if isinstance(atom, str) else atom.numerator / atom.denominator
-            )
-        degree = max([degree, *(sum(p for _, p in monomial) for monomial in smooth.terms)])
-    return degree
-
-
-def _from(size: str, changes: Iterable[tuple[int, str]]) -> str:
+def _from(size: str, changes: Sequence[tuple[int, str]]) -> str:
     return ", ".join(f"{what or 'both alike'} from {size} = {n} on" for n, what in changes)
 
 

@@ -6,24 +6,18 @@ what-if curves: a real kernel may change in other respects at the same time (reg
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
+from countperf import text
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import DeviceParameterError, ParameterError
+from countperf.mechanistic import predict_all
 from countperf.mechanistic.classes import with_known_classes
-from countperf.mechanistic.from_kernel import missing_registers, registers_are_missing
+from countperf.mechanistic.from_kernel import require_registers
 from countperf.mechanistic.occupancy import launch_geometry, resident_groups
-from countperf.mechanistic.predict_all import (
-    ALL,
-    Answer,
-    ModelChoice,
-    answered,
-    built_models,
-    lacking_input,
-)
 from countperf.mechanistic.profile import (
     MechanisticPrediction,
     ProfiledKernel,
@@ -31,39 +25,27 @@ from countperf.mechanistic.profile import (
     check_whole,
 )
 from countperf.models.metrics import mape, mape_shape
-from countperf.text import (
-    Column,
-    Printed,
-    Result,
-    Row,
-    ShortRepr,
-    columns_of,
-    format_percent,
-    format_seconds,
-    picked,
-    table_of,
-    wrap_note,
-)
 
 Axis = Literal["occupancy", "group_size"]
 AXES: tuple[Axis, ...] = get_args(Axis)
 MAX_SWEPT_INSTRUCTIONS = 500
 """Instructions of a sub-group's graph in sweeps, which predict the kernel many times."""
 _USER = "a sweep"
+_BESIDE = 5  # models beside each other in a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPoint(ShortRepr):
+class SweepPoint(text.ShortRepr):
     """Predictions at one value of an axis."""
 
     value: int  # resident groups, or work items of a group
     occupancy: float | None  # sub-groups resident on the fullest compute unit
-    answers: dict[str, Answer]  # by model
+    answers: dict[str, predict_all.Answer]  # by model
     measured_s: float | None = None  # where the kernel was timed with so many resident groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sweep(Result):
+class Sweep(text.Result):
     """Predictions of models over one axis, as a frame and as a figure."""
 
     kernel: str  # name of the kernel, slug of the device
@@ -76,28 +58,23 @@ class Sweep(Result):
     failures: tuple[str, ...] = ()  # why it could not be timed at some points
     note: str = ""  # where instructions come from, if not from Loopy
 
-    __repr__ = Result.__str__
+    __repr__ = text.Result.__str__
 
     @property
     def models(self) -> tuple[str, ...]:
         """Names of the models that were asked."""
         return tuple(self.points[0].answers)
 
-    def throughput(self, point: SweepPoint, model: str) -> float | None:
-        """Return sub-groups per cycle of a compute unit by one model; None where it has no answer.
+    def throughput(self, point: SweepPoint, model: str = "") -> float | None:
+        """Return sub-groups per cycle of a compute unit by one model, or as timed; None for none.
 
         Sub-groups are those of the kernel as it was given; the cost of launching is left out.
         """
-        answer = point.answers[model]
-        return self._rate(answer.time_s if isinstance(answer, MechanisticPrediction) else None)
-
-    def measured_throughput(self, point: SweepPoint) -> float | None:
-        """Return sub-groups per cycle of a compute unit as timed, as `throughput`."""
-        return self._rate(point.measured_s)
-
-    def _rate(self, time_s: Any) -> float | None:
+        answer = point.answers.get(model)
+        time_s = answer.time_s if isinstance(answer, MechanisticPrediction) else None
         units, clock_hz = self.described.num_compute_units, self.described.clock_hz
-        own_s = float(time_s or 0.0) - float(self.described.launch_overhead_s or 0.0)
+        own_s = float((time_s if model else point.measured_s) or 0.0)
+        own_s -= float(self.described.launch_overhead_s or 0.0)
         if units is None or clock_hz is None or own_s <= 0:
             return None
         return self.work / (own_s * units * clock_hz)
@@ -107,7 +84,7 @@ class Sweep(Result):
 
         Three timed points are needed; models without an answer at each are out.
         """
-        timed = [(p, rate) for p in self.points if (rate := self.measured_throughput(p))]
+        timed = [(p, rate) for p in self.points if (rate := self.throughput(p))]
         at = [p.occupancy or p.value for p, _ in timed]
         real = [rate for _, rate in timed]
         errors: dict[str, dict[str, float]] = {}
@@ -120,60 +97,72 @@ class Sweep(Result):
                 }
         return errors
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give a row per value and model; people see columns of times, and errors where timed."""
         errors = self.errors()
-        rows = [
-            {
-                self.over: point.value,
-                "sub_groups": point.occupancy,
-                "model": name,
-                "time_s": None if isinstance(answer, Exception) else float(answer.time_s),
-                "bound": None if isinstance(answer, Exception) else answer.bound,
-                "sub_groups_per_cycle": self.throughput(point, name),
-                "measured_s": point.measured_s,
-                "lacks": lacking_input(answer) if isinstance(answer, Exception) else "",
-            }
-            for point in self.points
-            for name, answer in point.answers.items()
-        ]
-        shown: list[dict[str, Any]] = [
-            {
-                self.over: point.value,
-                "sub-groups": point.occupancy,
-                "measured_s": point.measured_s,
-                **{
-                    f"{name}_s": None if isinstance(answer, Exception) else float(answer.time_s)
-                    for name, answer in point.answers.items()
-                },
-            }
-            for point in self.points
-        ]
-        shown += [
-            {
-                self.over: title,
-                **{f"{model}_s": format_percent(by[title]) for model, by in errors.items()},
-            }
-            for title in ("MAPE", "MAPE_shape")
-            if errors
-        ]
-        lacking = dict.fromkeys(
-            f"{row['model']} lacks {row['lacks']}" for row in rows if row["lacks"]
-        )
-        times = {f"{name}_s": Column(name, format_seconds) for name in self.points[0].answers}
-        axes = columns_of(f"{self.over} sub-groups") | columns_of("measured_s", format_seconds)
-        return Printed(
+        rows: list[dict[str, Any]] = []
+        shown: list[dict[str, Any]] = []
+        lacking: dict[str, None] = {}
+        for point in self.points:
+            shown.append(
+                {
+                    self.over: point.value,
+                    "sub-groups": point.occupancy,
+                    "measured_s": point.measured_s,
+                }
+            )
+            for name, answer in point.answers.items():
+                row: dict[str, Any] = {
+                    self.over: point.value,
+                    "sub_groups": point.occupancy,
+                    "model": name,
+                    **dict.fromkeys(("time_s", "bound")),
+                    "sub_groups_per_cycle": self.throughput(point, name),
+                    "measured_s": point.measured_s,
+                    "lacks": "",
+                }
+                if isinstance(answer, Exception):
+                    row["lacks"] = predict_all.lacking_input(answer)
+                    lacking[f"{name} lacks {row['lacks']}"] = None
+                else:
+                    row |= {"time_s": float(answer.time_s), "bound": answer.bound}
+                rows.append(row)
+                shown[-1][f"{name}_s"] = row["time_s"]
+        for title in ("MAPE", "MAPE_shape") if errors else ():
+            by_model = {f"{n}_s": text.format_percent(by[title]) for n, by in errors.items()}
+            shown.append({self.over: title, **by_model})
+        axes = text.columns_of(f"{self.over} sub-groups")
+        axes |= text.columns_of("measured_s", text.format_seconds)
+        times = {f"{name}_s": text.Column(name, text.format_seconds) for name in self.models}
+        # times of many models stand in tables below each other, each with the axes
+        parts = [dict([*times.items()][i : i + _BESIDE]) for i in range(0, len(times), _BESIDE)]
+        tables = [text.Printed(head=[""], rows=shown, columns=axes | part) for part in parts]
+        return text.Printed(
             head=[f"{self.kernel} on {self.device} over {self.over}"],
             rows=rows,
-            shown=table_of(shown, axes | times),
-            parts=_side_by_side(shown, axes, times) if len(times) > _FEW_MODELS else (),
-            notes=[*([self.note] if self.note else []), *lacking, *_describe_timing(self)],
+            shown=text.table_of(shown, axes | times),
+            parts=tables if tables[1:] else (),
+            notes=[*([self.note] if self.note else []), *lacking, *self._describe_timing()],
             facts={
-                **picked(self, "kernel", "device", "over", "note", "measured_on", "failures"),
+                **text.picked(self, "kernel", "device", "over", "note", "measured_on", "failures"),
                 "errors": errors,
             },
             name="points",
         )
+
+    def _describe_timing(self) -> list[str]:
+        """Say what the errors are of, and where the kernel was timed on another device."""
+        if not self.measured_on:
+            return []
+        is_other = self.measured_on != self.device
+        other = f", which is not the described {self.device}" if is_other else ""
+        return [
+            text.wrap_note(
+                f"timed on {self.measured_on}{other}; MAPE and MAPE_shape are errors of the"
+                " throughput and of its shape over occupancy (Lemeire et al., section 6.3)"
+            ),
+            *map(text.wrap_note, self.failures),
+        ]
 
 
 def sweep(
@@ -182,27 +171,28 @@ def sweep(
     *,
     over: Axis = "occupancy",
     values: Sequence[int] | None = None,
-    models: ModelChoice = ALL,
+    models: predict_all.ModelChoice = predict_all.ALL,
 ) -> Sweep:
     """Predict a kernel by all models over an axis."""
     check_choice(over, "over", AXES)
     profile, launch = profiled.profile, profiled.launch
-    is_resident = (launch.active_groups, launch.occupancy) != (None, None) or over == "occupancy"
-    if not is_resident and registers_are_missing(profile, device):
-        raise missing_registers(profile.name, device)
+    if over == "group_size":
+        require_registers(profiled, device)
     adapted, unknown = with_known_classes(device, profile.counts())
-    asked = built_models(models, adapted)
+    asked = predict_all.build_models(models, adapted)
     costed = asked[0].device if asked else adapted
+
+    default = _group_counts if over == "occupancy" else _group_sizes
     points: list[SweepPoint] = []
-    for value in values or _DEFAULTS[over](profiled, device):
+    for value in values or default(profiled, device):
         varied = vary(profiled, over, value)
         points.append(
             SweepPoint(
                 value=value,
-                occupancy=_occupancy(varied, costed),
+                occupancy=_find_occupancy(varied, costed),
                 answers={
-                    model.model: answered(
-                        lambda model=model, varied=varied: model.predict(varied), unknown
+                    model.model: predict_all.answer_or_error(
+                        partial(model.predict, varied), unknown
                     )
                     for model in asked
                 },
@@ -221,10 +211,10 @@ def sweep(
     )
 
 
-def _occupancy(profiled: ProfiledKernel, device: DeviceParameters) -> float | None:
+def _find_occupancy(profiled: ProfiledKernel, device: DeviceParameters) -> float | None:
     """Return the sub-groups that are resident; None where not even one group fits."""
     try:
-        return launch_geometry(profiled.profile, profiled.launch, device).occupancy
+        return launch_geometry(profiled, device).occupancy
     except (ParameterError, DeviceParameterError):
         return None
 
@@ -245,14 +235,8 @@ def _group_sizes(profiled: ProfiledKernel, device: DeviceParameters) -> Sequence
     return [
         items
         for items in sizes
-        if _occupancy(vary(profiled, "group_size", items), device) is not None
+        if _find_occupancy(vary(profiled, "group_size", items), device) is not None
     ]
-
-
-_DEFAULTS: dict[Axis, Callable[[ProfiledKernel, DeviceParameters], Sequence[int]]] = {
-    "occupancy": _group_counts,
-    "group_size": _group_sizes,
-}
 
 
 def vary(profiled: ProfiledKernel, axis: Axis, value: int) -> ProfiledKernel:
@@ -270,34 +254,3 @@ def vary(profiled: ProfiledKernel, axis: Axis, value: int) -> ProfiledKernel:
         profile=replace(profile, local_bytes_per_group=local, sub_group_idgs=None),
         launch=replace(launch, work_items_per_group=value, num_groups=-(-items // value)),
     )
-
-
-_FEW_MODELS = 4
-
-_WIDTH = 100
-
-
-def _side_by_side(
-    rows: Sequence[Row], axes: Mapping[str, Column], times: Mapping[str, Column]
-) -> list[Printed]:
-    """Write columns of times in tables below each other, each with the axes."""
-    width = _WIDTH - sum(len(name) + 2 for name in axes) - 2
-    lines = textwrap.wrap(" ".join(times), width, break_on_hyphens=False)
-    return [
-        Printed(head=[""], rows=rows, columns={**axes, **{n: times[n] for n in line.split()}})
-        for line in lines
-    ]
-
-
-def _describe_timing(of: Sweep) -> list[str]:
-    """Say what the errors are of, and where the kernel was timed on another device."""
-    if not of.measured_on:
-        return []
-    other = "" if of.measured_on == of.device else f", which is not the described {of.device}"
-    return [
-        wrap_note(
-            f"timed on {of.measured_on}{other}; MAPE and MAPE_shape are errors of the throughput"
-            " and of its shape over occupancy (Lemeire et al., section 6.3)"
-        ),
-        *map(wrap_note, of.failures),
-    ]

@@ -42,22 +42,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from countperf.errors import ParameterError
+from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import (
-    Bound,
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticModel,
-    TimeEstimate,
-    check_each,
-    check_not_negative,
-    check_positive,
-    check_whole,
-)
+from countperf.text import picked
 
 Term = Literal["work", "span", "memory"]
 
-_BOUNDS: dict[Term, Bound] = {"work": "compute", "span": "latency", "memory": "memory"}
+_BOUNDS: dict[Term, base.Bound] = {"work": "compute", "span": "latency", "memory": "memory"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +60,10 @@ class StepBound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledSteps:
+class ScheduledSteps(StepBound):
     """Steps of a kernel whose groups run in waves."""
 
-    steps: float  # eq
-    which: Term  # the larger term
-    scheduling: float  # the factor of Eq
+    scheduling: float  # the factor of Eq. (3)
     waves: int  # times that the slots for groups are filled
 
 
@@ -92,17 +81,15 @@ def step_bound(
 
     Eq. (1): :math:`T_P = \max(T_1/P, T_\infty, M L / (\mathcal{T} P))`.
     """
-    check_each(check_not_negative, work=work, span=span, transactions=transactions)
-    check_each(check_positive, latency_steps=latency_steps, num_cores=num_cores)
-    check_positive(work_items_per_core, "work_items_per_core")
-    if max_work_items_per_core is not None:
-        check_positive(max_work_items_per_core, "max_work_items_per_core")
-        if work_items_per_core > max_work_items_per_core:
-            message = (
-                f"work_items_per_core is {work_items_per_core}, but the device holds at most"
-                f" {max_work_items_per_core}"
-            )
-            raise ParameterError(message, parameter="work_items_per_core")
+    base.check_none_negative(work=work, span=span, transactions=transactions)
+    base.check_all_positive(latency_steps=latency_steps, num_cores=num_cores)
+    base.check_positive(work_items_per_core, "work_items_per_core")
+    if max_work_items_per_core is not None and work_items_per_core > max_work_items_per_core:
+        message = (
+            f"work_items_per_core is {work_items_per_core}, but the device holds at most"
+            f" {max_work_items_per_core}"
+        )
+        raise ParameterError(message, parameter="work_items_per_core")
     if work == 0 and span == 0 and transactions == 0:
         message = "the kernel has no work: work, span and transactions are zero"
         raise ParameterError(message, parameter="work")
@@ -111,7 +98,7 @@ def step_bound(
         "span": float(span),
         "memory": transactions * latency_steps / (work_items_per_core * num_cores),
     }
-    which = max(terms, key=lambda name: terms[name])
+    which = max(terms, key=terms.__getitem__)
     return StepBound(steps=terms[which], which=which)
 
 
@@ -121,14 +108,13 @@ def scheduling_factor(num_groups: int, active_groups: int, num_compute_units: in
     Eq. (3): :math:`\lceil B_r / W \rceil W / B_r` with :math:`W = B_a P / Q` slots. At least 1,
     and 1 just where the groups are a multiple of the slots.
     """
-    check_whole(num_groups, "num_groups")
-    slots = _slots(active_groups, num_compute_units)
-    return -(-num_groups // slots) * slots / num_groups
+    slots = _count_slots(active_groups, num_compute_units)
+    return -(-base.check_whole(num_groups, "num_groups") // slots) * slots / num_groups
 
 
-def _slots(active_groups: int, num_compute_units: int) -> int:
-    check_whole(active_groups, "active_groups")
-    return active_groups * check_whole(num_compute_units, "num_compute_units")
+def _count_slots(active_groups: int, num_compute_units: int) -> int:
+    units = base.check_whole(num_compute_units, "num_compute_units")
+    return base.check_whole(active_groups, "active_groups") * units
 
 
 def compute_scheduled_steps(
@@ -144,46 +130,44 @@ def compute_scheduled_steps(
         steps=bound.steps * factor,
         which=bound.which,
         scheduling=factor,
-        waves=-(-num_groups // _slots(active_groups, num_compute_units)),
+        waves=-(-num_groups // _count_slots(active_groups, num_compute_units)),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TmmModel(MechanisticModel):
+class TmmModel(base.MechanisticModel):
     """TMM's time of a kernel: Eq. (7), a cycle for each step."""
 
     name: ClassVar[str] = "tmm"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time of one launch; errors as in the base class."""
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time of one launch."""
         device, model = self.device, self.model
-        geometry = launch_geometry(profile, launch, device)
+        geometry = launch_geometry(kernel, device)
         units = device.require_int("num_compute_units", model=model)
         cores = device.require_int("cores_per_compute_unit", model=model)
         groups = geometry.occupancy / geometry.sub_groups_per_group
-        items = groups * launch.work_items_per_group / cores
-        estimate = compute_scheduled_steps(
-            work=profile.require("work", model=model),
-            transactions=profile.require("transactions", model=model),
-            latency_steps=device.require("latency_steps", model=model),
+        items = groups * kernel.launch.work_items_per_group / cores
+        scheduled = compute_scheduled_steps(
+            work=kernel.profile.require("work", model=model),
+            transactions=kernel.profile.require("transactions", model=model),
+            latency_steps=self.constant("latency_steps"),
             work_items_per_core=items,
             num_cores=units * cores,
-            num_groups=launch.num_groups,
+            num_groups=kernel.launch.num_groups,
             active_groups=geometry.concurrent_groups,
             num_compute_units=units,
             max_work_items_per_core=device.max_work_items_per_core,
         )
-        time_s = estimate.steps / device.require("clock_hz", model=model)
-        even_s = time_s / estimate.scheduling
-        bound = _BOUNDS[estimate.which]
-        return TimeEstimate(
+        time_s = scheduled.steps / self.constant("clock_hz")
+        even_s = time_s / scheduled.scheduling
+        bound = _BOUNDS[scheduled.which]
+        return base.TimeEstimate(
             time_s=time_s,
             bound=bound,
             breakdown={bound: even_s, "scheduling": time_s - even_s},
             results={
-                "steps": estimate.steps,
-                "scheduling": estimate.scheduling,
-                "waves": estimate.waves,
+                **picked(scheduled, "steps", "scheduling", "waves"),
                 "work_items_per_core": items,
                 "occupancy": geometry.occupancy,
             },

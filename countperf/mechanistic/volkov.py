@@ -3,14 +3,6 @@ r"""Volkov's occupancy roofline, and transit: throughput over the concurrent sub
 Source: Volkov (2016), "Understanding latency hiding on GPUs", as restated by Lemeire, Cornelis &
 Konstantinidis, Eq. (2) and (3).
 
-===========  ======================  ========================
-letter       name                    unit
-===========  ======================  ========================
-omega        ``occupancy``           sub-group/compute unit
-Lambda_app   ``latency_app``         cycle
-WPC          ``wpc``                 sub-group/cycle
-===========  ======================  ========================
-
 At low occupancy the latency of one sub-group bounds the throughput (Little's law), above the ridge
 the roofline does. Assumes ideal scheduling: other sub-groups hide completely behind the first until
 the roof is reached, so the throughput is an upper bound. Left out: barriers, groups, fill and drain
@@ -18,13 +10,6 @@ of pipelines, and Volkov's contention function (a regression).
 
 Transit: of the concurrent sub-groups some compute and the rest wait for memory. Source: Li et al.
 (2015) as restated by Lemeire, Cornelis & Konstantinidis, section 2.2.1, Eq. (4) to (14).
-
-========  =================  ======================
-letter    name               unit
-========  =================  ======================
-omega     ``occupancy``      sub-group/compute unit
-k         ``waiting``        sub-group
-========  =================  ======================
 
 Two subsystems, no parallelism inside a sub-group, one memory request outstanding per sub-group,
 steady state. Printed Eq. (9) exchanges its denominators and Eq. (10) mixes dimensions; Eq. (11) to
@@ -40,47 +25,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from countperf.devices.parameters import DeviceParameters, InstructionKind
+from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError
+from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import (
-    Bound,
-    InstructionGraph,
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticModel,
-    TimeEstimate,
-    check_each,
-    check_not_negative,
-    check_positive,
-)
 from countperf.mechanistic.roofline import profile_roof
+from countperf.text import picked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OccupancyRoof:
-    """Throughput at an occupancy."""
-
-    wpc: float  # sub-groups per cycle
-    cpr: float  # cycles of ``occupancy`` sub-groups
-    ridge_occupancy: float  # occupancy at which the roof is reached
-
-
-def occupancy_roof(*, occupancy: float, latency_app: float, wpc_roof: float) -> OccupancyRoof:
-    r"""Bound the throughput at an occupancy.
+    r"""Bound of the throughput at an occupancy.
 
     Lemeire et al., Eq. (3): :math:`WPC = \min(WPC_{roof}, \omega/\Lambda_{app})`.
     """
-    check_each(check_positive, occupancy=occupancy, latency_app=latency_app, wpc_roof=wpc_roof)
-    below = occupancy / latency_app < wpc_roof
-    return OccupancyRoof(
-        wpc=min(wpc_roof, occupancy / latency_app),
-        cpr=latency_app if below else occupancy / wpc_roof,
-        ridge_occupancy=latency_app * wpc_roof,
-    )
+
+    def __init__(self, *, occupancy: float, latency_app: float, wpc_roof: float) -> None:
+        base.check_all_positive(occupancy=occupancy, latency_app=latency_app, wpc_roof=wpc_roof)
+        self.wpc = min(wpc_roof, occupancy / latency_app)  # sub-groups per cycle
+        # cycles of ``occupancy`` sub-groups
+        self.cpr = latency_app if self.wpc < wpc_roof else occupancy / wpc_roof
+        self.ridge_occupancy = latency_app * wpc_roof  # at which the roof is reached
 
 
-def latency_from_graph(graph: InstructionGraph, device: DeviceParameters) -> float:
+def latency_from_graph(graph: base.InstructionGraph, device: DeviceParameters) -> float:
     """Return the cycles of one sub-group alone, from its instructions and dependencies.
 
     In-order issue in program order, every subsystem a pipeline, no issue limit. Two instructions of
@@ -89,32 +56,28 @@ def latency_from_graph(graph: InstructionGraph, device: DeviceParameters) -> flo
     free: dict[str, float] = {}
     finish: list[float] = []
     last = 0.0
-    for name, waits in zip(graph.nodes, graph.predecessors(), strict=True):
+    for name, waits in zip(graph.nodes, graph.predecessors, strict=True):
         instruction = device.require_class(name, model="volkov")
         ready = max((finish[index] for index in waits), default=0.0)
-        start = max(last, free.get(instruction.subsystem, 0.0), ready)
-        free[instruction.subsystem] = start + instruction.cpi
-        finish.append(start + instruction.known_latency)
-        last = start
+        last = max(last, free.get(instruction.subsystem, 0.0), ready)
+        free[instruction.subsystem] = last + instruction.cpi
+        finish.append(last + instruction.known_latency)
     return max(finish)
 
 
 def latency_from_counts(counts: Mapping[str, float], device: DeviceParameters) -> float:
     """Return the cycles of one sub-group alone without any parallelism: an upper value."""
     return sum(
-        check_not_negative(count, f"alpha[{name}]")
+        base.check_not_negative(count, f"alpha[{name}]")
         * device.require_class(name, model="volkov").known_latency
         for name, count in counts.items()
     )
 
 
 def latency_alone(
-    profile: KernelProfile, device: DeviceParameters, *, model: str = "volkov"
+    profile: base.KernelProfile, device: DeviceParameters, *, model: str = "volkov"
 ) -> float:
-    """Return the cycles of one sub-group alone by the best of what the profile has.
-
-    The graph comes first, then the counts (no parallelism).
-    """
+    """Return the cycles of one sub-group alone: from its graph, else from counts."""
     if profile.idg is not None:
         latency = latency_from_graph(profile.idg, device) * profile.repetitions()
     elif profile.alpha:
@@ -125,37 +88,32 @@ def latency_alone(
             " the profile has none of them"
         )
         raise ModelNotApplicableError(message, parameter="latency_app")
-    return check_positive(latency, "latency_app")
+    return base.check_positive(latency, "latency_app")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VolkovModel(MechanisticModel):
+class VolkovModel(base.MechanisticModel):
     """Occupancy roofline over all subsystems and the issue limit."""
 
     name: ClassVar[str] = "volkov"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time; see `MechanisticModel.estimate`.
-
-        The breakdown has the time of the busiest subsystem, and what latency adds to it.
-        """
-        geometry = launch_geometry(profile, launch, self.device)
-        top = profile_roof(profile, self.device, model=self.model)
-        latency = latency_alone(profile, self.device, model=self.model)
-        estimate = occupancy_roof(
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time: that of the busiest subsystem, and what latency adds to it."""
+        geometry = launch_geometry(kernel, self.device)
+        top = profile_roof(kernel.profile, self.device, model=self.model)
+        latency = latency_alone(kernel.profile, self.device, model=self.model)
+        at_occupancy = OccupancyRoof(
             occupancy=geometry.occupancy, latency_app=latency, wpc_roof=top.wpc
         )
-        share = estimate.wpc / top.wpc
+        share = at_occupancy.wpc / top.wpc
         return self._at_rate(
-            estimate.wpc,
+            at_occupancy.wpc,
             geometry.total_sub_groups,
             top.kind if share >= 1 else "latency",
             {top.kind: share, "latency": 1 - share},
             {
-                "cpr": estimate.cpr,
-                "occupancy": geometry.occupancy,
-                "latency_app": latency,
-                "ridge_occupancy": estimate.ridge_occupancy,
+                **picked(at_occupancy, "cpr", "ridge_occupancy"),
+                **{"occupancy": geometry.occupancy, "latency_app": latency},
             },
         )
 
@@ -172,12 +130,12 @@ class TwoSubsystems:
     latency_mem: float
 
     def __post_init__(self) -> None:
+        base.check_fields(self, base.check_not_negative, "alpha_comp alpha_mem")
+        base.check_fields(self, base.check_positive, "cpi_comp latency_comp cpi_mem latency_mem")
         for name in ("alpha_comp", "alpha_mem"):
-            if check_not_negative(getattr(self, name), name) == 0:
+            if getattr(self, name) == 0:
                 message = f"{name} is 0: the model balances two subsystems, the kernel uses one"
                 raise ModelNotApplicableError(message, parameter=name)
-        for name in ("cpi_comp", "latency_comp", "cpi_mem", "latency_mem"):
-            check_positive(getattr(self, name), name)
 
     @property
     def wpc_roof(self) -> float:
@@ -191,27 +149,20 @@ def transit_throughput(system: TwoSubsystems, occupancy: float) -> float:
     Lemeire et al., Eq. (13) below both roofs: :math:`\omega / (\Lambda_{mem} \alpha_{mem} +
     \Lambda_{comp} \alpha_{comp})`, and never above either roof.
     """
-    check_positive(occupancy, "occupancy")
+    base.check_positive(occupancy, "occupancy")
     latency = system.latency_comp * system.alpha_comp + system.latency_mem * system.alpha_mem
     return min(system.wpc_roof, occupancy / latency)
 
 
 def two_subsystems(
-    profile: KernelProfile, device: DeviceParameters, *, model: str
+    profile: base.KernelProfile, device: DeviceParameters, *, model: str
 ) -> TwoSubsystems:
     """Merge the classes of a kernel into one computation and one memory instruction.
 
     Counts add up; costs are the means weighted with the counts. Barriers are left out.
     """
-
-    def mean(kind: InstructionKind) -> tuple[float, float]:
-        if (cost := profile.mean_cost(kind, device, model=model)) is not None:
-            return cost
-        message = f"kernel {profile.name!r}: no instruction of kind {kind}, which {model} needs"
-        parameter = "alpha_comp" if kind == "compute" else "alpha_mem"
-        raise ModelNotApplicableError(message, parameter=parameter)
-
-    (cpi_comp, latency_comp), (cpi_mem, latency_mem) = mean("compute"), mean("memory")
+    cpi_comp, latency_comp = profile.mean_cost("compute", device, model=model)
+    cpi_mem, latency_mem = profile.mean_cost("memory", device, model=model)
     return TwoSubsystems(
         alpha_comp=profile.count_of("compute", device, model=model),
         alpha_mem=profile.count_of("memory", device, model=model),
@@ -223,23 +174,20 @@ def two_subsystems(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransitModel(MechanisticModel):
+class TransitModel(base.MechanisticModel):
     """Transit model of two subsystems."""
 
     name: ClassVar[str] = "transit"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time; see `MechanisticModel.estimate`."""
-        geometry = launch_geometry(profile, launch, self.device)
-        system = two_subsystems(profile, self.device, model=self.model)
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time of one launch."""
+        geometry = launch_geometry(kernel, self.device)
+        system = two_subsystems(kernel.profile, self.device, model=self.model)
         wpc = transit_throughput(system, geometry.occupancy)
-        computing = wpc * system.alpha_comp * system.latency_comp
-        waiting = geometry.occupancy - computing
-        busy_comp = system.alpha_comp * system.cpi_comp
-        is_compute = busy_comp >= system.alpha_mem * system.cpi_mem
-        if is_compute:
-            waiting = wpc * system.alpha_mem * system.latency_mem
-        kind: Bound = "compute" if is_compute else "memory"
+        kind: base.Bound = "memory"
+        waiting = geometry.occupancy - wpc * system.alpha_comp * system.latency_comp
+        if system.alpha_comp * system.cpi_comp >= system.alpha_mem * system.cpi_mem:
+            kind, waiting = "compute", wpc * system.alpha_mem * system.latency_mem
         share = wpc / system.wpc_roof
         return self._at_rate(
             wpc,

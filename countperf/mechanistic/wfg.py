@@ -12,13 +12,8 @@ their groups.
 ===============  ====================  ======================
 symbol           name                  unit
 ===============  ====================  ======================
-omega            ``occupancy``         sub-group/compute unit
 n_i              ``Block.count``       instruction
 ILP_i            ``Block.ilp``         1
-lambda_comp      ``cpi_comp``          cycle/instruction
-Lambda_comp      ``latency_comp``      cycle
-lambda_mem       ``cpi_mem``           cycle/instruction
-Lambda_mem       ``latency_mem``       cycle
 lambda_mem^ins   ``cpi_mem_instr``     cycle/instruction
 NBC_avg          ``nbc_avg``           cycle
 CPW              ``cpw``               cycle/sub-group
@@ -42,20 +37,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from countperf.devices.parameters import DeviceParameters, InstructionKind
-from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.devices.parameters import DeviceParameters
+from countperf.errors import ParameterError
+from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.profile import (
-    Bound,
-    InstructionGraph,
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticModel,
-    TimeEstimate,
-    check_choice,
-    check_not_negative,
-    check_positive,
-)
 
 Variant = Literal["original", "corrected"]
 
@@ -73,11 +58,9 @@ class Block:
     ilp: float = 1.0  # mean number of independent instructions among them, at least 1
 
     def __post_init__(self) -> None:
-        if self.kind not in ("comp", "mem", "sync"):
-            message = f"kind of a block must be comp, mem or sync, not {self.kind!r}"
-            raise ParameterError(message, parameter="blocks")
-        check_not_negative(self.count, "blocks")
-        if not check_positive(self.ilp, "blocks") >= 1:
+        base.check_choice(self.kind, "blocks", get_args(BlockKind))
+        base.check_not_negative(self.count, "blocks")
+        if not base.check_positive(self.ilp, "blocks") >= 1:
             message = f"ilp of a block must be at least 1, not {self.ilp}"
             raise ParameterError(message, parameter="blocks")
 
@@ -94,12 +77,8 @@ class WorkFlowCosts:
     cpi_mem_instr: float | None = None
 
     def __post_init__(self) -> None:
-        check_positive(self.cpi_comp, "cpi_comp")
-        check_positive(self.cpi_mem, "cpi_mem")
-        for name in ("latency_comp", "latency_mem"):
-            check_not_negative(getattr(self, name), name)
-        if self.cpi_mem_instr is not None:
-            check_not_negative(self.cpi_mem_instr, "cpi_mem_instr")
+        base.check_fields(self, base.check_positive, "cpi_comp cpi_mem")
+        base.check_fields(self, base.check_not_negative, "latency_comp latency_mem cpi_mem_instr")
 
     def issue_of_memory(self, variant: Variant) -> float:
         """Return what a memory instruction takes of the compute pipeline in a variant."""
@@ -108,29 +87,8 @@ class WorkFlowCosts:
         return 0.0 if variant == "corrected" else self.cpi_comp
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkFlowResult:
-    """Average cycles of a sub-group."""
-
-    cpw: float  # cycles per sub-group: the sum of the next two
-    # cycles of the computation blocks and of the memory instructions
-    computation: float
-    memory: float
-    exposed_mem: float  # part of `memory` that is latency which nothing hides
-    cpr: float  # cycles of a run, ``cpw`` times the occupancy
-    wpc: float  # sub-groups per cycle
-    busy_comp: float  # cycles per sub-group in which either pipeline is busy
-    busy_mem: float
-
-
-def work_flow_cycles(
-    blocks: Sequence[Block],
-    occupancy: float,
-    costs: WorkFlowCosts,
-    *,
-    variant: Variant = "corrected",
-) -> WorkFlowResult:
-    r"""Return the average cycles of a sub-group.
+class WorkFlowCycles:
+    r"""Average cycles of a sub-group.
 
     :math:`CPW = \sum_i trans_i + \sum_{mem} \max(trans_{mem}, exposed)`:
 
@@ -143,45 +101,62 @@ def work_flow_cycles(
     - Eq. (42): :math:`exposed = \Lambda_{mem}/\omega - \max(0, \frac{\omega - 1}{\omega} NBC - n_i
       \Lambda_{comp} / (\omega\, ILP_i))` with :math:`i` the block of computations before.
     """
-    check_choice(variant, "variant", get_args(Variant))
-    check_positive(occupancy, "occupancy")
-    _check_blocks(blocks)
-    mem_issue = costs.issue_of_memory(variant)
-    alpha_mem = sum(block.kind == "mem" for block in blocks)
-    alpha_sync = sum(block.kind == "sync" for block in blocks)
-    alpha_comp = sum(block.count for block in blocks if block.kind == "comp")
-    computation = sum(
-        block.count * max(costs.cpi_comp, costs.latency_comp / (block.ilp * occupancy))
-        for block in blocks
-        if block.kind == "comp"
-    )  # Eq. (30)
-    mem_trans = (
-        max(mem_issue, costs.cpi_mem - computation / alpha_mem) if alpha_mem else 0.0
-    )  # Eq. (33), (34)
-    nbc_avg = (computation + mem_issue * alpha_mem) / (alpha_mem + alpha_sync + 1)  # Eq. (31), (35)
-    memory = exposed_mem = 0.0
-    before: Block | None = None
-    for block in blocks:
-        if block.kind == "comp":
-            before = block
-        elif block.kind == "mem":
-            exposed = _find_exposed_latency(before, occupancy, costs, nbc_avg, variant)
-            memory += max(mem_trans, exposed)
-            exposed_mem += max(0.0, exposed - mem_trans)
-    cpw = float(computation + memory)
-    if cpw == 0:
-        message = "blocks hold no work: their cycles are 0"
-        raise ParameterError(message, parameter="blocks")
-    return WorkFlowResult(
-        cpw=cpw,
-        computation=computation,
-        memory=memory,
-        exposed_mem=exposed_mem,
-        cpr=cpw * occupancy,
-        wpc=1 / cpw,
-        busy_comp=alpha_comp * costs.cpi_comp + alpha_mem * mem_issue,
-        busy_mem=alpha_mem * costs.cpi_mem,
-    )
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        occupancy: float,
+        costs: WorkFlowCosts,
+        *,
+        variant: Variant = "corrected",
+    ) -> None:
+        base.check_choice(variant, "variant", get_args(Variant))
+        base.check_positive(occupancy, "occupancy")
+        for block in blocks:
+            if block.kind != "comp" and block.count != 1:
+                message = f"a block of kind {block.kind} must have count 1, not {block.count}"
+                raise ParameterError(message, parameter="blocks")
+        mem_issue = costs.issue_of_memory(variant)
+        alpha_mem = sum(block.kind == "mem" for block in blocks)
+        alpha_sync = sum(block.kind == "sync" for block in blocks)
+        alpha_comp = sum(block.count for block in blocks if block.kind == "comp")
+        self.computation = sum(
+            block.count * max(costs.cpi_comp, costs.latency_comp / (block.ilp * occupancy))
+            for block in blocks
+            if block.kind == "comp"
+        )  # Eq. (30)
+        mem_trans = 0.0
+        if alpha_mem:
+            mem_trans = max(
+                mem_issue, costs.cpi_mem - self.computation / alpha_mem
+            )  # Eq. (33), (34)
+        nbc_avg = (self.computation + mem_issue * alpha_mem) / (
+            alpha_mem + alpha_sync + 1
+        )  # Eq. (31), (35)
+        self.memory = self.exposed_mem = 0.0  # the latter is latency that nothing hides
+        before: Block | None = None
+        for block in blocks:
+            if block.kind == "comp":
+                before = block
+            elif block.kind == "mem":
+                exposed = _find_exposed_latency(before, occupancy, costs, nbc_avg, variant)
+                self.memory += max(mem_trans, exposed)
+                self.exposed_mem += max(0.0, exposed - mem_trans)
+        self.cpw = float(self.computation + self.memory)
+        if self.cpw == 0:
+            message = "blocks hold no work: their cycles are 0"
+            raise ParameterError(message, parameter="blocks")
+        self.cpr, self.wpc = self.cpw * occupancy, 1 / self.cpw
+        # cycles per sub-group in which either pipeline is busy
+        self.busy_comp = alpha_comp * costs.cpi_comp + alpha_mem * mem_issue
+        self.busy_mem = alpha_mem * costs.cpi_mem
+
+    @property
+    def bound(self) -> base.Bound:
+        """The pipeline that is always busy, or latency."""
+        if self.cpw <= self.busy_comp * (1 + _BUSY):
+            return "compute"
+        return "memory" if self.cpw <= self.busy_mem * (1 + _BUSY) else "latency"
 
 
 def _find_exposed_latency(
@@ -196,64 +171,54 @@ def _find_exposed_latency(
     return (costs.latency_mem - hidden) / occupancy  # Eq. (42)
 
 
-def _check_blocks(blocks: Sequence[Block]) -> None:
-    if not blocks:
-        raise ParameterError("blocks must hold at least one block", parameter="blocks")
-    for block in blocks:
-        if block.kind != "comp" and block.count != 1:
-            message = f"a block of kind {block.kind} must have count 1, not {block.count}"
-            raise ParameterError(message, parameter="blocks")
-
-
-def blocks_of(graph: InstructionGraph, device: DeviceParameters) -> tuple[Block, ...]:
+def blocks_of(graph: base.InstructionGraph, device: DeviceParameters) -> tuple[Block, ...]:
     """Cut the program of a sub-group at memory instructions and barriers."""
-    sources = graph.predecessors()
+    sources = graph.predecessors
     blocks: list[Block] = []
-    depths: dict[int, int] = {}
+    depths: dict[int, int] = {}  # of the computations of the block at hand
+
+    def end_block() -> None:
+        if depths:
+            blocks.append(Block("comp", len(depths), len(depths) / max(depths.values())))
+        depths.clear()
+
     for index, name in enumerate(graph.nodes):
         kind = device.require_class(name, model="the work flow graph").kind
         if kind == "compute":
             depths[index] = 1 + max((depths.get(source, 0) for source in sources[index]), default=0)
-            continue
-        blocks += _computations(depths)
-        depths = {}
-        blocks.append(Block("mem" if kind == "memory" else "sync"))
-    return (*blocks, *_computations(depths))
-
-
-def _computations(depths: dict[int, int]) -> list[Block]:
-    return [Block("comp", len(depths), len(depths) / max(depths.values()))] if depths else []
+        else:
+            end_block()
+            blocks.append(Block("mem" if kind == "memory" else "sync"))
+    end_block()
+    return tuple(blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkFlowModel(MechanisticModel):
+class WorkFlowModel(base.MechanisticModel):
     """Work flow graph's time of a kernel."""
 
     charges: ClassVar[frozenset[str]] = frozenset({"barriers"})
 
     variant: Variant = "corrected"  # how much of the memory latency is exposed
 
-    def __post_init__(self) -> None:
-        check_choice(self.variant, "variant", get_args(Variant))
-
     @property
     def model(self) -> str:
         """``"wfg-"`` and the variant."""
         return f"wfg-{self.variant}"
 
-    def estimate(self, profile: KernelProfile, launch: LaunchConfiguration, /) -> TimeEstimate:
-        """Estimate the time of one launch; errors as in the base class."""
+    def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
+        """Estimate the time of one launch."""
+        profile = kernel.profile
         repetitions = profile.repetitions()
-        graph: InstructionGraph = profile.require("idg", model=self.model)
-        blocks = blocks_of(graph, self.device)
-        geometry = launch_geometry(profile, launch, self.device)
-        costs = self._costs(profile, blocks)
-        result = work_flow_cycles(blocks, geometry.occupancy, costs, variant=self.variant)
+        blocks = blocks_of(profile.require("idg", model=self.model), self.device)
+        geometry = launch_geometry(kernel, self.device)
+        costs = self._find_costs(profile, blocks)
+        result = WorkFlowCycles(blocks, geometry.occupancy, costs, variant=self.variant)
         busy = costs.cpi_comp * sum(block.count for block in blocks if block.kind == "comp")
         return self._at_rate(
             result.wpc / repetitions,
             geometry.total_sub_groups,
-            _find_bound(result),
+            result.bound,
             {"compute": result.computation, "memory": result.memory},
             {
                 "cpw": result.cpw * repetitions,
@@ -266,40 +231,23 @@ class WorkFlowModel(MechanisticModel):
             },
         )
 
-    def _costs(self, profile: KernelProfile, blocks: Sequence[Block]) -> WorkFlowCosts:
+    def _find_costs(self, profile: base.KernelProfile, blocks: Sequence[Block]) -> WorkFlowCosts:
         kinds = {block.kind for block in blocks}
         # of a kind that does not occur, the costs have no effect
-        cpi_comp, latency_comp = (
-            self._mean_cost("compute", profile) if "comp" in kinds else (1.0, 0.0)
-        )
-        cpi_mem, latency_mem = self._mean_cost("memory", profile) if "mem" in kinds else (1.0, 0.0)
+        comp = mem = (1.0, 0.0)
+        if "comp" in kinds:
+            comp = profile.mean_cost("compute", self.device, model=self.model)
+        if "mem" in kinds:
+            mem = profile.mean_cost("memory", self.device, model=self.model)
         mem_issue = self.device.cpi_mem_instr
         if self.variant == "corrected":
             mem_issue = None
         elif "comp" not in kinds:
             mem_issue = self.device.require("cpi_mem_instr", model=self.model)
         return WorkFlowCosts(
-            cpi_comp=cpi_comp,
-            latency_comp=latency_comp,
-            cpi_mem=cpi_mem,
-            latency_mem=latency_mem,
+            cpi_comp=comp[0],
+            latency_comp=comp[1],
+            cpi_mem=mem[0],
+            latency_mem=mem[1],
             cpi_mem_instr=mem_issue,
         )
-
-    def _mean_cost(self, kind: InstructionKind, profile: KernelProfile) -> tuple[float, float]:
-        cost = profile.mean_cost(kind, self.device, model=self.model)
-        if cost is None:
-            message = (
-                f"kernel {profile.name!r}: {self.model} must know which {kind} instructions the"
-                " blocks hold; pass alpha, the instructions by class, to the kernel's profile"
-            )
-            raise ModelNotApplicableError(message, parameter="alpha")
-        return cost
-
-
-def _find_bound(result: WorkFlowResult) -> Bound:
-    if result.cpw <= result.busy_comp * (1 + _BUSY):
-        return "compute"
-    if result.cpw <= result.busy_mem * (1 + _BUSY):
-        return "memory"
-    return "latency"

@@ -18,7 +18,6 @@ from countperf.mechanistic.profile import (
     MechanisticModel,
     MechanisticPrediction,
     ProfiledKernel,
-    seconds_from_throughput,
 )
 from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
 from countperf.mechanistic.tmm import TmmModel
@@ -26,7 +25,6 @@ from countperf.mechanistic.volkov import TransitModel, VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
 from tests.mechanistic.builders import (
     EXAMPLE_GRAPH,
-    example_device,
     example_profile,
     full_device,
     full_profile,
@@ -148,26 +146,28 @@ def test_time_is_the_sum_of_its_parts_and_limits_are_kept(name: str) -> None:
         crowded.append(replace(launch_at(None), active_groups=65))
     for launch in crowded:
         with pytest.raises(ParameterError) as caught:
-            model.estimate(full_profile(), launch)
+            model.estimate(ProfiledKernel(full_profile(), launch))
         assert caught.value.parameter == "occupancy"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_kernel_or_device_lack_is_named(name: str) -> None:
     with pytest.raises(ModelNotApplicableError, match="empty") as caught:
-        models(full_device())[name].estimate(KernelProfile(name="empty"), launch_at(4))
+        models(full_device())[name].estimate(
+            ProfiledKernel(KernelProfile(name="empty"), launch_at(4))
+        )
     assert caught.value.parameter is not None
     assert name in str(caught.value)
     empty = DeviceParameters(slug="empty", name="empty")
     with pytest.raises(DeviceParameterError) as lacking:
-        models(empty)[name].estimate(full_profile(), launch_at(4))
+        models(empty)[name].estimate(ProfiledKernel(full_profile(), launch_at(4)))
     assert lacking.value.field is not None
     zeros = dict.fromkeys(("total_flops", "total_bytes", "work", "span", "transactions"), 0)
     nothing = full_profile(
         alpha={"C": 0, "M": 0}, idg=None, alpha_mem_coal=0, gmem_bytes=0, **zeros
     )
     with pytest.raises(ParameterError):
-        models(full_device())[name].estimate(nothing, launch_at(4))
+        models(full_device())[name].estimate(ProfiledKernel(nothing, launch_at(4)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -177,11 +177,11 @@ def test_a_kernel_without_memory_instructions(name: str) -> None:
     model = models(full_device())[name]
     if "mwp" in name or name == "transit":  # they divide by their number
         with pytest.raises(ModelNotApplicableError) as caught:
-            model.estimate(profile, launch_at(4))
+            model.estimate(ProfiledKernel(profile, launch_at(4)))
         assert caught.value.parameter == "alpha_mem"
         return
 
-    estimate = model.estimate(profile, launch_at(4))
+    estimate = model.estimate(ProfiledKernel(profile, launch_at(4)))
 
     assert estimate.time_s > 0
     assert "memory" not in {part for part, seconds in estimate.breakdown.items() if seconds}
@@ -201,14 +201,7 @@ def test_counts_of_a_profile() -> None:
     device = full_device()
     assert example_profile().counts() == {"C": 4, "M": 2}
     assert example_profile(alpha={}).counts() == {"C": 4, "M": 2}
-    assert example_profile(alpha={"C": 1}).instructions_per_sub_group() == 1
     assert example_profile().count_of("compute", device) == 4
     assert example_profile().count_of("barrier", device) == 0
     assert example_profile(alpha_mem=7.0).count_of("memory", device) == 7
     assert KernelProfile(name="k", alpha_comp=1).count_of("barrier", device) == 0
-
-
-def test_seconds_from_throughput() -> None:
-    seconds = seconds_from_throughput(1 / 37.75, 312504, example_device(), model="merpsys")
-
-    assert seconds == pytest.approx(7.242326724e-4, rel=1e-9)

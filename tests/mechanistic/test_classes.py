@@ -112,7 +112,7 @@ def test_models_take_the_measured_ratio() -> None:
     kernel = profile_kernel(unit, K620, registers_per_work_item=16).kernel
     times: list[float] = []
     for moved in (accessed, 2 * accessed, accessed / 2):
-        metrics = KernelMetrics(kernel=kernel, values={"dram__bytes.sum": moved})
+        metrics = KernelMetrics(kernel, "", "", "", "", {"dram__bytes.sum": moved})
         profiler = profile_kernel(unit, K620, registers_per_work_item=16, metrics=(metrics,))
         assert profiler.at({"n": n}).profile.dram_ratio == moved / accessed
         volkov = answers_of(profiler, {"n": n}, "volkov").predictions["volkov"]

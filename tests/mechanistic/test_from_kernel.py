@@ -297,7 +297,7 @@ def test_barriers_are_issued_like_computations_in_mwp_cwp() -> None:
     costed = device.replaced(classes=load_device("nvidia-c2050").classes)
     adapted = with_known_classes(costed, product.profile.alpha)[0]
 
-    inputs = MwpCwpModel(device=adapted).inputs(product.profile, product.launch)
+    inputs = MwpCwpModel(device=adapted).inputs(product)
 
     assert product.profile.alpha_sync
     assert inputs.alpha_comp == product.profile.alpha_comp + product.profile.alpha_sync  # pyright: ignore[reportOptionalOperand] - kernels have it

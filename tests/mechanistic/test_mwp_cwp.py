@@ -9,10 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from countperf.mechanistic.mwp_cwp import (
+    MwpCwpCycles,
     MwpCwpInputs,
     MwpCwpModel,
     corrected_cycles,
-    mwp_cwp_cycles,
     restated_cycles,
 )
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
@@ -46,7 +46,7 @@ EXACT = 1e-14
 
 
 def test_every_quantity_of_table_2() -> None:
-    result = mwp_cwp_cycles(TABLE_2)
+    result = MwpCwpCycles(TABLE_2)
 
     assert (result.occupancy, result.mem_l, result.departure_delay) == (20, 730, 320)
     assert result.mwp == result.mwp_without_bw_full == 2.28125
@@ -66,7 +66,7 @@ def test_every_quantity_of_table_2() -> None:
 
 
 def test_the_other_cases_of_table_2() -> None:
-    coalesced = mwp_cwp_cycles(replace(TABLE_2, alpha_mem_coal=6, alpha_mem_uncoal=0))
+    coalesced = MwpCwpCycles(replace(TABLE_2, alpha_mem_coal=6, alpha_mem_uncoal=0))
     assert (coalesced.mem_l, coalesced.departure_delay) == (420, 4)
     assert coalesced.mwp_without_bw_full == 105
     assert coalesced.mwp == coalesced.mwp_peak_bw == pytest.approx(16.40625, rel=EXACT)
@@ -76,19 +76,19 @@ def test_the_other_cases_of_table_2() -> None:
 
     # a kernel that computes takes one memory latency more
     changes = {"alpha_mem_coal": 2, "alpha_mem_uncoal": 0, "alpha_comp": 298, "alpha_sync": 0}
-    computing = mwp_cwp_cycles(replace(TABLE_2, **changes))
+    computing = MwpCwpCycles(replace(TABLE_2, **changes))
     assert (computing.comp_cycles, computing.mem_cycles) == (1200, 840)
     assert computing.cwp == pytest.approx(1.7, rel=EXACT)
     assert (computing.case, computing.exec_cycles_app) == ("compute", 24420)
 
     # a single sub-group takes its computations and all its latencies
     changes = {"sub_groups_per_group": 1, "num_groups": 16, "active_groups": 1, "alpha_sync": 0}
-    alone = mwp_cwp_cycles(replace(TABLE_2, **changes))
+    alone = MwpCwpCycles(replace(TABLE_2, **changes))
     assert (alone.occupancy, alone.case, alone.exec_cycles_app) == (1, "occupancy", 4512)
 
     for groups, repetitions in ((40, 5.0), (42, 5.25), (4, 1.0)):
         changes = {"num_groups": groups, "num_active_compute_units": 4, "active_groups": 2}
-        assert mwp_cwp_cycles(replace(TABLE_2, **changes)).rep == repetitions
+        assert MwpCwpCycles(replace(TABLE_2, **changes)).rep == repetitions
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_other_cases_of_table_2() -> None:
     ],
 )
 def test_advice_follows_the_case(changes: dict[str, float], helps: tuple[str, ...]) -> None:
-    advice = mwp_cwp_cycles(replace(TABLE_2, **changes)).advice
+    advice = MwpCwpCycles(replace(TABLE_2, **changes)).advice
 
     assert all(part in advice for part in helps)
 
@@ -206,7 +206,7 @@ def test_parts_add_up_and_time_grows_with_the_groups(
         alpha_mem_uncoal=uncoalesced,
         uncoal_per_mw=transactions,
     )
-    result, more = (mwp_cwp_cycles(replace(inputs, num_groups=n)) for n in (groups, groups + 80))
+    result, more = (MwpCwpCycles(replace(inputs, num_groups=n)) for n in (groups, groups + 80))
 
     total = result.exec_cycles_with_synch
     assert sum(result.exec_parts.values()) == pytest.approx(total, rel=1e-12)
@@ -244,5 +244,5 @@ def test_the_model_of_a_device_gives_the_time_of_table_2() -> None:
     assert (prediction.bound, prediction.ignored) == ("memory", ())
     assert prediction.breakdown["barrier"] == pytest.approx(12300e-9, rel=EXACT)
     # fewer groups than compute units keep only those busy
-    inputs = model.inputs(profile, replace(launch, num_groups=3))
+    inputs = model.inputs(ProfiledKernel(profile, replace(launch, num_groups=3)))
     assert (inputs.num_active_compute_units, inputs.active_groups) == (3, 1)

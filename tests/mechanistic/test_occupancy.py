@@ -113,11 +113,11 @@ def test_worked_examples(
 
 def test_concurrent_groups_of_a_launch() -> None:
     launch = LaunchConfiguration(work_items_per_group=256, num_groups=17, active_groups=4)
-    small = launch_geometry(KernelProfile(name="k"), launch, gtx480())
+    small = launch_geometry(ProfiledKernel(KernelProfile(name="k"), launch), gtx480())
     assert (small.concurrent_groups, small.occupancy) == (2, 16)
     assert (small.groups_on_compute_unit, small.total_sub_groups) == (2, 136)
     # a stated occupancy wins
-    stated = launch_geometry(example_profile(), launch_at(5.5), example_device())
+    stated = launch_geometry(ProfiledKernel(example_profile(), launch_at(5.5)), example_device())
     assert (stated.occupancy, stated.concurrent_groups) == (5.5, 5)
 
 
@@ -269,7 +269,7 @@ def test_so_much_local_memory_leaves_so_many_groups(slug: str) -> None:
         ).active_groups
 
     profile = KernelProfile(name="k", local_bytes_per_group=64)
-    able = unused_local_bytes(profile, launch_at(None, num_groups=2**20), device)
+    able = unused_local_bytes(ProfiledKernel(profile, launch_at(None, num_groups=2**20)), device)
     for groups in range(1, 9):
         found = able[groups] + 64
         assert resident(found) == groups < resident(found - 1)

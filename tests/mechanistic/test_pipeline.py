@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.mechanistic.pipeline import PipelineModel, Workload, simulate
+from countperf.mechanistic.pipeline import PipelineModel, Simulation, Workload
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.mechanistic.volkov import latency_from_graph
 from tests.mechanistic.builders import (
@@ -68,18 +68,18 @@ def mix_kernel(repetitions: int, issue_limit: float | None = None) -> Workload:
 
 
 def test_example_kernel() -> None:
-    cycles = [simulate(example(n)).cycles for n in (*range(1, 9), 10, 20)]
+    cycles = [Simulation(example(n)).cycles for n in (*range(1, 9), 10, 20)]
     assert cycles == [25, 27, 29, 31, 34, 38, 43, 48, 58, 108]  # in phase, so no roof at 20
-    assert simulate(example(4, issue_limit=1)).cycles == 34
-    assert simulate(example(4, total_groups=12)).cycles == 83
-    assert simulate(example(1, programs=(chain("CMMCCM"),))).cycles == 3 * 4 + 3 * 6
-    ten = simulate(example(10))
+    assert Simulation(example(4, issue_limit=1)).cycles == 34
+    assert Simulation(example(4, total_groups=12)).cycles == 83
+    assert Simulation(example(1, programs=(chain("CMMCCM"),))).cycles == 3 * 4 + 3 * 6
+    ten = Simulation(example(10))
     assert ten.fill == pytest.approx({"compute": 40 / 58, "memory": 40 / 58})
     assert ten.wpc == pytest.approx(10 / 58)
     many = example(3, total_groups=700)
-    assert simulate(many).cycles == float(reference(many)[0])
+    assert Simulation(many).cycles == float(reference(many)[0])
     turned = dict(reversed(list(EXAMPLE_CLASSES.items())))
-    assert simulate(example(5, classes=turned)) == simulate(example(5))
+    assert Simulation(example(5, classes=turned)).cycles == Simulation(example(5)).cycles
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,9 @@ def test_example_kernel() -> None:
 def test_barrier_kernel(
     alu: tuple[float, float], barrier: tuple[float, float], cycles: list[float]
 ) -> None:
-    result = [simulate(barrier_kernel(size, alu, barrier)).cycles for size in (1, 2, 4, 8, 16, 32)]
+    result = [
+        Simulation(barrier_kernel(size, alu, barrier)).cycles for size in (1, 2, 4, 8, 16, 32)
+    ]
 
     assert result == cycles
 
@@ -102,8 +104,8 @@ def test_barrier_kernel(
 def test_one_barrier() -> None:
     once = replace(barrier_kernel(4, (1, 18), (2, 40)), programs=(chain("IB"),))
 
-    alone = simulate(replace(once, sub_groups_per_group=1, concurrent_groups=1))
-    group = simulate(replace(once, concurrent_groups=1))
+    alone = Simulation(replace(once, sub_groups_per_group=1, concurrent_groups=1))
+    group = Simulation(replace(once, concurrent_groups=1))
 
     assert (alone.cycles, group.cycles) == (58, 64)
 
@@ -129,7 +131,7 @@ def test_simulated_mix_reaches_the_analytic_one(
         programs=(program,), classes=classes, concurrent_groups=48, issue_limit=limit
     )
 
-    result = simulate(workload).ipc * ratio / (ratio + 1)
+    result = Simulation(workload).ipc * ratio / (ratio + 1)
 
     wanted = mix_throughput(ratio, 1, 4, sharing, limit or math.inf)
     assert least <= result / wanted <= 1 + 1e-12
@@ -175,7 +177,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 def test_cycles_are_those_of_the_plain_simulator(workload: Workload) -> None:
     end, starts = reference(workload)
 
-    result = simulate(workload)
+    result = Simulation(workload)
 
     assert result.cycles == float(end)
     assert result.instructions == len(starts)
@@ -197,7 +199,7 @@ def test_published_kernels_at_many_occupancies_are_those_of_the_plain_simulator(
         size, groups = (occupancy, 1) if in_groups else (1, occupancy)
         full = replace(workload, sub_groups_per_group=size, concurrent_groups=groups)
 
-        assert simulate(full).cycles == float(reference(full)[0])
+        assert Simulation(full).cycles == float(reference(full)[0])
 
 
 def test_times_beyond_64_bits_are_simulated() -> None:
@@ -206,7 +208,7 @@ def test_times_beyond_64_bits_are_simulated() -> None:
     classes = {f"c{p}": make_class(f"c{p}", "alu", 1 + 1 / p, 2 + 1 / p) for p in primes}
     workload = Workload(programs=(chain(list(classes) * 3),), classes=classes, concurrent_groups=2)
 
-    assert simulate(replace(workload, concurrent_groups=1000)).instructions == 21000
+    assert Simulation(replace(workload, concurrent_groups=1000)).instructions == 21000
 
 
 @given(
@@ -226,8 +228,8 @@ def test_one_sub_group_takes_its_latency_and_many_never_beat_volkov(
     workload = replace(EXAMPLE, programs=(graph,))
     top = 1 / max(nodes.count("C"), 2 * nodes.count("M"))
 
-    assert simulate(workload).cycles == latency
-    many = simulate(replace(workload, concurrent_groups=concurrent, issue_limit=limit))
+    assert Simulation(workload).cycles == latency
+    many = Simulation(replace(workload, concurrent_groups=concurrent, issue_limit=limit))
     if limit is not None:  # no latency is below 1 / limit
         top = min(top, limit / len(nodes))
     assert many.wpc <= min(top, concurrent / latency) * (1 + 1e-12)
@@ -238,12 +240,12 @@ def test_prediction_simulates_the_fullest_compute_unit() -> None:
 
     prediction = PipelineModel(device=example_device()).predict(kernel)
 
-    cycles = simulate(example(4, total_groups=8)).cycles
+    cycles = Simulation(example(4, total_groups=8)).cycles
     assert prediction.results["cycles"] == cycles
     assert prediction.time_s == pytest.approx(cycles / 1.253e9)
     assert prediction.bound == "compute"
     # two waves stand for many groups
     many = ProfiledKernel(profile=example_profile(), launch=launch_at(16, num_groups=13 * 3000))
-    cycles = simulate(example(16, total_groups=3000)).cycles
+    cycles = Simulation(example(16, total_groups=3000)).cycles
     prediction = PipelineModel(device=example_device()).predict(many)
     assert prediction.results["cycles"] == pytest.approx(cycles, rel=0.02)

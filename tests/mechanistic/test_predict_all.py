@@ -21,9 +21,8 @@ from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.occupancy import program_occupancy
 from countperf.mechanistic.pipeline import PipelineModel
-from countperf.mechanistic.predict_all import ModelAnswers, answers_of, model_names
+from countperf.mechanistic.predict_all import ModelAnswers, answers_of, model_names, published_error
 from countperf.mechanistic.profile import MechanisticPrediction
-from countperf.mechanistic.published_errors import published_error
 from countperf.mechanistic.volkov import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
 from measurement_kernels import catalog

@@ -11,7 +11,7 @@ import pytest
 
 from countperf.devices.parameters import declare_device
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
-from countperf.mechanistic.gpumech import GpuMechModel, Interval, interval_cycles
+from countperf.mechanistic.gpumech import GpuMechModel, Interval, IntervalCycles
 from countperf.mechanistic.merpsys import (
     MerpsysModel,
     bytes_per_cycle,
@@ -36,14 +36,13 @@ from countperf.mechanistic.tmm import (
     step_bound,
 )
 from countperf.mechanistic.volkov import (
+    OccupancyRoof,
     TwoSubsystems,
-    VolkovModel,
     latency_alone,
     latency_from_counts,
-    occupancy_roof,
     transit_throughput,
 )
-from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowModel, work_flow_cycles
+from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowCycles, WorkFlowModel
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
     EXAMPLE_GRAPH,
@@ -61,6 +60,8 @@ COSTS = WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6, cpi_
 EXAMPLE = TwoSubsystems(
     alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6
 )
+WRONG: Any = "wrong"
+EXAMPLE_KERNEL = ProfiledKernel(full_profile(), launch_at(4))
 BYTES = {"total_flops": 1, "total_bytes": 0, "peak_flops": 1, "bandwidth_byte_per_s": 1}
 BANDWIDTH = {
     "mem_clock_hz": 1753e6,
@@ -76,7 +77,7 @@ def _changed(value: Any) -> Callable[..., object]:
 
 
 NUMBERS: list[tuple[Callable[..., object], Mapping[str, float], str, tuple[float, ...]]] = [
-    (occupancy_roof, {}, "occupancy latency_app wpc_roof", (0, -1, nan, inf)),
+    (OccupancyRoof, {}, "occupancy latency_app wpc_roof", (0, -1, nan, inf)),
     (_changed(EXAMPLE), {}, "alpha_comp alpha_mem", (-1,)),
     (_changed(EXAMPLE), {}, "cpi_comp latency_comp cpi_mem latency_mem", (0, -1, nan)),
     (byte_roof, BYTES, "bandwidth_byte_per_s total_flops", (0,)),
@@ -104,15 +105,6 @@ NUMBERS: list[tuple[Callable[..., object], Mapping[str, float], str, tuple[float
     ),
     (_changed(COSTS), {}, "cpi_comp cpi_mem", (0,)),
     (_changed(COSTS), {}, "latency_comp latency_mem cpi_mem_instr", (-1,)),
-    (
-        full_profile,
-        {},
-        "alpha_comp alpha_mem alpha_sync alpha_mem_coal alpha_mem_uncoal gmem_bytes work span "
-        "load_bytes_per_sub_group total_flops total_bytes ins_cuda ins_issued transactions",
-        (-1, nan, inf),
-    ),
-    (full_profile, {}, "latency_bound", (0,)),
-    (full_profile, {}, "registers_per_work_item", (1.5,)),
     (_changed(launch_at(1)), {}, "work_items_per_group num_groups occupancy active_groups", (0,)),
 ]
 
@@ -123,7 +115,7 @@ NUMBERS: list[tuple[Callable[..., object], Mapping[str, float], str, tuple[float
 def test_numbers(
     call: Callable[..., object], values: Mapping[str, float], names: str, bad: tuple[float, ...]
 ) -> None:
-    if call is occupancy_roof:
+    if call is OccupancyRoof:
         values = dict.fromkeys(names.split(), 1.0)
     call(**values)
     for name in names.split():
@@ -155,7 +147,9 @@ def _estimate(
     **device: Any,
 ) -> Callable[[], object]:
     used = full_device(**device) if device else full_device()
-    return lambda: model(device=used).estimate(profile or full_profile(), launch_at(occupancy))
+    return lambda: model(device=used).estimate(
+        ProfiledKernel(profile or full_profile(), launch_at(occupancy))
+    )
 
 
 def _original_work_flow(**changes: Any) -> WorkFlowModel:
@@ -178,31 +172,35 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
             "latency_app",
             lambda: latency_alone(example_profile(idg=None, alpha={"C": 0}), example_device()),
         ),
-        ("kernel", lambda: VolkovModel(device=example_device()).predict("kernel")),
-        ("alpha[C]", lambda: KernelProfile(name="k", alpha={"C": -1})),
         ("nodes", lambda: InstructionGraph("", [])),
         ("edges", lambda: InstructionGraph("ab", [(0, 1), (1, 0)])),
         ("edges", lambda: InstructionGraph("ab", [(1, 1)])),
         ("edges", lambda: InstructionGraph("ab", [(0, 2)])),
         ("edges", lambda: InstructionGraph("ab", [(-1, 1)])),
-        ("intervals", lambda: interval_cycles([], 1, "gto")),
-        ("intervals", lambda: interval_cycles([Interval(0, 6)], 1, "gto")),
+        ("intervals", lambda: IntervalCycles([], 1, "gto")),
+        ("intervals", lambda: IntervalCycles([Interval(0, 6)], 1, "gto")),
         ("intervals", lambda: Interval(-1, 0)),
         ("intervals", lambda: Interval(1, -1)),
-        ("occupancy", lambda: interval_cycles([Interval(2, 6)], 0.5, "gto")),
-        ("policy", lambda: interval_cycles([Interval(2, 6)], 1, "lrr")),  # pyright: ignore[reportArgumentType] - refused
-        ("policy", lambda: GpuMechModel(device=example_device(), policy="lrr")),  # pyright: ignore[reportArgumentType] - refused
-        ("blocks", lambda: work_flow_cycles([], 1, COSTS)),
-        ("blocks", lambda: work_flow_cycles([Block("sync")], 1, COSTS)),
-        ("blocks", lambda: work_flow_cycles([Block("comp", 0)], 1, COSTS)),
-        ("blocks", lambda: work_flow_cycles([Block("mem", 2)], 1, COSTS)),
+        ("occupancy", lambda: IntervalCycles([Interval(2, 6)], 0.5, "gto")),
+        ("policy", lambda: IntervalCycles([Interval(2, 6)], 1, WRONG)),
+        (
+            "policy",
+            lambda: GpuMechModel(device=full_device(), policy=WRONG).estimate(EXAMPLE_KERNEL),
+        ),
+        ("blocks", lambda: WorkFlowCycles([], 1, COSTS)),
+        ("blocks", lambda: WorkFlowCycles([Block("sync")], 1, COSTS)),
+        ("blocks", lambda: WorkFlowCycles([Block("comp", 0)], 1, COSTS)),
+        ("blocks", lambda: WorkFlowCycles([Block("mem", 2)], 1, COSTS)),
         ("blocks", lambda: Block("comp", -1)),
         ("blocks", lambda: Block("comp", 1, 0.5)),
-        ("blocks", lambda: Block("jump")),  # pyright: ignore[reportArgumentType] - refused
-        ("occupancy", lambda: work_flow_cycles([Block("comp")], 0, COSTS)),
-        ("variant", lambda: work_flow_cycles([Block("comp")], 1, COSTS, variant="x")),  # pyright: ignore[reportArgumentType] - refused
-        ("variant", lambda: WorkFlowModel(device=example_device(), variant="x")),  # pyright: ignore[reportArgumentType] - refused
-        ("variant", lambda: RestatedMwpCwpModel(device=example_device(), variant="x")),  # pyright: ignore[reportArgumentType] - refused
+        ("blocks", lambda: Block(WRONG)),
+        ("occupancy", lambda: WorkFlowCycles([Block("comp")], 0, COSTS)),
+        ("variant", lambda: WorkFlowCycles([Block("comp")], 1, COSTS, variant=WRONG)),
+        (
+            "variant",
+            lambda: WorkFlowModel(device=full_device(), variant=WRONG).estimate(EXAMPLE_KERNEL),
+        ),
+        ("variant", lambda: RestatedMwpCwpModel(device=example_device(), variant=WRONG)),
         ("occupancy", lambda: corrected_cycles(EXAMPLE, -1, 25)),
         ("latency_app", lambda: corrected_cycles(EXAMPLE, 1, 0)),
         ("work_items_per_core", lambda: step_bound(**STEPS, max_work_items_per_core=3)),
@@ -268,7 +266,7 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
                 MerpsysModel, KernelProfile(name="k", ins_cuda=1, ins_issued=1, gmem_bytes=1)
             ),
         ),
-        ("alpha", _estimate(WorkFlowModel, example_profile(alpha={"C": 1}))),
+        ("alpha_mem", _estimate(WorkFlowModel, example_profile(alpha={"C": 1}))),
         ("alpha_mem", lambda: replace(TABLE_2, alpha_mem_uncoal=0)),
         *(
             (name, _estimate(MwpCwpModel, full_profile(**{"alpha_mem_uncoal": 1, name: None})))
@@ -284,14 +282,13 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
     DeviceParameterError: [
         ("classes.X", lambda: roof({"X": 1}, example_device())),
         ("classes.X", lambda: example_profile(alpha={"X": 1}).count_of("compute", full_device())),
-        ("classes.X", lambda: _workload(programs=(InstructionGraph("X"),))),
         *(
             (name, lambda name=name: full_device(**{name: 0}))
             for name in ("bandwidth_byte_per_s", "clock_hz", "num_compute_units")
         ),
         ("register_mode", lambda: example_device(register_mode="warp")),
         (
-            "max_work_items_per_compute_unit",
+            "max_groups_per_compute_unit",
             lambda: resident_groups(declare_device(sub_group_size=32), work_items_per_group=32),
         ),
         *(

@@ -69,11 +69,7 @@ def test_the_kernel_with_fewer_steps_changes_where_the_formulas_cross() -> None:
     found, other = formulas(square, label="square"), formulas(line, label="line")
 
     assert found.crossovers(other) == [(64, "square"), (1024, "line")]
-    (program,) = found.programs
-    assert found.bounds() == [(64, "span"), (found.bounds()[1][0], "work")]
-    at_change = {"n": found.bounds()[1][0]}
-    terms = found.terms(program)
-    assert terms["work"].evaluate(at_change) > terms["span"].evaluate(at_change)
+    assert [term for _, term in found.bounds()] == ["span", "work"]
 
 
 def test_formulas_say_how_many_groups_fill_the_device() -> None:
@@ -94,7 +90,6 @@ def test_formulas_begin_where_assumptions_hold() -> None:
     found = formulas(sums("{ [i, j] : 0 <= i < n and 0 <= j < 100 }", least=100))
 
     assert (found.first, found.multiple) == (128, 32)
-    assert found.bounds()[0][0] == 128
 
 
 def test_what_has_no_formula_is_refused() -> None:

@@ -75,11 +75,11 @@ def test_local_memory_leaves_these_numbers_of_groups() -> None:
     profiled = profile_kernel(MATMUL, K620, registers_per_work_item=32).at(LARGE)
     gtx_1060 = load_device("nvidia-gtx-1060")
 
-    able = unused_local_bytes(profiled.profile, profiled.launch, K620)
+    able = unused_local_bytes(profiled, K620)
 
     assert list(able) == list(range(1, 9))
     assert (able[1], able[8]) == (32 * 1024 + 1 - 2048, 0)
-    assert [*unused_local_bytes(profiled.profile, profiled.launch, gtx_1060)] == [*range(2, 9)]
+    assert [*unused_local_bytes(profiled, gtx_1060)] == [*range(2, 9)]
 
 
 @pytest.mark.device

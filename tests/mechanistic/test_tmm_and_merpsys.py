@@ -141,7 +141,7 @@ def test_steps_of_the_shortest_paths() -> None:
     assert prediction.time_s == pytest.approx(59596865536 / 1.4e9, rel=1e-14)
     assert (prediction.bound, prediction.results["work_items_per_core"]) == ("memory", 4)
     # fewer groups than slots run on as many compute units
-    few = model.estimate(profile, replace(PATHS_LAUNCH, num_groups=3)).results
+    few = model.estimate(ProfiledKernel(profile, replace(PATHS_LAUNCH, num_groups=3))).results
     assert (few["scheduling"], few["waves"], few["work_items_per_core"]) == (5, 1, 1)
 
 
@@ -277,14 +277,18 @@ def test_the_busiest_resource_of_saxpy2(repeats: int, cycles: float, bound: str)
 )
 def test_throughput_of_saxpy2(occupancy: float, repeats: int, wpc: float, bound: str) -> None:
     model = MerpsysModel(device=_gtx_970())
-    estimate = model.estimate(_saxpy(repeats), replace(SAXPY_LAUNCH, occupancy=occupancy))
+    estimate = model.estimate(
+        ProfiledKernel(_saxpy(repeats), replace(SAXPY_LAUNCH, occupancy=occupancy))
+    )
 
     assert estimate.results["wpc"] == pytest.approx(wpc, rel=EXACT)
     assert estimate.bound == bound
 
 
 def test_times_of_saxpy2_and_of_a_transfer() -> None:
-    estimate = MerpsysModel(device=_gtx_970(lambda_k=0.703787)).estimate(_saxpy(32), SAXPY_LAUNCH)
+    estimate = MerpsysModel(device=_gtx_970(lambda_k=0.703787)).estimate(
+        ProfiledKernel(_saxpy(32), SAXPY_LAUNCH)
+    )
     assert estimate.time_s == pytest.approx(1.0290509377916576e-3, rel=EXACT)
     assert transfer_time(LINK, 4e7) == pytest.approx(3.678345433846521e-3, rel=EXACT)
     assert transfer_time(LINK, 0) == LINK.startup_s
@@ -305,7 +309,9 @@ def test_time_is_inverse_to_factor_clock_and_compute_units_and_falls_with_occupa
 
     def time(parameters: DeviceParameters, occupancy: float, lambda_k: float = 1.0) -> float:
         model = MerpsysModel(device=parameters.replaced(lambda_k=lambda_k))
-        return model.estimate(_saxpy(8), replace(SAXPY_LAUNCH, occupancy=occupancy)).time_s
+        return model.estimate(
+            ProfiledKernel(_saxpy(8), replace(SAXPY_LAUNCH, occupancy=occupancy))
+        ).time_s
 
     assert time(device, low, factor) == pytest.approx(time(device, low) / factor, rel=1e-12)
     assert time(scaled, low) == pytest.approx(time(device, low) / speed / units, rel=1e-12)
@@ -323,7 +329,7 @@ def test_what_a_profile_does_not_state_is_derived_from_its_instructions() -> Non
     )
     profile = KernelProfile(name="k", idg=graph, load_bytes_per_sub_group=128)
 
-    results = MerpsysModel(device=device).estimate(profile, SAXPY_LAUNCH).results
+    results = MerpsysModel(device=device).estimate(ProfiledKernel(profile, SAXPY_LAUNCH)).results
 
     assert results["latency_bound"] == 350 + 6 + 6 + 350
     assert results["cycles[cuda_cores]"] == 2 * 32 / 128

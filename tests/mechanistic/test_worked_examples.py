@@ -11,24 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.devices.parameters import DeviceParameters, declare_device
-from countperf.mechanistic.gpumech import Interval, Policy, interval_cycles, intervals_of
+from countperf.mechanistic.gpumech import Interval, IntervalCycles, Policy, intervals_of
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
 from countperf.mechanistic.roofline import ByteRooflineModel, byte_roof, roof
 from countperf.mechanistic.volkov import (
+    OccupancyRoof,
     TwoSubsystems,
     latency_alone,
     latency_from_counts,
     latency_from_graph,
-    occupancy_roof,
     transit_throughput,
 )
 from countperf.mechanistic.wfg import (
     Block,
     Variant,
     WorkFlowCosts,
+    WorkFlowCycles,
     WorkFlowModel,
     blocks_of,
-    work_flow_cycles,
 )
 from tests.mechanistic.builders import (
     EXAMPLE_GRAPH,
@@ -146,7 +146,7 @@ def test_latency_of_one_sub_group() -> None:
 def test_volkov_over_occupancy(
     occupancy: float, top: float, wpc: float, cpr: float, ridge: float
 ) -> None:
-    rate = occupancy_roof(occupancy=occupancy, latency_app=25, wpc_roof=top)
+    rate = OccupancyRoof(occupancy=occupancy, latency_app=25, wpc_roof=top)
 
     assert (rate.wpc, rate.cpr, rate.ridge_occupancy) == pytest.approx((wpc, cpr, ridge))
 
@@ -158,10 +158,10 @@ def test_volkov_with_three_subsystems() -> None:
 
     assert latency == 1060
     assert list(top.busy.values()) == [7.5, 4, 36]
-    at_16 = occupancy_roof(occupancy=16, latency_app=latency, wpc_roof=top.wpc)
+    at_16 = OccupancyRoof(occupancy=16, latency_app=latency, wpc_roof=top.wpc)
     assert at_16.wpc == pytest.approx(0.0150943396, abs=1e-10)
     assert at_16.ridge_occupancy == pytest.approx(29.4444444)
-    assert occupancy_roof(occupancy=48, latency_app=latency, wpc_roof=top.wpc).wpc == 1 / 36
+    assert OccupancyRoof(occupancy=48, latency_app=latency, wpc_roof=top.wpc).wpc == 1 / 36
 
 
 @given(data=st.data())
@@ -216,7 +216,7 @@ def test_theorem_1_without_parallelism_transit_is_volkov() -> None:
         )
         latency = comp * latency_comp + mem * latency_mem
         for occupancy in (0.5, 1, 2, 7, 48, 64):
-            volkov = occupancy_roof(
+            volkov = OccupancyRoof(
                 occupancy=occupancy, latency_app=latency, wpc_roof=system.wpc_roof
             )
             transit = transit_throughput(system, occupancy)
@@ -234,7 +234,7 @@ TWO_AND_SIX = (Interval(2, 6), Interval(2, 6))
     ("policy", "nonoverlapped", "cycles"), [("rr", 2, 11), ("rr_corrected", 6, 15), ("gto", 3, 12)]
 )
 def test_one_interval(policy: Policy, nonoverlapped: float, cycles: float) -> None:
-    result = interval_cycles([Interval(3, 6)], 4, policy)
+    result = IntervalCycles([Interval(3, 6)], 4, policy)
 
     assert result.issue_probability == pytest.approx(1 / 3, rel=1e-15)
     assert result.nonoverlapped == pytest.approx((nonoverlapped,), rel=1e-15)
@@ -251,14 +251,14 @@ def test_one_interval(policy: Policy, nonoverlapped: float, cycles: float) -> No
     ],
 )
 def test_gpumech_over_occupancy(policy: Policy, cycles: list[float]) -> None:
-    runs = [interval_cycles(TWO_AND_SIX, w, policy) for w in range(1, len(cycles) + 1)]
+    runs = [IntervalCycles(TWO_AND_SIX, w, policy) for w in range(1, len(cycles) + 1)]
 
     assert [run.cpr for run in runs] == cycles
     assert runs[0].issue_probability == 0.25
 
 
 def test_corrected_round_robin_overlaps_no_more_instructions_than_there_are() -> None:
-    result = interval_cycles([Interval(0, 6), Interval(2, 1)], 4, "rr_corrected")
+    result = IntervalCycles([Interval(0, 6), Interval(2, 1)], 4, "rr_corrected")
 
     assert (result.nonoverlapped, result.cpr) == ((0, 5), 2 + 7 + 5)
 
@@ -287,13 +287,13 @@ _policies: st.SearchStrategy[Policy] = st.sampled_from(("rr", "rr_corrected", "g
 def test_cycles_by_gpumech_begin_with_those_alone_and_never_fall(
     intervals: list[Interval], policy: Policy, first: float, second: float
 ) -> None:
-    alone = interval_cycles(intervals, 1, policy).cpr
-    fewer, more = (interval_cycles(intervals, w, policy).cpr for w in sorted((first, second)))
+    alone = IntervalCycles(intervals, 1, policy).cpr
+    fewer, more = (IntervalCycles(intervals, w, policy).cpr for w in sorted((first, second)))
     slots = first * sum(interval.insts for interval in intervals)
 
     assert alone == pytest.approx(sum(each.insts + each.stall for each in intervals), rel=1e-12)
     assert fewer <= more * (1 + 1e-12)
-    assert interval_cycles(intervals, first, "rr_corrected").cpr >= slots * (1 - 1e-12)
+    assert IntervalCycles(intervals, first, "rr_corrected").cpr >= slots * (1 - 1e-12)
 
 
 @given(st.integers(1, 6), st.floats(1, 64), st.floats(1, 64), st.floats(1, 64))
@@ -302,7 +302,7 @@ def test_greedy_with_equal_intervals_that_always_fill_is_volkovs_model(
 ) -> None:
     # the stall is so long that p * stall >= 1: with n >= 1, s = n + 1 + more is enough
     stall = insts + 1 + more
-    result = interval_cycles([Interval(insts, stall)] * times, occupancy, "gto")
+    result = IntervalCycles([Interval(insts, stall)] * times, occupancy, "gto")
     volkov = max(times * (insts + stall), occupancy * times * insts)
 
     if insts * stall >= insts + stall:
@@ -326,7 +326,7 @@ def _cycles(
     variant: Variant,
     costs: WorkFlowCosts = COSTS,
 ) -> list[float]:
-    return [work_flow_cycles(blocks, omega, costs, variant=variant).cpr for omega in occupancies]
+    return [WorkFlowCycles(blocks, omega, costs, variant=variant).cpr for omega in occupancies]
 
 
 @pytest.mark.parametrize(
@@ -354,14 +354,14 @@ def test_work_flow_over_occupancy(
 
 
 def test_parts_and_limits_of_the_work_flow() -> None:
-    at_2 = work_flow_cycles(B1, 2, COSTS, variant="original")
+    at_2 = WorkFlowCycles(B1, 2, COSTS, variant="original")
     assert (at_2.computation, at_2.memory) == pytest.approx((8, 2 * (6 - 10 / 3)))
-    barrier = work_flow_cycles([*B1, Block("sync")], 2, COSTS, variant="original")
+    barrier = WorkFlowCycles([*B1, Block("sync")], 2, COSTS, variant="original")
     assert barrier.memory == pytest.approx(2 * (6 - 10 / 4))  # Eq. (35) with one barrier
     assert _cycles(B1, [12], "corrected", CORRECTED) == [48]  # the roofline
     assert _cycles(B2, [20], "corrected", CORRECTED) == [80]
-    assert work_flow_cycles(B1, 1e6, COSTS, variant="original").cpw == pytest.approx(6)
-    assert work_flow_cycles(B1, 1e6, CORRECTED).cpw == pytest.approx(4)
+    assert WorkFlowCycles(B1, 1e6, COSTS, variant="original").cpw == pytest.approx(6)
+    assert WorkFlowCycles(B1, 1e6, CORRECTED).cpw == pytest.approx(4)
     rates = [1 / cycles * (k + 1) for k, cycles in enumerate(_cycles(B1, range(1, 16), "original"))]
     above = [k for k, wpc in enumerate(rates, 1) if wpc > min(0.25, k / 25)]
     assert above == [3, 4]  # the original lies above Volkov there only
@@ -409,8 +409,8 @@ _blocks = st.lists(
 def test_corrected_work_flow_is_the_original_alone_and_reaches_the_roofline(
     blocks: list[Block], costs: WorkFlowCosts, occupancy: float
 ) -> None:
-    at_1, many, some = (work_flow_cycles(blocks, omega, costs) for omega in (1, 1e9, occupancy))
-    original = work_flow_cycles(blocks, 1, costs, variant="original")
+    at_1, many, some = (WorkFlowCycles(blocks, omega, costs) for omega in (1, 1e9, occupancy))
+    original = WorkFlowCycles(blocks, 1, costs, variant="original")
 
     assert at_1.cpw == pytest.approx(original.cpw, rel=1e-12)
     assert some.cpw >= max(some.busy_comp, some.busy_mem) * (1 - 1e-12)
@@ -453,7 +453,7 @@ def test_work_flow_of_a_device() -> None:
 
     def estimate(graph: InstructionGraph, variant: Variant = "corrected"):
         model = WorkFlowModel(device=device, variant=variant)
-        return model.estimate(KernelProfile(name="k", idg=graph), at_48)
+        return model.estimate(ProfiledKernel(KernelProfile(name="k", idg=graph), at_48))
 
     assert estimate(InstructionGraph("CCCCCCCCCM")).bound == "compute"
     assert estimate(InstructionGraph("CM")).bound == "memory"
