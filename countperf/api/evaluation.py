@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from countperf.api.catalogue import lacks_code, with_machine_code
 from countperf.api.kernels import table_kernels
 from countperf.api.weights_choice import ChosenWeights, choose_weights
+from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches
-from countperf.counting.transactions import TransactionCounts
 from countperf.devices.discovery import matching_devices
 from countperf.devices.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
 from countperf.devices.machine import read_processor

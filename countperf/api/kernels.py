@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import loopy as lp
 import numpy as np
 
+from countperf.counting.analysis import with_transactions
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.producers import bound_arguments, known_unit, translation_unit
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.counting.transactions import with_transactions
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.documents import parse_json

@@ -132,13 +132,9 @@ def _with_strides(array: Any) -> Any:
     if not isinstance(array, ArrayBase) or not array.dim_tags or not _is_known(array.shape):
         return array
     shape: Any = array.shape
-    strided = [isinstance(tag, FixedStrideArrayDimTag) for tag in array.dim_tags]
-    open_axes = [
-        axis
-        for axis, tag in enumerate(array.dim_tags)
-        if strided[axis] and getattr(tag, "stride", None) is lp.auto
-    ]
-    if not open_axes or len(open_axes) < sum(strided):
+    strided = [n for n, tag in enumerate(array.dim_tags) if hasattr(tag, "stride")]
+    open_axes = [axis for axis in strided if array.dim_tags[axis].stride is lp.auto]
+    if not open_axes or len(open_axes) < len(strided):
         return array
     tags = list(array.dim_tags)
     stride: Any = 1

@@ -258,7 +258,7 @@ def caches_of(document: Mapping[str, Any]) -> CountedCaches:
 
 
 AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT) = ("transactions", "subgroups", "distinct")
-"""First parts of the names that have no formula (`countperf.counting.transactions`)."""
+"""First parts of the names that have no formula (`countperf.counting.analysis`)."""
 
 _ROOT = re.compile(
     rf"(?:{TRANSACTIONS}\.[1-9]\d*x[1-9]\d*|{SUB_GROUPS}\.[1-9]\d*|{DISTINCT})(?![^.])"

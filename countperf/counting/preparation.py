@@ -28,6 +28,7 @@ from countperf.counting.frontend.schedule import prepared
 from countperf.counting.keys import NOWHERE, Case, FirstIteration, Grid, MemoryAccess, Operation
 from countperf.counting.operations.access_counter import Key
 from countperf.counting.operations.compiled_view import CompiledCounter
+from countperf.counting.operations.scalars import find_tagged_inames
 from countperf.counting.operations.source_view import SourceCounter
 from countperf.counting.scopes import AxisKind, Scope, barrier_passes
 from countperf.counting.size_parameters import SizeParameters
@@ -134,8 +135,7 @@ class KernelTally:
     ) -> Instruction:
         """Return an instruction in its place, tallied when it is asked for first."""
         if instruction_id not in self._read:
-            read = self._tally_counts(launch, outline, instruction_id)
-            self._read[instruction_id] = read
+            self._read[instruction_id] = self._tally_counts(launch, outline, instruction_id)
         return self._read[instruction_id]
 
     def _tally_counts(
@@ -149,10 +149,8 @@ class KernelTally:
             require_rule(domains.kernel, instruction, can_supply=self._prepared.can_supply)
         predicates, probability = domains.predicate_conditions(instruction)
         if supplied is not None:
-            within, reasons = (
-                instruction.within_inames,
-                frozenset({f"the caller's counts for instruction '{instruction_id}'"}),
-            )
+            within = instruction.within_inames
+            reasons = frozenset({f"the caller's counts for instruction '{instruction_id}'"})
             parts = supplied_parts(supplied, predicates, probability)
         else:
             within, reasons = self._rules.loops_around(instruction), frozenset[str]()
@@ -162,7 +160,7 @@ class KernelTally:
                 for some, share in ((tested, 1), (self._rules.tally(instruction), probability))
                 for (key, cases), number in some.items()
             )
-        kinds = self._kinds(launch.program, outline, instruction_id)
+        kinds = self._find_kinds(launch, outline, instruction_id)
         scope = Scope(
             domains=domains,
             within=within,
@@ -182,19 +180,17 @@ class KernelTally:
             is_supplied=supplied is not None,
         )
 
-    def _kinds(
-        self, program: DeviceProgram, outline: RegionOutline, instruction_id: str
+    def _find_kinds(
+        self, launch: Launch, outline: RegionOutline, instruction_id: str
     ) -> dict[str, AxisKind]:
         """Return the kind of each loop variable around an instruction that is no hardware axis."""
-        copied = self._prepared.copied
-        kinds: dict[str, AxisKind] = {}
-        for name in outline.around:
-            kinds[name] = "launch loop" if name in program.launch_loops else "barrier loop"
+        copied, hosts = self._prepared.copied, launch.program.launch_loops
+        kinds: dict[str, AxisKind] = {
+            name: "launch loop" if name in hosts else "barrier loop" for name in outline.around
+        }
         for name in outline.loops[instruction_id]:
             kinds[name] = "unrolled" if name in copied else "loop"
-        for name in copied:
-            kinds.setdefault(name, "unrolled")
-        return kinds
+        return kinds | {name: "unrolled" for name in copied if name not in kinds}
 
 
 class PreparedKernel:
@@ -237,11 +233,7 @@ class PreparedKernel:
     @cached_property
     def copied(self) -> frozenset[str]:
         """Loop variables whose instructions are copied for each of their values."""
-        return frozenset(
-            name
-            for name, iname in self.kernel.inames.items()
-            if any(isinstance(tag, IlpBaseTag | UnrollTag) for tag in iname.tags)
-        )
+        return find_tagged_inames(self.kernel, IlpBaseTag, UnrollTag)
 
     def tally(self, view: TallyView) -> KernelTally:
         """Return the tally of what Loopy emits, or of what a compiler leaves of it."""
@@ -306,15 +298,14 @@ def supplied_counts(
                 f"kernel '{kernel.name}': counts are given for '{instruction_id}', which is no "
                 f"instruction (it has: {', '.join(sorted(kernel.id_to_insn))})"
             )
-        counts[instruction_id] = {}
+        counts[instruction_id] = values = {}
         for name, number in numbers.items():
-            value = nonnegative(number)
-            if value is None:
+            if (value := nonnegative(number)) is None:
                 raise CountingError(
                     f"kernel '{kernel.name}', instruction '{instruction_id}': the count of "
                     f"{name} is {number!r}; pass a number that is at least zero"
                 )
-            counts[instruction_id][name] = value
+            values[name] = value
     return counts
 
 
@@ -445,7 +436,11 @@ def _list_needs(domains: Domains, supplied: Collection[str]) -> list[_Need]:
     with given.noting_what_lacks() as noted:
         arrays = dict.fromkeys(_yield_arrays(domains, supplied))
     for (text, instruction_id), condition in noted.items():
-        name = _name_condition(condition, instruction_id, given.inames)
+        while isinstance(condition, p.LogicalNot):  # named like the condition itself
+            condition = condition.child
+        name = text_of(condition)
+        if name in given.inames or name == type(condition).__name__:
+            name = instruction_id
         need = _Need("conditions", name, text, f"whether {text} holds", _PROBABILITY)
         need = needs.setdefault(name, need)
         need.instructions.append(instruction_id)
@@ -492,11 +487,3 @@ def _takes_pattern(access: MemoryAccess, within: frozenset[str], domains: Domain
             step = flat.substitute({name: QuasiPolynomial.name(name) + 1}) - flat
             return not step.is_constant or abs(step.constant_term) not in (0, 1)
     return False
-
-
-def _name_condition(condition: Any, instruction_id: str, inames: frozenset[str]) -> str:
-    """Return the name of a condition in statistics: its text, of a negated one the other's."""
-    while isinstance(condition, p.LogicalNot):
-        condition = condition.child
-    text = text_of(condition)
-    return instruction_id if text in inames or text == type(condition).__name__ else text

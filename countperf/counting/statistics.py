@@ -42,9 +42,8 @@ def nonnegative(value: Any) -> Fraction | None:
     """Return a finite number of at least zero as a fraction; None for anything else."""
     if isinstance(value, np.integer | np.floating):
         value = value.item()
-    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
-        return None
-    if not isfinite(value) or value < 0:
+    is_number = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
+    if not is_number or not isfinite(value) or value < 0:
         return None
     return Fraction(value).limit_denominator(10**9)
 
@@ -114,10 +113,9 @@ class Statistics:
         text = text_of(condition)
         if text in self.numbers and text not in self.inames:
             return self._use(text)
-        if isinstance(condition, p.LogicalNot):
-            probability = self._by_text(condition.child)
-            return None if probability is None else 1 - probability
-        return None
+        is_negated = isinstance(condition, p.LogicalNot)
+        probability = self._by_text(condition.child) if is_negated else None
+        return None if probability is None else 1 - probability
 
     def require(self, condition: Any, instruction_id: str) -> None:
         """Refuse a condition on data that has no probability, or note it (`noting_what_lacks`)."""
@@ -244,12 +242,10 @@ def check_trip_counts(
         if name not in inames:
             continue
         loop = loops.get(name)
+        if loop is None and name in instructions:
+            continue  # a probability
         if loop is None:
-            if name in instructions:
-                continue  # a probability
-            takers = (
-                ", ".join(n for n, data_loop in loops.items() if data_loop.trips is None) or "none"
-            )
+            takers = ", ".join(n for n, some in loops.items() if some.trips is None) or "none"
             raise statistics.error(
                 f"the statistic for '{name}' is of a loop that data does not bear on (of those "
                 f"that depend on data: {takers}); leave it out",

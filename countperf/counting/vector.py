@@ -397,40 +397,22 @@ class PropertyVector(Result, Mapping[str, Count]):
         columns = {name: Column(name) for name in ("property", *titles)}
         columns |= {"formula": Column("count"), "": Column()}
         view = {} if self.view == "source" else {"view": self.view}
-        rows = [
-            {
-                "property": name,
-                "unit": property_unit(name),
-                "count": str(count),
-                "exact": count.exact,
-            }
-            for name, count in self.items()
-        ]
-        shown = [
-            {
-                "property": name,
-                **({} if values is None else _count_values(values[name], titles)),
-                "formula": str(count),
-                "": f"not exact: {caveat}" if (caveat := self.caveat(name)) else "",
-            }
-            for name, count in self.items()
-        ]
+        rows: list[dict[str, Any]] = []
+        shown: list[dict[str, Any]] = []
+        properties: dict[str, dict[str, Any]] = {}
+        for name, count in self.items():
+            formula, caveat, unit = str(count), self.caveat(name), property_unit(name)
+            value = {} if values is None else {"value": values[name]}
+            rows.append({"property": name, "unit": unit, "count": formula, "exact": count.exact})
+            properties[name] = {"symbolic": formula, "exact": not caveat, **value}
+            columns_of_values = {} if values is None else _count_values(values[name], titles)
+            note = f"not exact: {caveat}" if caveat else ""
+            shown.append({"property": name, **columns_of_values, "formula": formula, "": note})
         return Printed(
             head=[f"kernel {self.kernel}, per launch{f', {self.view} view' if view else ''}"],
             rows=rows,
             shown=table_of(shown, columns),
-            facts={
-                "kernel": self.kernel,
-                **view,
-                "properties": {
-                    name: {
-                        "symbolic": str(count),
-                        "exact": not self.caveat(name),
-                        **({} if values is None else {"value": values[name]}),
-                    }
-                    for name, count in self.items()
-                },
-            },
+            facts={"kernel": self.kernel, **view, "properties": properties},
         )
 
 

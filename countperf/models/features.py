@@ -89,8 +89,8 @@ def vector_of(
         return kernel
     if isinstance(kernel, Mapping):
         return PropertyVector.from_mapping(cast("Mapping[str, str | int]", kernel), view=view)
+    from countperf.counting.analysis import with_transactions
     from countperf.counting.count_properties import count_kernel
-    from countperf.counting.transactions import with_transactions
 
     return with_transactions(count_kernel(kernel, view=view, caches=caches), kernel, transactions)
 

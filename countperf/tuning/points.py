@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import cloudpickle
 
+from countperf.counting.analysis import with_transactions
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.loopy_patches import without_disk_caches
 from countperf.counting.frontend.producers import translation_unit
 from countperf.counting.frontend.schedule import scheduled
-from countperf.counting.transactions import with_transactions
 from countperf.devices.device import DeviceLimits
 from countperf.devices.workers import NOT_SENT
 from countperf.errors import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from countperf.counting.analysis import TransactionCounts
 from countperf.counting.counts import transaction_roots
-from countperf.counting.transactions import TransactionCounts
 from measurement_kernels.catalog import entry
 
 

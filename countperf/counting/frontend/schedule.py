@@ -93,17 +93,13 @@ def _check_for_code(kernel: Any, t_unit: Any) -> None:
     with unattended(), loopy_reasons(t_unit):
         pre_codegen_checks(t_unit)
     has_vectors = any(iname.tags_of_type(VectorizeTag) for iname in kernel.inames.values())
-    if has_vectors or _has_separate_axes(kernel) or _shares_group_axes(kernel):
-        generate_code(t_unit, CountingError)
-
-
-def _has_separate_axes(kernel: Any) -> bool:
-    """Return whether an array has an axis along which each place is an argument of its own."""
-    return any(
+    has_separate_arrays = any(
         isinstance(tag, SeparateArrayArrayDimTag)
         for variable in (*kernel.args, *kernel.temporary_variables.values())
         for tag in getattr(variable, "dim_tags", None) or ()
     )
+    if has_vectors or has_separate_arrays or _shares_group_axes(kernel):
+        generate_code(t_unit, CountingError)
 
 
 def _shares_group_axes(kernel: Any) -> bool:

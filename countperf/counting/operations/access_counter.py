@@ -12,7 +12,7 @@ import pymbolic.primitives as p
 from loopy import AddressSpace
 from loopy.kernel.array import ArrayBase
 from loopy.kernel.data import ImageArg
-from loopy.symbolic import IdentityMapper, LinearSubscript, WalkMapper
+from loopy.symbolic import IdentityMapper, LinearSubscript
 from loopy.type_inference import TypeReader
 
 from countperf.counting.domains import Domains
@@ -22,6 +22,7 @@ from countperf.counting.expression_types import (
     DType,
     context_of,
     is_constant,
+    list_nodes,
     name_of,
     text_of,
 )
@@ -293,6 +294,7 @@ Choice = tuple[tuple[Any, ...], tuple[Case, ...]]
 """A subscript without choices, and the conditions under which it is accessed."""
 
 _MAX_CHOICES = 32
+_CHOOSING = (p.If, p.Min, p.Max, p.Call)
 _EXTREMA = {"min": p.Min, "fmin": p.Min, "max": p.Max, "fmax": p.Max}
 
 
@@ -302,13 +304,12 @@ def list_choices(index: tuple[Any, ...], to_condition: ToCondition) -> list[Choi
     open_ones: list[Choice] = [(index, ())]
     while open_ones:
         parts, cases = open_ones.pop()
-        walker = _Finder()
-        for part in parts:
-            walker(strip_linear(part))
-        if not walker.choices:
+        nodes = [n for part in map(strip_linear, parts) for n in list_nodes(part, *_CHOOSING)]
+        found = [(node, branches) for node in nodes for branches in _list_branches(node)]
+        if not found:
             choices.append((parts, cases))
             continue
-        node, (test, taken, other) = walker.choices[-1]  # there are none inside it
+        node, (test, taken, other) = found[-1]  # there are none inside it
         condition = try_affine(to_condition, test)
         if condition is None or len(choices) + len(open_ones) + 2 > _MAX_CHOICES:
             return [(index, ())]
@@ -317,18 +318,6 @@ def list_choices(index: tuple[Any, ...], to_condition: ToCondition) -> list[Choi
             case = Case(alternatives=condition, holds=holds)
             open_ones.append((replaced, (*cases, case)))
     return choices
-
-
-class _Finder(WalkMapper[[]]):
-    """Finds nodes that choose, each before those inside it, with what they choose from."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.choices: list[tuple[Any, tuple[Any, Any, Any]]] = []
-
-    def visit(self, expr: Any) -> bool:
-        self.choices += ((expr, branches) for branches in _list_branches(expr))
-        return True
 
 
 def _list_branches(expr: Any) -> Iterator[tuple[Any, Any, Any]]:

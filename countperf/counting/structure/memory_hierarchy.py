@@ -47,7 +47,6 @@ ASSUMED = "amd-zen4"
 UNKNOWN = "unknown"
 """Name of the hierarchy of a device of which none is known: with the numbers of `ASSUMED`."""
 
-
 LINE_BYTES = 64
 """Size of the lines that counts are of, byte."""
 
@@ -181,19 +180,15 @@ def read_system(folder: Path = _SYSTEM) -> MemoryHierarchy | None:
     caches: list[Cache] = []
     try:
         for index in sorted(folder.glob("index*")):
-            said = {
-                name: (index / name).read_text().strip()
-                for name in ("type", "size", "ways_of_associativity", "coherency_line_size")
-            }
-            if said["type"] in _HOLDING_DATA:
-                caches.append(
-                    Cache(
-                        size_bytes=_bytes_of(said["size"]),
-                        ways=int(said["ways_of_associativity"]),
-                        line_bytes=int(said["coherency_line_size"]),
-                        source=str(index),
-                    )
+            if (index / "type").read_text().strip() in _HOLDING_DATA:
+                size, ways, line = (
+                    (index / name).read_text().strip()
+                    for name in ("size", "ways_of_associativity", "coherency_line_size")
                 )
+                unit = _UNITS.get(size[-1:])
+                size_bytes = int(size[:-1]) * unit if unit else int(size)
+                sizes = {"size_bytes": size_bytes, "ways": int(ways), "line_bytes": int(line)}
+                caches.append(Cache(**sizes, source=str(index)))
         assumed = load_hierarchy(ASSUMED)
         return MemoryHierarchy(
             name="system",
@@ -203,8 +198,3 @@ def read_system(folder: Path = _SYSTEM) -> MemoryHierarchy | None:
         )
     except (OSError, ValueError, DocumentError):
         return None  # virtual machines may report none, or numbers that make no cache
-
-
-def _bytes_of(text: str) -> int:
-    """Return a size such as ``48K``, in byte."""
-    return int(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else int(text)
