@@ -19,31 +19,20 @@ from __future__ import annotations
 
 import json
 import math
-import stat
-import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, wraps
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    NonNegativeFloat,
-    PositiveFloat,
-    ValidationError,
-    field_validator,
-)
+import pydantic
 
 from countperf.store import make_file_error, read_file_text, write_atomically
 from countperf.text import cut, short_repr
 
 _LINE_WIDTH = 100
-_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
-_DIGITS = 20  # of the largest, or of the smallest with its sign
+_DIGITS = 20  # of the largest integer of 64 bits
 
 
 def parse_json(
@@ -55,30 +44,29 @@ def parse_json(
         where = "" if first_line == 1 else f" (line {first_line})"
         raise make_file_error(message + where, path)
 
-    def whole(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    def read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
         content = dict(pairs)
         if len(content) < len(pairs):
-            counts = Counter(name for name, _ in pairs)
-            twice = next(name for name, count in counts.items() if count > 1)
-            refuse(f"the field {_shortened(twice)} is there twice in an object; leave one of them")
+            twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+            refuse(f"the field {cut(twice, 40)} is there twice in an object; leave one of them")
         return content
 
-    def integer(digits: str) -> int:
-        if len(digits) > _DIGITS or not _SMALLEST <= (value := int(digits)) <= _LARGEST:
-            refuse(f"the integer {_shortened(digits)} has more than 64 bits")
-        return value
+    def read_integer(digits: str) -> int:
+        if len(digits) > _DIGITS or abs(int(digits)) >= 2**64:
+            refuse(f"the integer {cut(digits, 24)} has more than 64 bits")
+        return int(digits)
 
-    def finite(digits: str) -> float:
-        if math.isinf(value := float(digits)):
-            refuse(f"the number {_shortened(digits)} is too large")
-        return value
+    def read_float(digits: str) -> float:
+        if math.isinf(float(digits)):
+            refuse(f"the number {cut(digits, 24)} is too large")
+        return float(digits)
 
     try:
         return json.loads(
             text,
-            object_pairs_hook=whole,
-            parse_int=integer,
-            parse_float=finite,
+            object_pairs_hook=read_object,
+            parse_int=read_integer,
+            parse_float=read_float,
             parse_constant=lambda it: None if allow_nan else refuse(f"{it} is not JSON"),
         )
     except json.JSONDecodeError as error:
@@ -101,10 +89,6 @@ def parse_toml(text: str, *, path: Path | str | None = None) -> dict[str, object
     return content
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= 24 else f"{text[:20]}... ({len(text)} characters)"
-
-
 def format_json(value: object, *, indent: str = "") -> str:
     """Write JSON for people: what fits on a line and every array of numbers stays on one line."""
     line = json.dumps(value, allow_nan=False, ensure_ascii=False)
@@ -116,48 +100,15 @@ def format_json(value: object, *, indent: str = "") -> str:
             f"{json.dumps(str(key), ensure_ascii=False)}: {format_json(entry, indent=inner)}"
             for key, entry in value.items()
         ]
-        return "{\n" + ",\n".join(inner + entry for entry in entries) + f"\n{indent}}}"
-    if all(isinstance(entry, int | float) for entry in value):
+    elif all(isinstance(entry, int | float) for entry in value):
         return line
-    entries = [format_json(entry, indent=inner) for entry in value]
-    return "[\n" + ",\n".join(inner + entry for entry in entries) + f"\n{indent}]"
-
-
-_Read = TypeVar("_Read")
-_MIN_AGE_NS = 2 * 10**9
-"""Age of a file from which on its time of modification tells it from the next version."""
-
-
-def read_once(
-    max_files: int,
-) -> Callable[[Callable[[Any, Path | str], _Read]], Callable[[Any, Path | str], _Read]]:
-    """Have a class method that reads files read them anew only when they have changed."""
-
-    def decorate(read: Callable[[Any, Path | str], _Read]) -> Callable[[Any, Path | str], _Read]:
-        @lru_cache(max_files)
-        def read_version(cls: Any, path: Path | str, _: tuple[int, ...]) -> _Read:
-            return read(cls, path)
-
-        @wraps(read)
-        def read_file(cls: Any, path: Path | str) -> _Read:
-            try:
-                file = Path(path).stat()
-            except (OSError, ValueError):
-                return read(cls, path)  # says what is wrong
-            age_ns = time.time_ns() - file.st_mtime_ns
-            if not stat.S_ISREG(file.st_mode) or age_ns < _MIN_AGE_NS:
-                return read(cls, path)
-            version = (file.st_dev, file.st_ino, file.st_mtime_ns, file.st_size)
-            return read_version(cls, path, version)
-
-        return read_file
-
-    return decorate
+    else:
+        entries = [format_json(entry, indent=inner) for entry in value]
+    content = ",\n".join(inner + entry for entry in entries)
+    return f"{line[0]}\n{content}\n{indent}{line[-1]}"
 
 
 _Part = TypeVar("_Part", bound="Part")
-_OWN_WORDS = "Value error, "
-"""Prefix that pydantic puts before the message of our validators' errors."""
 
 
 def _in_order(ends: tuple[float, float]) -> tuple[float, float]:
@@ -166,17 +117,19 @@ def _in_order(ends: tuple[float, float]) -> tuple[float, float]:
     return ends
 
 
-Interval = Annotated[tuple[float, float], AfterValidator(_in_order)]
+Interval = Annotated[tuple[float, float], pydantic.AfterValidator(_in_order)]
 """Low and high end."""
 
-IntervalOfTimes = Annotated[tuple[NonNegativeFloat, PositiveFloat], AfterValidator(_in_order)]
+IntervalOfTimes = Annotated[
+    tuple[pydantic.NonNegativeFloat, pydantic.PositiveFloat], pydantic.AfterValidator(_in_order)
+]
 """Low and high end of a time, s."""
 
 
-class Part(BaseModel):
+class Part(pydantic.BaseModel):
     """A validated, immutable object inside a document, or one line of a file of lines."""
 
-    model_config = ConfigDict(
+    model_config = pydantic.ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
     )
 
@@ -199,13 +152,6 @@ class Document(Part):
     # advice for files of older versions, which are refused
     remade_by: ClassVar[str] = "make the file anew"
 
-    @field_validator("version", mode="before", check_fields=False)
-    @classmethod
-    def _version_is_no_boolean(cls, version: object) -> object:
-        if isinstance(version, bool):
-            raise ValueError(f"a version number is wanted, not {version}")
-        return version
-
     @classmethod
     def read_text(cls, text: str, *, path: Path | str | None = None) -> Self:
         """Parse and validate a document."""
@@ -216,18 +162,17 @@ class Document(Part):
         """Validate parsed JSON; errors as in `read_text`."""
         fields = check_format(content, str(cls.model_fields["format"].default), path=path)
         version, current = fields.get("version"), cls.model_fields["version"].default
-        if type(version) is int and version != current:
-            mend = "a newer countperf wrote it: upgrade countperf"
-            mend = mend if version > current else cls.remade_by
-            message = f"version {version} is not read, {current} is: {mend}"
-            raise make_file_error(f"$.version: {message}", path, field="$.version")
+        if type(version) is not int or version != current:
+            is_newer = type(version) is int and version > current
+            mend = "a newer countperf wrote it: upgrade countperf" if is_newer else cls.remade_by
+            message = f"$.version: version {_abbreviate(version)} is not read, {current} is: {mend}"
+            raise make_file_error(message, path, field="$.version")
         return validate(cls, fields, path=path)
 
     @classmethod
-    @read_once(64)
     def read_file(cls, path: Path | str) -> Self:
         """Read and validate a document from a file; errors as in `read_text`, with ``path`` set."""
-        return cls.read_text(read_file_text(path), path=path)
+        return _read_document(cls, read_file_text(path), str(path))
 
     def to_object(self) -> dict[str, Any]:
         """Return the document as plain JSON-able values."""
@@ -242,15 +187,21 @@ class Document(Part):
         write_atomically(path, self.write_text())
 
 
+_Document = TypeVar("_Document", bound=Document)
+
+
+@lru_cache(64)  # the same text need not be validated again
+def _read_document(kind: type[_Document], text: str, path: str) -> _Document:
+    return kind.read_text(text, path=path)
+
+
 def check_format(content: object, wanted: str, *, path: Path | str | None = None) -> dict[str, Any]:
     """Return parsed JSON as a dict if it is a document of the wanted format, else refuse it."""
     if not isinstance(content, dict):
-        kind = (
-            "an array" if isinstance(content, list) else f"the value {_abbreviate_value(content)}"
-        )
-        raise make_file_error(f"$: a {wanted} document is wanted, not {kind}", path, field="$")
+        message = f"$: a {wanted} document is wanted, not {_abbreviate(content)}"
+        raise make_file_error(message, path, field="$")
     if content.get("format") != wanted:
-        there = _abbreviate_value(content.get("format"))
+        there = _abbreviate(content.get("format"))
         message = f"$.format: a {wanted} document is wanted, not one of {there}"
         raise make_file_error(message, path, field="$.format")
     return dict(content)
@@ -265,14 +216,14 @@ def validate(
         return part_type.model_validate_json(json.dumps(content, allow_nan=False))
     except RecursionError as error:
         raise make_file_error(f"{root}: nested too deeply", path, field=root) from error
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = field_path(first["loc"], root=root)
         is_whole = first["type"] == "missing" or not first["loc"]
-        input_text = "" if is_whole else f" (found: {_abbreviate_value(first['input'])})"
+        input_text = "" if is_whole else f" (found: {_abbreviate(first['input'])})"
         others = error.error_count() - 1
         more = f"; {others} more bad field{'s' if others > 1 else ''}" if others else ""
-        said = first["msg"].removeprefix(_OWN_WORDS)
+        said = first["msg"].removeprefix("Value error, ")  # pydantic's, before our own words
         raise make_file_error(f"{field}: {said}{input_text}{more}", path, field=field) from error
 
 
@@ -287,5 +238,5 @@ def field_path(location: Sequence[str | int], *, root: str = "$") -> str:
     return root + "".join(steps)
 
 
-def _abbreviate_value(value: object) -> str:
+def _abbreviate(value: object) -> str:
     return cut(json.dumps(value, default=str), 40)

@@ -38,18 +38,6 @@ class CountperfError(Exception):
                 raise TypeError(f"{type(self).__name__} has no attribute {name}")
             setattr(self, name, tuple(value) if isinstance(value, list) else value)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Be made again in another process as it is, whatever its class is made of."""
-        return _restored, (type(self), self.args, self.__dict__)
-
-
-def _restored(
-    kind: type[CountperfError], args: tuple[Any, ...], state: dict[str, Any]
-) -> CountperfError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(state)
-    return error
-
 
 class CountingError(CountperfError):
     """A kernel, or a part of it, cannot be counted exactly."""
@@ -212,9 +200,5 @@ class InternalError(CountperfError):
     """Something that must hold of every result does not: a fault of countperf, not of the input."""
 
 
-class CountperfWarning(UserWarning):
-    """Root of every warning that countperf issues: the result is usable, with a caveat."""
-
-
-class CacheWarning(CountperfWarning):
+class CacheWarning(UserWarning):
     """A cache cannot be used: what it would keep is made again."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from io import BytesIO
 from itertools import accumulate
 from pathlib import Path
@@ -19,30 +19,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.devices.parameters import available_devices, load_device
+from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.errors import MissingExtraError, ParameterError
-from countperf.measuring import Timing
+from countperf.measuring import TimedSize, Timing
 from countperf.mechanistic.predict_all import ModelAnswers
-from countperf.mechanistic.sweep import Sweep
+from countperf.mechanistic.sweep import Sweep, SweepPoint
 from countperf.models.breakdown import breakdown_rows
+from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
 from countperf.models.metrics import PURPOSES, Evaluation
 from countperf.models.predictions import Prediction
-from countperf.models.validity import Explanation
 from countperf.store import check_writable, write_atomically
-from countperf.text import format_quantity, interval_text, point_text, si_prefix
+from countperf.text import PREFIXES, format_quantity, interval_text, point_text
 from countperf.tuning.result import Trial, TuningResult, fastest_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from countperf.devices.parameters import DeviceParameters
-    from countperf.measuring import TimedSize, Timing
-    from countperf.mechanistic.predict_all import ModelAnswers
-    from countperf.mechanistic.sweep import Sweep, SweepPoint
-    from countperf.models.predictions import Prediction
-    from countperf.models.validity import Explanation
 
 BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, GRAY = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#999999"),
@@ -70,21 +62,18 @@ def check_outputs(figure: Path | str | None, *documents: Path | str | None) -> N
     check_writable(figure, *documents)
 
 
-def save_figure(figure: Figure, path: Path | str) -> None:
-    """Write a figure; the ending of the file's name chooses the format."""
+def _render(figure: Figure, kind: str, **options: Any) -> bytes:
     content = BytesIO()
-    figure.savefig(content, format=Path(path).suffix.lstrip(".").lower())
-    write_atomically(path, content.getvalue())
+    figure.savefig(content, format=kind, **options)
+    return content.getvalue()
 
 
 def svg_text(figure: Figure) -> str:
     """Return a figure as an ``svg`` element whose words are text, to be put into a page."""
     from matplotlib import rc_context
 
-    content = BytesIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "countperf"}):
-        figure.savefig(content, format="svg", metadata={"Date": None})
-    text = content.getvalue().decode("utf-8")
+        text = _render(figure, "svg", metadata={"Date": None}).decode()
     return text[text.index("<svg") :]
 
 
@@ -92,76 +81,57 @@ def new_figure(size: tuple[float, float]) -> Figure:
     """Return an empty figure that needs no screen, of a size in inches."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        figure_class = _figure_class()
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError(
             "drawing needs matplotlib; install it with: pip install 'countperf[plot]'",
             extra="plot",
         ) from error
-    figure = figure_class(figsize=size, layout="constrained")
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
+    # notebooks show it although pyplot does not know it
+    vars(figure)["_repr_png_"] = partial(_render, figure, "png", dpi=110)
     return figure
 
 
-@cache
-def _figure_class() -> type[Figure]:
-    """Return the class of our figures; it is made here, since matplotlib is an optional extra."""
-    from matplotlib.figure import Figure
-
-    class ShownFigure(Figure):
-        """A figure that notebooks show although pyplot does not know it."""
-
-        def _repr_png_(self) -> bytes:
-            content = BytesIO()
-            self.savefig(content, format="png", dpi=_NOTEBOOK_DPI)
-            return content.getvalue()
-
-    return ShownFigure
-
-
-_NOTEBOOK_DPI = 110
-
-
-def plain_ticks(axis: Any) -> None:
-    """Label the ticks of an axis with plain numbers, few of them where it is logarithmic."""
+def plain_ticks(*axes: Any) -> None:
+    """Label the ticks of axes with plain numbers, few of them where they are logarithmic."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_formatter(FuncFormatter(_plain))
-    if axis.get_scale() != "log":
-        return
-    low, high = axis.get_view_interval()
-    decades = math.log10(high / low) if low > 0 else 9.0
-    subs = (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
-    if decades < 1:
-        subs = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
-    axis.set_major_locator(LogLocator(subs=subs, numticks=12))
-    axis.set_minor_formatter(NullFormatter())
+    for axis in axes:
+        axis.set_major_formatter(FuncFormatter(_format_plainly))
+        if axis.get_scale() == "log":
+            low, high = axis.get_view_interval()
+            decades = math.log10(high / low) if low > 0 else 9.0
+            subs = (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
+            if decades < 1:
+                subs = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+            axis.set_major_locator(LogLocator(subs=subs, numticks=12))
+            axis.set_minor_formatter(NullFormatter())
 
 
-def plain_both(panel: Axes) -> None:
-    """Label the ticks of both axes of a panel with plain numbers."""
-    plain_ticks(panel.xaxis)
-    plain_ticks(panel.yaxis)
+def _label(
+    figure: Figure, title: str, x: str, y: str, *, legend: Any = "outside lower center"
+) -> None:
+    """Title a figure of one panel, label its axes, and put the legend outside."""
+    (panel,) = figure.axes
+    panel.set(xlabel=x, ylabel=y)
+    plain_ticks(panel.xaxis, panel.yaxis)
+    figure.legend(loc=legend, ncols=1 if "right" in legend else 2, fontsize=9)
+    figure.suptitle(title, fontsize=10)
 
 
-def _plain(value: float, _: int | None = None) -> str:
-    """Write a number without an exponent."""
-    rounded = float(f"{value:.4g}")
-    return np.format_float_positional(rounded, trim="-")
+def _format_plainly(value: float, _: int | None = None) -> str:
+    return np.format_float_positional(float(f"{value:.4g}"), trim="-")
 
 
 def scale_of(times_s: Sequence[float]) -> tuple[float, str]:
     """Return the SI prefix, and its value, under which the largest of some times is read well."""
     largest = max(map(abs, times_s))
     exponent = max(-12, min(0, 3 * math.floor(math.log10(largest) / 3))) if largest > 0 else 0
-    return 10.0**exponent, si_prefix(exponent)
+    return 10.0**exponent, PREFIXES[exponent]
 
 
-_LOGARITHMIC_FROM = 8
-"""Sizes are on a logarithmic axis where the largest is more than so many times the smallest."""
-
-_FEW_SIZES = 9
 _LABELS = {
     "occupancy": "sub-groups resident on a compute unit",
     "group_size": "work items per group",
@@ -264,22 +234,19 @@ def _over_size(axis: str, title: str, series: Mapping[str, Sequence[_Time]]) -> 
         )
         bars.lines[0].set_gid("predicted" if is_predicted else "measured")
     sizes = sorted({position for position, *_ in every})
-    if sizes[0] > 0 and sizes[-1] > _LOGARITHMIC_FROM * sizes[0]:
+    if sizes[0] > 0 and sizes[-1] > 8 * sizes[0]:
         panel.set(xscale="log")
     if len(sizes) > 1:
         panel.set(yscale="log")
     else:
         panel.set_ylim(bottom=0)
-    plain_both(panel)
-    if len(sizes) <= _FEW_SIZES:
+    _label(figure, title, axis, f"time of one launch, {unit}s")
+    if len(sizes) < 10:  # a tick at each
         from matplotlib.ticker import NullLocator
 
         panel.set_xticks(sizes)
         panel.xaxis.set_minor_locator(NullLocator())
-    panel.set(xlabel=axis, ylabel=f"time of one launch, {unit}s")
     panel.grid(visible=True, which="major", alpha=0.3)
-    panel.set_title(title, fontsize=10)
-    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
 
@@ -300,10 +267,10 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
     prediction = explanation.prediction
     whole = float(prediction.time_s)
     if not (explanation.flops > 0 and explanation.global_bytes > 0 and whole > 0):
-        message = (
-            "a roofline shows kernels that compute and access global memory; this one does not"
+        raise ParameterError(
+            "a roofline shows kernels that compute and access global memory; this one does not",
+            parameter="explanation",
         )
-        raise ParameterError(message, parameter="explanation")
     name = f"{prediction.kernel}: {format_quantity(explanation.flops / whole, 'flop/s')}"
     points = {name: ("kernel", explanation.flops / whole)}
     intensity = explanation.flops / explanation.global_bytes
@@ -325,12 +292,10 @@ def model_roofline_figure(answers: ModelAnswers) -> Figure:
             message = f"no roofline of {answers.kernel} on {answers.device}: {reason}"
             raise ParameterError(message, parameter="figure")
     flops, moved = answers.total_flops or 0.0, answers.total_bytes or 1.0
+    times = {name: float(made.time_s) for name, made in answers.predictions.items()}
     points = {
-        f"{name}: {format_quantity(float(prediction.time_s), 's')}": (
-            name,
-            flops / float(prediction.time_s),
-        )
-        for name, prediction in answers.predictions.items()
+        f"{name}: {format_quantity(time_s, 's')}": (name, flops / time_s)
+        for name, time_s in times.items()
     }
     title = f"{answers.kernel} on {answers.device}, {point_text(answers.parameters)}"
     return _roofline(points, flops / moved, device, title)
@@ -360,11 +325,9 @@ def _roofline(
         mark, color = "*osD^v"[position % 6], RED if position == 0 else CYCLE[position % len(CYCLE)]
         look: dict[str, Any] = {"color": color, "markersize": 9, "label": label, "gid": gid}
         panel.plot([intensity], [rate / 1e9], mark, **look)
-    panel.set(xscale="log", yscale="log", ylabel="arithmetic rate, Gflop/s")
-    panel.set_xlabel("operational intensity of what the kernel asks for, flop/byte")
-    plain_both(panel)
-    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
-    figure.suptitle(title, fontsize=10)
+    panel.set(xscale="log", yscale="log")
+    x = "operational intensity of what the kernel asks for, flop/byte"
+    _label(figure, title, x, "arithmetic rate, Gflop/s")
     return figure
 
 
@@ -380,10 +343,7 @@ def sweep_figure(swept: Sweep) -> Figure:
         known = [(p, throughput) for p in swept.points if (throughput := rate(p)) is not None]
         if known:
             panel.plot(
-                [
-                    (swept.over == "occupancy" and point.occupancy) or point.value
-                    for point, _ in known
-                ],
+                [(swept.over == "occupancy" and p.occupancy) or p.value for p, _ in known],
                 [_PER * throughput for _, throughput in known],
                 marker=".",
                 color=CYCLE[position % len(CYCLE)],
@@ -394,14 +354,12 @@ def sweep_figure(swept: Sweep) -> Figure:
     if not panel.lines:
         message = f"no model predicts {swept.kernel} on {swept.device}; to_frame() says why"
         raise ParameterError(message, parameter="models")
-    unit = f"sub-groups per {_PER} cycles of a compute unit"
-    panel.set(xlabel=_LABELS[swept.over], ylabel=f"throughput, {unit}")
     panel.set_ylim(bottom=0)
     if swept.over == "group_size":
         panel.set_xscale("log", base=2)
-    plain_both(panel)
-    figure.legend(loc="outside right upper", fontsize=9)
-    panel.set_title(f"{swept.kernel} on {swept.device} over {swept.over}", fontsize=10)
+    y = f"throughput, sub-groups per {_PER} cycles of a compute unit"
+    title = f"{swept.kernel} on {swept.device} over {swept.over}"
+    _label(figure, title, _LABELS[swept.over], y, legend="outside right upper")
     return figure
 
 
@@ -414,10 +372,6 @@ def draw(result: object, path: Path | str | None = None) -> Figure:
         A prediction at several sizes is drawn over the size, an explanation as a roofline.
     path : Path or str, optional
         A file to write; its ending names the format, such as ``.png`` or ``.svg``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Raises
     ------
@@ -433,18 +387,16 @@ def draw(result: object, path: Path | str | None = None) -> Figure:
     """
     if path is not None:
         check_figure_path(path)
-    for kind, draw in _DRAWERS.items():
-        if isinstance(result, kind):
-            figure = draw(result)
-            break
-    else:
+    drawer = next((draw for kind, draw in _DRAWERS.items() if isinstance(result, kind)), None)
+    if drawer is None:
         named = ", ".join(kind.__name__ for kind in _DRAWERS)
         raise ParameterError(
             f"there is no picture of a {type(result).__name__}; pictures are of {named}",
             parameter="result",
         )
+    figure = drawer(result)
     if path is not None:
-        save_figure(figure, path)
+        write_atomically(path, _render(figure, Path(path).suffix.lstrip(".").lower()))
     return figure
 
 
@@ -478,15 +430,9 @@ def prediction_figure(prediction: Prediction) -> Figure:
     return figure
 
 
-def _explanation_figure(explanation: Explanation) -> Figure:
-    """Draw the kernel below the ceilings of its device."""
+def _draw_explanation(explanation: Explanation) -> Figure:
     slug = explanation.prediction.device
     return roofline_figure(explanation, load_device(slug) if slug in available_devices() else None)
-
-
-def tuning_figure(result: TuningResult) -> Figure:
-    """Draw measured against predicted times, and the best over the search."""
-    return variants_figure(result.tried, f"{result.space} on {result.device}", result.ranking_s)
 
 
 def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None = None) -> Figure:
@@ -509,7 +455,7 @@ def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None 
     drawn += compared.plot(ends, ends, color="black", linewidth=0.6, label="as predicted")
     compared.set(xscale="log", yscale="log")
     compared.set(xlabel=f"predicted time, {unit}s", ylabel=f"measured time, {unit}s")
-    plain_both(compared)
+    plain_ticks(compared.xaxis, compared.yaxis)
     best = [time_s / scale for time_s in accumulate(times, min)]
     at = [trial.at_s for trial in tried]
     look = {"color": GREEN, "label": "best so far", "gid": "best-so-far"}
@@ -524,8 +470,6 @@ def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None 
 
 
 _PURPOSE_MARKS = {"variant": (".", GRAY), "application": ("^", ORANGE), "test": ("o", BLUE)}
-_ACROSS = 4  # panels
-_NEAR = 1.6  # a factor between predicted and measured times
 
 
 def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
@@ -536,7 +480,7 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
     shown = [of for of in evaluations if any(case.predicted_s > 0 for case in of.cases)]
     if not shown:
         raise ParameterError("nothing is predicted: nothing to draw", parameter="figure")
-    across = min(_ACROSS, len(shown))
+    across = min(4, len(shown))
     down = -(-len(shown) // across)
     figure = new_figure((7.0, 4.5) if down * across == 1 else (3.2 * across + 1, 2.6 * down + 0.8))
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
@@ -555,10 +499,10 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
             )
             if cases:
                 drawn.setdefault(purpose, line)
-        for factor, style in ((1.0, "-"), (_NEAR, ":"), (1 / _NEAR, ":")):
+        for factor, style in ((1.0, "-"), (1.6, ":"), (1 / 1.6, ":")):
             panel.axhline(factor, color="black", linewidth=0.6, linestyle=style)
         panel.set(xscale="log", yscale="log")
-        plain_both(panel)
+        plain_ticks(panel.xaxis, panel.yaxis)
         panel.set_title(f"{evaluation.device}, {short_name(evaluation.model)}", fontsize=9)
     for panel in panels[len(shown) :]:
         panel.set_visible(False)
@@ -570,9 +514,11 @@ def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
 
 _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Prediction: prediction_figure,
-    Explanation: _explanation_figure,
+    Explanation: _draw_explanation,
     Evaluation: lambda evaluation: evaluations_figure([evaluation]),
-    TuningResult: tuning_figure,
+    TuningResult: lambda result: variants_figure(
+        result.tried, f"{result.space} on {result.device}", result.ranking_s
+    ),
     ModelAnswers: model_roofline_figure,
     Sweep: sweep_figure,
     Timing: timing_figure,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from fractions import Fraction
 from functools import wraps
 from inspect import signature
 from numbers import Real
@@ -68,49 +67,35 @@ def _short(match: re.Match[str]) -> int:
 
 
 def _part(name: str, text: str) -> list[int]:
+    """Return the values of an integer or a range, ``start:stop:count`` or with ``:log``."""
     fields = text.split(":")
     logarithmic = len(fields) == 4 and fields[-1] == "log"
-    numbers = fields[:-1] if logarithmic else fields
     try:
-        integers = [parse_size(name, number) for number in numbers]
-    except ValueError as error:
-        if isinstance(error, ParameterError):
-            raise
-        integers = []
-    match integers:
-        case [value]:
-            return [value]
-        case [start, stop, count]:
-            return _space_values(name, text, start, stop, count, logarithmic=logarithmic)
-        case _:
-            raise ParameterError(
-                f"{name}={text}: {text!r} is no integer and no range; write {name}=1024,"
-                f" {name}=256,512, {name}=256:4096:8 (8 integers from 256 to 4096) or"
-                f" {name}=256:4096:8:log; for long ones {name}=2**20, {name}=1M or {name}=1Mi",
-                parameter=name,
-            )
-
-
-def _space_values(
-    name: str, text: str, start: int, stop: int, count: int, *, logarithmic: bool
-) -> list[int]:
-    if start >= stop or count < 2 or (logarithmic and start < 1):
-        least = " of at least 1" if logarithmic else ""
+        numbers = [parse_size(name, field) for field in (fields[:-1] if logarithmic else fields)]
+    except ParameterError:
+        raise
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 3):
         raise ParameterError(
-            f"{name}={text}: a range is start:stop:count with a start{least} below the stop and a"
-            " count of at least 2",
+            f"{name}={text}: {text!r} is no integer and no range; write {name}=1024,"
+            f" {name}=256,512, {name}=256:4096:8 (8 integers from 256 to 4096) or"
+            f" {name}=256:4096:8:log; for long ones {name}=2**20, {name}=1M or {name}=1Mi",
             parameter=name,
         )
-    if count > _MOST_VALUES:
+    if len(numbers) == 1:
+        return numbers
+    start, stop, count = numbers
+    if start >= stop or not 2 <= count <= _MOST_VALUES or (logarithmic and start < 1):
         raise ParameterError(
-            f"{name}={text}: a range has at most {_MOST_VALUES} values; ask for fewer of them",
+            f"{name}={text}: a range is start:stop:count with a start below the stop (of at least 1"
+            f" before :log) and a count of at least 2 and at most {_MOST_VALUES} values",
             parameter=name,
         )
-    steps = [Fraction(index, count - 1) for index in range(count)]
     if logarithmic:
-        values = [round(start * (stop / start) ** float(step)) for step in steps]
+        values = [round(start * (stop / start) ** (i / (count - 1))) for i in range(count)]
     else:
-        values = [round(start + step * (stop - start)) for step in steps]
+        values = [round(start + i * (stop - start) / (count - 1)) for i in range(count)]
     if (distinct := len(set(values))) < count:
         raise ParameterError(
             f"{name}={text}: rounded to integers, only {distinct} of the {count} values differ; ask"
@@ -147,17 +132,12 @@ def combine_sizes(sizes: Sizes) -> list[dict[str, int]]:
 
 
 def size_arrays(sizes: Sizes) -> dict[str, int | NDArray[np.int64]]:
-    """Return values of parameters as counts and predictions take them.
-
-    Parameters and errors are those of `combine_sizes`.
-    """
+    """Return values of parameters as counts and predictions take them; see `combine_sizes`."""
     points = combine_sizes(sizes)
     import numpy as np
 
     return {
-        name: np.array([point[name] for point in points], np.int64)
-        if _is_several(value)
-        else points[0][name]
+        name: np.array([p[name] for p in points]) if _is_several(value) else points[0][name]
         for name, value in sizes.items()
     }
 
@@ -199,8 +179,7 @@ def checks_keywords(function: Callable[P, R]) -> Callable[P, R]:
         others = [name for name in given if name not in options]
         for name in others:
             if not (has_sizes and _is_size(given[name])):
-                shown = _show_value(given[name])
-                value = f", and a size is an integer, not {shown}" if has_sizes else ""
+                value = f", and a size is an integer, not {given[name]!r:.40}" if has_sizes else ""
                 near = nearest(name, options) or f"; its options are {', '.join(options)}"
                 raise ParameterError(
                     f"{function.__name__} has no option {name}{value}{near}", parameter=name
@@ -216,17 +195,11 @@ def checks_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _is_size(value: Any) -> bool:
-    if _is_several(value):
+    with suppress(ParameterError):
+        if not _is_several(value):
+            as_integer("", value)
         return True
-    try:
-        as_integer("", value)
-    except ParameterError:
-        return False
-    return True
-
-
-def _show_value(value: Any) -> str:
-    return f"{value!r:.40}"
+    return False
 
 
 def _is_several(value: Any) -> bool:
@@ -243,6 +216,6 @@ def as_integer(name: str, value: Any) -> int:
         if isinstance(value, Real) and value % 1 == 0:
             return int(value)  # pyright: ignore[reportArgumentType] - real numbers have it
     raise ParameterError(
-        f"parameter {name} is {_show_value(value)}; pass an integer or an array of integers",
+        f"parameter {name} is {value!r:.40}; pass an integer or an array of integers",
         parameter=name,
     )

@@ -6,11 +6,10 @@ and gives its facts, rows and columns once, by `Result.lay_out`.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from html import escape
 from numbers import Integral, Real
@@ -23,68 +22,32 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # SI Brochure (9th edition, 2019, with the prefixes of 2022), Table 7
-_PREFIXES = dict(zip(range(-30, 31, 3), [*"qryzafpnµm", "", *"kMGTPEZYRQ"], strict=True))
+PREFIXES = dict(zip(range(-30, 31, 3), [*"qryzafpnµm", "", *"kMGTPEZYRQ"], strict=True))
 _LEAST_SHARE = 1e-3
 _WHOLE = 10  # factors from which on decimals are left out
-
-# enough digits for any two floats side by side
-_WIDE = Context(prec=800, rounding=ROUND_HALF_EVEN)
-
-
-def si_prefix(exponent: int) -> str:
-    """Return the SI prefix of a power of ten."""
-    return _PREFIXES[exponent]
 
 
 def format_quantity(value: float, unit: str, *, digits: int = 3) -> str:
     """Write a number with an SI prefix, rounded to significant digits."""
-    number = Decimal(value)
-    if not number.is_finite() or number == 0:
+    if not math.isfinite(value) or value == 0:
         return f"{value:g} {unit}"
-    rounded = round_to_digits(number, digits)
+    rounded = Decimal(f"{value:.{digits - 1}e}")
     # one to three digits before the point
-    exponent = max(min(rounded.adjusted() // 3 * 3, max(_PREFIXES)), min(_PREFIXES))
-    return f"{rounded.scaleb(-exponent):f} {si_prefix(exponent)}{unit}"
+    exponent = max(min(rounded.adjusted() // 3 * 3, max(PREFIXES)), min(PREFIXES))
+    return f"{rounded.scaleb(-exponent):f} {PREFIXES[exponent]}{unit}"
 
 
 def format_percent(fraction: float) -> str:
     """Write a fraction in percent: two significant digits below 100 %, whole percents above."""
-    percent = Decimal(fraction) * 100
-    if not percent.is_finite() or percent == 0:
+    if not math.isfinite(fraction) or fraction == 0:
         return f"{fraction:g} %"
-    rounded = (
-        round_to_digits(percent, 2)
-        if abs(percent) < 100
-        else percent.quantize(Decimal(1), context=_WIDE)
-    )
-    return f"{rounded:f} %"
+    percent = 100 * Decimal(fraction)
+    return f"{Decimal(f'{percent:.1e}') if abs(percent) < 100 else percent.quantize(1):f} %"
 
 
 def format_share(fraction: float) -> str:
     """Write a part of a whole in percent; what is less than a thousandth as just that."""
     return "< 0.1 %" if 0 < abs(fraction) < _LEAST_SHARE else format_percent(fraction)
-
-
-def round_to_digits(number: Decimal, digits: int) -> Decimal:
-    """Round a number that is not zero to significant digits, keeping trailing zeros."""
-    rounded = number.quantize(Decimal(1).scaleb(number.adjusted() - digits + 1), context=_WIDE)
-    # 999.6 to three digits is 1000: one digit too many
-    return rounded.quantize(Decimal(1).scaleb(rounded.adjusted() - digits + 1), context=_WIDE)
-
-
-def format_table(
-    rows: Sequence[Sequence[str]], *, header: Sequence[str] = (), right: Sequence[int] = ()
-) -> str:
-    """Align the columns of a table."""
-    lines = [list(header), *map(list, rows)] if header else [list(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
 
 
 def width_text(factor: float) -> str:
@@ -141,7 +104,7 @@ class Column:
             return point_text(value)
         if isinstance(value, tuple | list):
             return ", ".join(map(str, value))
-        if isinstance(value, bool) or not _is_real(value):
+        if not _is_number(value):
             return value_text(value)
         if self.format is not None:
             return self.format(float(value))
@@ -149,7 +112,11 @@ class Column:
 
     def stands_right(self, values: Iterable[object]) -> bool:
         """Return whether cells are aligned at their right ends."""
-        return self.right or self.format is not None or all(map(_is_number, values))
+        return (
+            self.right
+            or self.format is not None
+            or all(value is None or _is_number(value) for value in values)
+        )
 
 
 EACH = Column()
@@ -174,7 +141,15 @@ class Table:
 
     def lines(self, most: int | None = None, *, more: str = "", indent: str = "  ") -> list[str]:
         """Return aligned lines; of many rows the first and last, or where all are."""
-        lines = format_table(self.rows, header=self.header, right=self.right).splitlines()
+        rows = [self.header, *self.rows] if self.header else self.rows
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if i in self.right else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
         left_out = 0 if most is None else len(self.rows) - most
         if most is not None and left_out > 0:
             half = 1 + (most + 1) // 2
@@ -207,15 +182,13 @@ def table_of(rows: Sequence[Row], columns: Mapping[str, Column] | None = None) -
 
     Without `columns`, all values are shown, in the order in which rows have them.
     """
-    if columns is None:
-        rows = _flat(rows)[0]
-        shown = {name: Column(name) for row in rows for name in row}
-    else:
-        kept = {name: column.title for name, column in columns.items() if column is not EACH}
-        rows, parts = _flat(rows, kept)
-        shown: dict[str, Column] = {}
-        for name, column in columns.items():
-            shown |= {name: column} if column is not EACH else parts.get(name, {})
+    columns = columns or {name: Column(name) for row in _flatten(rows)[0] for name in row}
+    kept = {name: column.title for name, column in columns.items() if column is not EACH}
+    rows, parts = _flatten(rows, {*kept, *kept.values()})
+    shown: dict[str, Column] = {}
+    for name, column in columns.items():
+        names = parts.get(name, []) if column is EACH else [name]
+        shown |= {part: Column(part) if column is EACH else column for part in names}
     values = {name: [row.get(name) for row in rows] for name in shown}
     cells = {name: [*map(column.cell, values[name])] for name, column in shown.items()}
     names = [name for name in shown if not rows or any(cells[name])]
@@ -226,50 +199,35 @@ def table_of(rows: Sequence[Row], columns: Mapping[str, Column] | None = None) -
     )
 
 
-def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, Fraction)
-
-
 def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return isinstance(value, Real) and not isinstance(value, bool | Fraction)
 
 
-def _flat(
-    rows: Sequence[Row], kept: Mapping[str, str] | None = None
-) -> tuple[list[dict[str, Any]], dict[str, dict[str, Column]]]:
+def _flatten(
+    rows: Sequence[Row], kept: Collection[str] = ()
+) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
     """Give each parameter, and both ends of the interval, a column of its own.
 
     A parameter that is called like a column of results, or like its title, is named with the
-    column that it comes from: ``parameters.time_s``. Mappings in columns that are `kept` (names and
-    titles) stay whole. Returned are the rows, and the columns that the others became.
+    column that it comes from: ``parameters.time_s``. Mappings in columns that are `kept` stay
+    whole. Returned are the rows, and the columns that the others became.
     """
-    kept = kept or {}
-    rows = [dict(_with_ends(row)) for row in rows]
-    taken = {*kept, *kept.values()}.union(
+    taken = {*kept, "low_s", "high_s"}.union(
         name for row in rows for name, value in row.items() if not isinstance(value, Mapping)
     )
-    parts: dict[str, dict[str, Column]] = {}
+    parts: dict[str, list[str]] = {}
     flat: list[dict[str, Any]] = []
     for row in rows:
         flat.append({})
         for name, value in row.items():
-            if name in kept or not isinstance(value, Mapping):
-                flat[-1][name] = value
-                continue
-            for part, one in value.items():
-                full = f"{name}.{part}" if part in taken else part
-                parts.setdefault(name, {})[full] = Column(full)
-                flat[-1][full] = one
+            values = {name: value}
+            if name == "interval_s":
+                values = dict(zip(("low_s", "high_s"), value or (None, None), strict=True))
+            elif isinstance(value, Mapping) and name not in kept:
+                values = {f"{name}.{n}" if n in taken else n: one for n, one in value.items()}
+                parts[name] = [*dict.fromkeys([*parts.get(name, ()), *values])]
+            flat[-1] |= values
     return flat, parts
-
-
-def _with_ends(row: Row) -> Iterator[tuple[str, Any]]:
-    """Give both ends of the interval a column."""
-    for name, value in row.items():
-        if name == "interval_s":
-            yield from zip(("low_s", "high_s"), value or (None, None), strict=True)
-        else:
-            yield name, value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +271,7 @@ class Printed:
         """Return the rows as a pandas data frame: a column for each parameter, times in s."""
         import pandas as pd
 
-        return pd.DataFrame(_flat(self.rows)[0])
+        return pd.DataFrame(_flatten(self.rows)[0])
 
     def object(self) -> dict[str, Any]:
         """Return facts and rows as JSON has them; nothing is rounded."""
@@ -385,11 +343,14 @@ _WIDTH = 160
 
 def shortened(text: str, most: int = MOST_LINES) -> str:
     r"""Break the long lines of a text, cut it to a number of lines, and say how many are out."""
-    lines = [part for line in text.splitlines() for part in _broken(line)]
-    if len(lines) <= most:
-        return "\n".join(lines)
-    kept = most - 1
-    return "\n".join([*lines[:kept], f"... {len(lines) - kept} more lines"])
+    lines: list[str] = []
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        more: dict[str, Any] = {"initial_indent": indent, "subsequent_indent": f"{indent}    "}
+        lines += [line] if len(line) <= _WIDTH else wrap(line.strip(), _WIDTH, **more)
+    if len(lines) > most:
+        lines[most - 1 :] = [f"... {len(lines) - most + 1} more lines"]
+    return "\n".join(lines)
 
 
 def cut(text: str, most: int) -> str:
@@ -404,33 +365,21 @@ def some_of(names: Sequence[str], *, most: int = 12) -> str:
     return listed if more <= 0 else f"{listed} and {more} more"
 
 
-def _broken(line: str) -> list[str]:
-    """Break a line that is too long; what follows is indented by four more."""
-    if len(line) <= _WIDTH:
-        return [line]
-    indent = line[: len(line) - len(line.lstrip())]
-    return wrap(line.strip(), _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ")
-
-
-class _Values(Repr):
-    """Writes the values of fields: of collections the first entries, long texts cut."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel = 2
-        self.maxtuple = self.maxlist = self.maxset = self.maxfrozenset = self.maxdict = 3
-        self.maxstring = self.maxother = self.maxlong = 150
-
-    def repr_instance(self, x: Any, level: int) -> str:
-        return " ".join(super().repr_instance(x, level).split())
-
-
-_VALUES = _Values()
+_VALUES = Repr()  # of collections the first entries, long texts cut
+_VALUES.maxlevel = 2
+_VALUES.maxtuple = _VALUES.maxlist = _VALUES.maxset = _VALUES.maxfrozenset = _VALUES.maxdict = 3
+_VALUES.maxstring = _VALUES.maxother = _VALUES.maxlong = 150
 
 
 def short_repr(value: object) -> str:
     """Return a ``repr`` of at most 25 lines: a field on each, long values cut."""
-    lines = [f"  {name}={_VALUES.repr(part)[:_WIDTH]}," for name, part in _fields(value)]
+    names = getattr(type(value), "model_fields", ())
+    if is_dataclass(value):
+        names = [field.name for field in fields(value) if field.repr]
+    lines = [
+        f"  {name}={' '.join(_VALUES.repr(getattr(value, name)).split())[:_WIDTH]},"
+        for name in names
+    ]
     kept = MOST_LINES - 2
     if len(lines) > kept:
         lines = [*lines[: kept - 1], f"  ... {len(lines) - kept + 1} more fields"]
@@ -441,7 +390,7 @@ class FieldsAlone:
     """A dataclass that is pickled without what it has cached."""
 
     def __getstate__(self) -> dict[str, Any]:
-        names = [field.name for field in dataclasses.fields(cast("Any", self))]
+        names = [field.name for field in fields(cast("Any", self))]
         return {name: self.__dict__[name] for name in names}
 
 
@@ -466,16 +415,6 @@ class Formula:
 
     def __repr__(self) -> str:
         return shortened(str(self))
-
-
-def _fields(value: object) -> Iterator[tuple[str, Any]]:
-    if dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            if field.repr:
-                yield field.name, getattr(value, field.name)
-        return
-    for name in getattr(type(value), "model_fields", {}):
-        yield name, getattr(value, name)
 
 
 class Result:

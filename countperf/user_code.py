@@ -9,7 +9,6 @@ names it, and its folder is on the path of modules while it runs: last, so that 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import importlib.util
 import os
@@ -41,7 +40,7 @@ def find_in_user_code(
         raise error(f"there is no file {path}")
     with _on_module_path(Path.cwd() if file is None else file.resolve().parent):
         with guarded(f"{path} cannot be imported", error):
-            module = importlib.import_module(path) if file is None else _executed(file)
+            module = importlib.import_module(path) if file is None else _execute(file)
         value = convert(getattr(module, name, None))
         if isinstance(value, kind):
             return value
@@ -81,21 +80,16 @@ def guarded(what: str, error: MakeError) -> Generator[None]:
 def describe_failure(raised: BaseException) -> str:
     """Say what code of the user's raised, and at which line of which of its files."""
     said = f"{type(raised).__name__}: {raised}".removesuffix(": ")
-    frames = traceback.extract_tb(raised.__traceback__)
-    own = [f for f in frames if Path(f.filename).is_file() and not _is_installed(f.filename)]
+    installed = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+    own = [
+        frame
+        for frame in traceback.extract_tb(raised.__traceback__)
+        if (file := Path(frame.filename).resolve()).is_file()
+        and not any(map(file.is_relative_to, (*installed, Path(__file__).parent)))
+    ]
     if not own or isinstance(raised, SyntaxError):  # which says where
         return said
     return f"{said} ({own[-1].filename}, line {own[-1].lineno})"
-
-
-def _is_installed(file: str) -> bool:
-    """Return whether a file is part of Python, of an installed package, or of this one."""
-    paths = sysconfig.get_paths()
-    folders = [
-        Path(__file__).parent,
-        *(Path(paths[name]) for name in ("stdlib", "purelib", "platlib")),
-    ]
-    return any(Path(file).resolve().is_relative_to(folder.resolve()) for folder in folders)
 
 
 def path_of_children() -> list[str]:
@@ -125,9 +119,8 @@ def stdout_to_stderr() -> Generator[None]:
         yield
 
 
-def _executed(file: Path) -> ModuleType:
-    own = hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:12]
-    spec = importlib.util.spec_from_file_location(f"_countperf_user_{file.stem}_{own}", file)
+def _execute(file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"_countperf_user_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -168,15 +161,7 @@ def _on_module_path(folder: Path) -> Generator[None]:
         with contextlib.suppress(ValueError):
             sys.path.remove(str(folder))
         for name in set(sys.modules) - before:
-            top = name.partition(".")[0]
-            if top not in before and _lies_in(sys.modules[name], folder, top):
+            top = folder / name.partition(".")[0]
+            file = Path(getattr(sys.modules[name], "__file__", None) or "").resolve()
+            if file == top.with_suffix(".py") or top in file.parents:
                 del sys.modules[name]
-
-
-def _lies_in(module: ModuleType, folder: Path, top: str) -> bool:
-    """Return whether a module is a file of a folder, or of the package ``top`` in it."""
-    file = getattr(module, "__file__", None)
-    if file is None:
-        return False
-    path = Path(file).resolve()
-    return path == folder / f"{top}.py" or folder / top in path.parents

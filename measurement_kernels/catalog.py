@@ -2,48 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 
 from countperf.errors import KernelSpecificationError, nearest
 from countperf.measuring import Purpose
-from measurement_kernels import downstream, extended, paper, paper_tests, published, random_shapes
-from measurement_kernels.applications import APPLICATIONS
-from measurement_kernels.entry import CatalogEntry, Collection
+from measurement_kernels import paper, paper_tests
+from measurement_kernels.entry import VARIANTS_PREFIX, CatalogEntry, Collection
 from measurement_kernels.groups import GroupShape
-from measurement_kernels.variants.sets import VARIANTS_PREFIX, variant_entries, variant_sets
 
 __all__ = ["APART", "CatalogEntry", "entries", "entry", "families"]
 
-APART: Mapping[Collection | None, Callable[[], Iterable[CatalogEntry]]] = {
-    "published": published.entries,
-    "downstream": downstream.entries,
-}
+APART: tuple[Collection, ...] = ("published", "downstream")
 """Collections that are listed only by their names; families begin with these."""
+
+
+def _by_name(listed: Iterable[CatalogEntry]) -> dict[str, CatalogEntry]:
+    return {each.name: each for each in listed}
+
+
+@cache
+def _paper() -> dict[str, CatalogEntry]:
+    """Return the paper's kernels, which are looked up without importing the others."""
+    kernels = (*paper.KERNELS, *paper_tests.KERNELS)
+    return _by_name(entry for kernel in kernels for entry in kernel.entries())
 
 
 @cache
 def _measured() -> dict[str, CatalogEntry]:
     """Return the measurement kernels that somebody wrote, without thousands that were drawn."""
-    papers = (*paper.KERNELS, *paper_tests.KERNELS)
-    found = [*(entry for kernel in papers for entry in kernel.entries()), *extended.entries()]
-    return {each.name: each for each in found}
+    from measurement_kernels import extended
+
+    return _paper() | _by_name(extended.entries())
 
 
 @cache
 def _everything() -> dict[str, CatalogEntry]:
-    others = (*random_shapes.entries(), *(e for k in APPLICATIONS.values() for e in k.entries()))
-    return _measured() | {each.name: each for each in others}
+    from measurement_kernels import applications, random_shapes
+
+    return _measured() | _by_name([*random_shapes.entries(), *applications.entries()])
 
 
 @cache
 def _variants() -> dict[str, CatalogEntry]:
-    return {each.name: each for family in variant_sets() for each in variant_entries(family)}
+    from measurement_kernels.variants import sets
+
+    return _by_name(e for family in sets.variant_sets() for e in sets.variant_entries(family))
 
 
 @cache
-def _apart(collection: Collection | None) -> dict[str, CatalogEntry]:
-    return {each.name: each for each in APART[collection]()}
+def _apart(collection: Collection) -> dict[str, CatalogEntry]:
+    from measurement_kernels import downstream, published
+
+    return _by_name((published if collection == "published" else downstream).entries())
 
 
 def _kernels(purpose: Purpose | None, collection: Collection | None) -> dict[str, CatalogEntry]:
@@ -54,6 +65,8 @@ def _kernels(purpose: Purpose | None, collection: Collection | None) -> dict[str
 
 def _named(name: str) -> dict[str, CatalogEntry]:
     """Return the kernels among which a name is looked up."""
+    if name in _paper():
+        return _paper()
     if name in _measured():
         return _measured()
     if name.startswith(VARIANTS_PREFIX):

@@ -23,6 +23,9 @@ from measurement_kernels.arguments import (
 )
 from measurement_kernels.groups import GroupShape, label, round_up
 
+VARIANTS_PREFIX = "variants-"
+"""Prefix of the families of sets of variants."""
+
 ONLY_VARIANT = "plain"
 """Variant of a family with a single variant; names leave it out."""
 

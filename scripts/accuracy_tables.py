@@ -1,10 +1,10 @@
-"""Markdown tables of the committed fits: their making, accuracy, rankings and searches."""
+"""Markdown tables of the committed fits: their making, accuracy and rankings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from countperf.models.metrics import PURPOSES, Evaluation
 from countperf.models.shipped import COMPILED, STRUCTURAL
@@ -138,41 +138,6 @@ def _ranking_cells(of: RankedSet | RankingEvaluation) -> list[str]:
 
 def _short(model: str) -> str:
     return next((kind for kind in _KINDS if model.startswith(f"{kind}-")), model)
-
-
-def tuning_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
-    """Write what searches found as a Markdown table: a row for each device and search."""
-    families = list(dict.fromkeys(name for each in benchmarks for name in each["families"]))
-    rows = [
-        ["device", "search", *families, "geometric mean"],
-        ["---", "---", *["---:"] * (len(families) + 1)],
-    ]
-    for each in benchmarks:
-        for search, mean in each["geometric_mean"].items():
-            known = each["families"]
-            cells = [
-                format_percent(known[name]["quality"][search]) if name in known else ""
-                for name in families
-            ]
-            rows.append([each["device"]["slug"], search, *cells, format_percent(mean)])
-    return _markdown(rows)
-
-
-def tuning_means_markdown(benchmarks: Sequence[Mapping[str, Any]]) -> str:
-    """Write geometric means over the families as a Markdown table: a row for each search.
-
-    Devices go across; otherwise as `tuning_markdown`.
-    """
-    means: dict[str, dict[str, float]] = {}
-    for each in benchmarks:
-        for search, mean in each["geometric_mean"].items():
-            means.setdefault(search, {})[each["device"]["slug"]] = mean
-    devices = sorted({device for by_device in means.values() for device in by_device})
-    rows = [["search, %", *devices], ["---", *["---:"] * len(devices)]]
-    for search, mean_of in means.items():
-        cells = (_percent(mean_of[device]) if device in mean_of else "" for device in devices)
-        rows.append([search, *cells])
-    return _markdown(rows)
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -1,16 +1,10 @@
-"""Read the times and hardware counters that Amaris et al. published.
+"""Read the times that Amaris et al. published.
 
-The folder has ``amaris/timings.csv.gz``, a row per case, and ``amaris/nvprof_counters.csv.gz``, a
-row per case and profile whose first field is ``GPU/block_B/KERNEL-{events,metrics}.csv`` and whose
-other fields are named by ``eventsNames-C.csv`` and ``metricsNames-C.csv`` of the compute
-capability C. Source: github.com/marcosamaris/gpuperfpredict, commit 7c8ece00, CC-BY 4.0.
+The folder has ``amaris/timings.csv.gz``, a row per case. See `SOURCE`.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,39 +95,3 @@ def timings(folder: Path) -> pd.DataFrame:
         }
     )
     return table.join(pd.DataFrame(sizes, dtype="Int64"))
-
-
-def counters(folder: Path) -> pd.DataFrame:
-    """Read the hardware counters, a row per case and run of the profiler."""
-    names = {
-        (capability, kind): next(
-            csv.reader(
-                (folder / "amaris" / f"{kind}Names-{capability}.csv").read_text().splitlines()
-            )
-        )
-        for capability in {gpu.capability for gpu in GPUS.values()}
-        for kind in ("events", "metrics")
-    }
-    cases: dict[tuple[object, ...], dict[str, object]] = {}
-    seen: Counter[tuple[object, ...]] = Counter()
-    with gzip.open(folder / "amaris" / "nvprof_counters.csv.gz", "rt") as file:
-        for row in csv.reader(file):
-            gpu, block, name = row[0].split("/")
-            kernel, kind = name.removesuffix(".csv").rsplit("-", 1)
-            if kernel not in KERNELS:
-                continue
-            fields = dict(zip(names[GPUS[gpu].capability, kind], row[1:], strict=True))
-            key = (gpu, block, kernel, fields["Kernel"], fields["Input Size"])
-            seen[key, kind] += 1  # repeats stand in the same order in both profiles
-            case = cases.setdefault((*key, seen[key, kind]), {})
-            case |= {field: _number(value) for field, value in fields.items()}
-            case |= {"gpu": gpu, "kernel": kernel, "block": int(block.removeprefix("block_"))}
-            case |= {"size": int(fields["Input Size"])}
-    return pd.DataFrame(list(cases.values()))
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

@@ -1,13 +1,12 @@
 """Rehearse ``scripts/gpu_campaign`` on a machine without a GPU.
 
-``python scripts/rehearse_gpu_campaign.py`` does four things, each also alone (``--only``):
+``python scripts/rehearse_gpu_campaign.py`` does three things, each also alone (``--only``):
 
 - ``devices``: prints what countperf says of CUDA on this machine;
 - ``calls``: compares the calls of CuPy with the installed package (pytest);
 - ``kernels``: generates CUDA for every kernel that the campaign checks or times, and compiles it
   for each ``--capability``: by CuPy's own call of NVRTC with CuPy's options where both are
-  installed, else by ``nvcc``;
-- ``plan``: simulates the campaign on a T4, an A100 and an H100 (`campaign_simulation`).
+  installed, else by ``nvcc``.
 
 It exits with 1 if something fails.
 """
@@ -18,24 +17,19 @@ import argparse
 import importlib.util
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
-from campaign_simulation import Host, Simulation, stages_text
-from countperf.devices.cuda.target import generate_cuda
+from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.discovery import doctor
 from countperf.devices.nvcc import compile_sources
-from countperf.errors import CountperfError, DeviceError, KernelBuildError
+from countperf.errors import CountperfError
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.variants.sets import variant_entries, variant_sets
 
 CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "9.0")
-GPUS = ("nvidia-t4", "nvidia-a100", "nvidia-h100")
-LIMIT_S = 480.0
 _BATCH = 60
 _OPTIONS = ("--std=c++17", "-ftz=true")
 
@@ -105,55 +99,33 @@ def rehearse_kernels(capabilities: list[str], every: int) -> bool:
     call = nvrtc()
     for capability in capabilities:
         began = time.perf_counter()
-        if call is None:
-            failed += _compile_by_nvcc(sources, capability)
-        else:
-            failed += _compile_one_by_one(sources, capability, call)
+        failed += _compile(sources, capability, call)
         each_s = (time.perf_counter() - began) / len(sources)
         by = "nvcc" if call is None else "NVRTC"
         print(f"  {capability}: {len(sources)} kernels compiled by {by}, {each_s:.2f} s each")
     return failed == 0
 
 
-def _compile_one_by_one(sources: dict[str, str], capability: str, call: Compile) -> int:
-    failed = 0
-    for name, source in sources.items():
+def _compile(sources: dict[str, str], capability: str, call: Compile | None) -> int:
+    """Compile sources one by one, or by nvcc many at once; return how many calls failed."""
+    failed, names = 0, list(sources)
+    step = _BATCH if call is None else 1
+    for batch in (names[start : start + step] for start in range(0, len(names), step)):
         try:
-            call(source, capability)
+            if call is None:
+                compile_sources({name: sources[name] for name in batch}, capability)
+            else:
+                call(sources[batch[0]], capability)
         except Exception as error:  # noqa: BLE001 - the next kernel shall be tried as well
             failed += 1
-            print(f"  {name}, {capability}: {error}")
+            print(f"  {batch[0]}, {capability}: {error}")
     return failed
-
-
-def _compile_by_nvcc(sources: dict[str, str], capability: str) -> int:
-    failed, names = 0, list(sources)
-    for start in range(0, len(names), _BATCH):
-        batch = {name: sources[name] for name in names[start : start + _BATCH]}
-        try:
-            compile_sources(batch, capability)
-        except (KernelBuildError, DeviceError) as error:
-            failed += 1
-            print(f"  {capability}: {error}")
-    return failed
-
-
-def rehearse_plan() -> bool:
-    """Simulate the campaign; it has to end in time and to have a fit."""
-    fine = True
-    for gpu in GPUS:
-        with tempfile.TemporaryDirectory() as folder:
-            progress, seconds = Simulation(gpu=gpu, host=Host(), folder=Path(folder)).run()
-        print(f"  {gpu}: {seconds:.0f} s, of {LIMIT_S:.0f} at most")
-        print(stages_text(progress))
-        fine = fine and seconds <= LIMIT_S and "fit" in progress.finished
-    return fine
 
 
 def main() -> int:
     """Rehearse."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["devices", "calls", "kernels", "plan"])
+    parser.add_argument("--only", choices=["devices", "calls", "kernels"])
     parser.add_argument("--capability", action="append", default=[], metavar="X.Y")
     parser.add_argument("--every", type=int, default=1, help="compile every n-th kernel only")
     options = parser.parse_args()
@@ -163,7 +135,6 @@ def main() -> int:
         "kernels": lambda: rehearse_kernels(
             options.capability or list(CAPABILITIES), options.every
         ),
-        "plan": rehearse_plan,
     }
     fine = True
     for name, rehearse in parts.items():

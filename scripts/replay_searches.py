@@ -20,8 +20,8 @@ import numpy as np
 
 from countperf.api.searching import load_space
 from countperf.models.library import load_weights
-from countperf.tuning.points import PredictionTask, predict_points
 from countperf.tuning.posterior import Chooser
+from countperf.tuning.ranker import PredictionTask, predict_points
 
 SHARE = 0.05
 SEARCHES = 3

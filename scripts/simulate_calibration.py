@@ -5,7 +5,8 @@ follow from the others. Then the chosen kernels' committed times are taken until
 (building, checking, counting and reading code included, by
 `calibration_data.cost_s`), and the fit predicts the kernels that judge.
 
-    python scripts/simulate_calibration.py --cache /tmp/calibration --output table.md
+    python scripts/simulate_calibration.py --cache runs/calibration --output table.md \
+        --results results.json
 """
 
 from __future__ import annotations
@@ -177,24 +178,18 @@ def _needed(row: Mapping[str, Any], level: float) -> float:
     return float(np.log1p(rest) if away > 0 else -np.log1p(-rest))
 
 
-PROCESSORS = tuple(sorted({processor_of(slug) for slug in DEVICES}))
-
-
-def simulate(
-    data: Data, processors: Sequence[str] = PROCESSORS, minutes: Sequence[float] = MINUTES
-) -> list[dict[str, Any]]:
-    """Calibrate every device of some processors by every budget."""
+def simulate(data: Data) -> list[dict[str, Any]]:
+    """Calibrate every device by every budget."""
     found: list[dict[str, Any]] = []
-    for processor in processors:
+    for processor in sorted({processor_of(slug) for slug in DEVICES}):
         models, chosen = _without(data, processor)
         for kind, model in models.items():
             for slug in slugs_of(kind, data):
                 if processor_of(slug) != processor:
                     continue
                 simulation = Simulation(data, slug, model)
-                for budget in minutes:
-                    found.append(_describe_calibrated(simulation, chosen, budget))
-                    print(_describe_refusal(found[-1]), flush=True)
+                for budget in MINUTES:
+                    found.append(_judge_calibration(simulation, chosen, budget))
     return found
 
 
@@ -214,7 +209,7 @@ def _without(
     return models, data.kept(f"choice.without.{processor}", make)
 
 
-def _describe_calibrated(
+def _judge_calibration(
     simulation: Simulation, chosen: Sequence[ChosenKernel], minutes: float
 ) -> dict[str, Any]:
     kind, slug = simulation.known.kind, simulation.slug
@@ -237,14 +232,6 @@ def _describe_calibrated(
         "held_out": quality.held_out_error or 0.0,
         "rows": rows,
     }
-
-
-def _describe_refusal(found: Mapping[str, Any]) -> str:
-    errors = " ".join(f"{100 * found[key]:.1f}" for key in (*JUDGES, "families", "held_out"))
-    return (
-        f"{found['device']} {found['kind']} {found['minutes']} min: {found['kernels']} kernels,"
-        f" {errors}"
-    )
 
 
 def expected_errors(
@@ -311,13 +298,6 @@ def table_text(found: Sequence[Mapping[str, Any]]) -> str:
                 f"| {name}, {minutes:g} | {np.mean([e['kernels'] for e in some]):.0f} | {means}"
                 f" | {100 * inside:.0f} % | ×{widths:.2f} |"
             )
-    lines += ["", "| device | model, minutes | test kernels | applications | variants |"]
-    lines.append("| --- | --- | ---: | ---: | ---: |")
-    for each in found:
-        if each["minutes"] in (1.0, 5.0):
-            errors = " | ".join(f"{100 * each[purpose]:.1f} %" for purpose in JUDGES)
-            name = "reading code" if each["kind"] == COMPILED else "no compiler"
-            lines.append(f"| {each['device']} | {name}, {each['minutes']:g} | {errors} |")
     return "\n".join(lines) + "\n"
 
 
@@ -341,28 +321,12 @@ def main() -> None:
     """Run the simulation, and write its table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, required=True, help="folder for designs")
-    parser.add_argument(
-        "--processor", choices=PROCESSORS, help="only this one; several may run at once"
-    )
-    parser.add_argument(
-        "--merge", type=Path, nargs="+", help="results of such runs, instead of running anything"
-    )
-    parser.add_argument("--output", type=Path, help="where the table goes (.md)")
-    parser.add_argument("--results", type=Path, help="where all that was found goes (.json)")
+    parser.add_argument("--output", type=Path, required=True, help="where the table goes (.md)")
+    parser.add_argument("--results", type=Path, required=True, help="where all results go (.json)")
     options = parser.parse_args()
-    if options.merge:
-        found = [each for path in options.merge for each in json.loads(path.read_text())]
-    else:
-        wanted = (options.processor,) if options.processor else PROCESSORS
-        found = simulate(Data(options.cache), wanted)
-    if options.results is not None:
-        options.results.write_text(json.dumps(found))
-    if options.processor:
-        return  # intervals follow from the other processors
-    text = table_text(found)
-    if options.output is not None:
-        options.output.write_text(text)
-    print(text)
+    found = simulate(Data(options.cache))
+    options.results.write_text(json.dumps(found))
+    options.output.write_text(table_text(found))
 
 
 if __name__ == "__main__":

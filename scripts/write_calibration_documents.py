@@ -4,7 +4,7 @@ Writes ``known-devices.json`` (weights of known devices, and errors of calibrati
 processor out, from the results of `simulate_calibration`) and ``calibration-kernels.json`` (the
 kernels to measure, in their order) into ``countperf/models/fitting``.
 
-    python scripts/write_calibration_documents.py --cache /tmp/calibration --results results.json
+    python scripts/write_calibration_documents.py --cache runs/calibration --results results.json
 """
 
 from __future__ import annotations
@@ -40,12 +40,10 @@ def main() -> None:
     """Write both documents."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, required=True, help="folder for designs")
-    parser.add_argument(
-        "--results", type=Path, nargs="+", required=True, help="of simulate_calibration"
-    )
+    parser.add_argument("--results", type=Path, required=True, help="of simulate_calibration")
     options = parser.parse_args()
     data = Data(options.cache)
-    found = [each for path in options.results for each in json.loads(path.read_text())]
+    found = json.loads(options.results.read_text())
     models: dict[ModelKind, KnownModel] = {
         kind: data.kept(f"known.{kind}", partial(known_model, data, kind, slugs_of(kind, data)))
         for kind in KINDS

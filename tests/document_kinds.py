@@ -21,7 +21,7 @@ from countperf.measuring import (
     TimedSize,
     Timing,
 )
-from countperf.measuring.characterization.bench import Characterization
+from countperf.measuring.characterization import Characterization
 from countperf.measuring.lines import case_fields
 from countperf.measuring.size_choice import SizeCalibration, SizeChoice, SizeLimits
 from countperf.mechanistic.comparison import Comparison

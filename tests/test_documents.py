@@ -96,8 +96,8 @@ _SEVERAL = {"ingredients": [{}], "notes": 3}
 @pytest.mark.parametrize(
     ("content", "field", "said"),
     [
-        (_fields(version="3"), "$.version", "should be 3"),
-        (_fields(version=True), "$.version", "version number"),
+        (_fields(version="3"), "$.version", 'version "3" is not read, 3 is'),
+        (_fields(version=True), "$.version", "version true is not read"),
         (_fields(version=4), "$.version", "upgrade countperf"),
         (_fields(version=1), "$.version", "cook it again"),
         (_fields(format="poem"), "$.format", '"poem"'),
@@ -125,9 +125,9 @@ _LINES = ", ".join(f'"a{number}": 1' for number in range(100_000))
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("1" * 5000, r"the integer 1{20}\.\.\. \(5000 characters\) has more than 64"),
+        ("1" * 5000, r"the integer 1{21}\.\.\. has more than 64"),
         (f"{2**64}", "has more than 64 bits"),
-        (f"-{2**63 + 1}", "has more than 64 bits"),
+        (f"-{2**64}", "has more than 64 bits"),
         ("1e999", "the number 1e999 is too large"),
         ('{"a": 1, "b": 2, "a": 1}', "the field a is there twice"),
         (f'{{{_LINES}, "a99999": 1}}', "the field a99999 is there twice"),  # pairs would take hours

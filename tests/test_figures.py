@@ -19,7 +19,6 @@ from countperf.figures import (
     draw,
     evaluations_figure,
     roofline_figure,
-    save_figure,
     svg_text,
 )
 from countperf.measuring import measurements_in
@@ -90,7 +89,7 @@ def test_the_point_of_a_roofline_is_the_kernels_rate_at_its_intensity() -> None:
 
 def test_each_case_of_an_evaluation_has_a_mark(tmp_path: Path) -> None:
     drawn = _shipped("compiled-evaluation.json")
-    save_figure(evaluations_figure([drawn]), tmp_path / "errors.svg")
+    draw(drawn, tmp_path / "errors.svg")
 
     text = (tmp_path / "errors.svg").read_text(encoding="utf-8")
     for purpose in ("variant", "application", "test"):

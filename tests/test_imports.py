@@ -30,16 +30,16 @@ LIGHT = {
     "countperf.cli.options": "the help is made without Loopy and NumPy",
     "countperf.counting.frontend.loopy_patches": "kernels are counted without Loopy's executors",
     "countperf.models.features": "weights are loaded without Loopy and isl",
-    "countperf.devices.cuda.backend": "devices are listed without Loopy",
     "countperf.devices.nvcc": "devices are listed without Loopy",
     "countperf.devices.discovery": "measurements are read without pyopencl and CuPy",
     "countperf.measuring.cases": "measurements are read without Loopy",
     "countperf.measuring.lines": "measurements are read without isl",
     "countperf.measuring.measurement_sets": "weights are loaded without readers of tables",
     "countperf.measuring.tables": "measurements are read without Loopy and isl",
-    "countperf.models.anchored": "weights are loaded without measurements",
+    "countperf.models.correction": "weights are loaded without measurements",
     "countperf.sizes": "the help is made without NumPy",
     "countperf.api.fits": "weights are listed without Loopy",
+    "measurement_kernels.catalog": "the paper's kernels are looked up without the others",
     "countperf.api.kernels": "users' kernels need no catalogue, counts no machine code",
 }
 """Modules that many need for little, so that they import the rest when it is asked for."""
@@ -47,7 +47,7 @@ LIGHT = {
 BY_NAME = {
     "countperf.cli": "the module of a command is imported when the command runs",
     "countperf": "public names are imported when they are first used",
-    "countperf.devices.cuda.session": "CuPy and its parts, where they are installed",
+    "countperf.devices.cuda": "CuPy and its parts, where they are installed",
     "countperf.user_code": "modules that users name",
 }
 """Modules that import others by name, which import-linter cannot see."""

@@ -25,24 +25,20 @@ CASES = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
 
 
 @pytest.mark.parametrize(
-    ("content", "lines", "kept"),
+    ("content", "lines"),
     [
-        (b'{"a": 1}\n{"b": 2}\n', ['{"a": 1}', '{"b": 2}'], 18),
-        (b'{"a": 1}\n{"b": ', ['{"a": 1}'], 9),
-        (b'{"a": 1}\n{"b": 2}', ['{"a": 1}', '{"b": 2}'], 17),
-        (b'{"a": 1}\n\x00\x00\x00', ['{"a": 1}'], 9),  # zeros after a power failure
-        (b'{"a": 1}\n{"b": "\xc3', ['{"a": 1}'], 9),  # cut inside a character
-        (b'{"a": 1}\n{"b": 2}x', ['{"a": 1}'], 9),  # its line feed is damaged
-        (b'{"a": 1}\n{"\xff', ['{"a": 1}'], 9),
-        (b"", [], 0),
+        (b'{"a": 1}\n{"b": 2}\n', ['{"a": 1}', '{"b": 2}']),
+        (b'{"a": 1}\n{"b": ', ['{"a": 1}']),
+        (b'{"a": 1}\n{"b": 2}', ['{"a": 1}', '{"b": 2}']),
+        (b'{"a": 1}\n\x00\x00\x00', ['{"a": 1}']),  # zeros after a power failure
+        (b'{"a": 1}\n{"b": "\xc3', ['{"a": 1}']),  # cut inside a character
+        (b'{"a": 1}\n{"b": 2}x', ['{"a": 1}']),  # its line feed is damaged
+        (b'{"a": 1}\n{"\xff', ['{"a": 1}']),
+        (b"", []),
     ],
 )
-def test_a_last_line_that_was_cut_short_is_left_out(
-    content: bytes, lines: list[str], kept: int
-) -> None:
-    split = split_lines(content)
-
-    assert (list(split.lines), split.kept_bytes) == (lines, kept)
+def test_a_last_line_that_was_cut_short_is_left_out(content: bytes, lines: list[str]) -> None:
+    assert list(split_lines(content)) == lines
 
 
 @pytest.mark.parametrize(
@@ -50,7 +46,7 @@ def test_a_last_line_that_was_cut_short_is_left_out(
     [(b'{"a": 1}\n{"\xff": 2}\n{"c": 3}\n', 2), (b'{"\xff": 1}\n', 1)],
 )
 def test_the_line_of_a_damaged_byte_is_named(content: bytes, line: int) -> None:
-    with pytest.raises(DocumentError, match=rf"0xff is not UTF-8 \(line {line}\)") as caught:
+    with pytest.raises(DocumentError, match=rf"0xff is not UTF-8 \(line {line};") as caught:
         split_lines(content, path="store.jsonl")
 
     assert (caught.value.line, caught.value.path) == (line, "store.jsonl")
@@ -220,10 +216,6 @@ def test_a_damaged_line_is_told_as_in_the_plain_file(plain: Path) -> None:
 
     of_plain, of_packed = errors
     assert of_packed.line == of_plain.line
-    plain.unlink()
-    _followed(of_packed, r"delete the line \((.*) keeps")
-    mended = MeasurementSet.read_file(packed)
-    assert len(mended) + len(mended.resumptions) == 38
 
 
 @pytest.mark.parametrize(
@@ -250,7 +242,7 @@ def test_campaigns_do_not_append_to_compressed_files(plain: Path) -> None:
     with pytest.raises(MeasurementError, match="no lines are appended") as caught:
         Store(packed, expected.header)
 
-    _followed(caught.value, "run (.*?), or")
+    _followed(caught.value, "run (.*?), and")
     with Store(plain, expected.header) as store:
         assert store.content == expected
 
@@ -263,18 +255,6 @@ def test_measurements_of_a_folder_are_found(plain: Path, tmp_path: Path) -> None
     _compressed(plain).rename(folder / "measurements.jsonl.gz")
 
     assert measurements_in(folder) == folder / "measurements.jsonl.gz"
-
-
-def test_what_a_compressed_file_becomes_is_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("countperf.store._MAX_BYTES", 2**20)
-    path = tmp_path / "large.gz"
-    path.write_bytes(gzip.compress(bytes(2**20)))
-    assert len(read_content(path)) == 2**20
-    path.write_bytes(gzip.compress(bytes(2**20 + 1)))
-    with pytest.raises(DocumentError, match=r"more than 1 MiB of .* with gunzip first"):
-        read_content(path)
 
 
 # }}}

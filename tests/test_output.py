@@ -95,9 +95,9 @@ def test_a_campaign_on_a_full_disk_loses_nothing_and_goes_on(full_disk: Path) ->
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("folder", "Is a directory; name a file in that folder"),
-        ("file/weights.json", "a part of the path is a file"),
-        ("x" * 300, "name a shorter one"),
+        ("folder", "Is a directory; name a file in a folder"),
+        ("file/weights.json", "File exists; name a file in a folder"),
+        ("x" * 300, "File name too long"),
     ],
 )
 def test_a_path_that_is_no_file_is_found_before_the_work(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countperf.counting.vector import PropertyVector
-from countperf.devices.discovery import doctor_text
+from countperf.models.explanation import rate_of
 from countperf.models.fitting.fit_model import fit
 from countperf.models.function import FitQuality
 from countperf.models.metrics import EvaluatedCase, Evaluation
-from countperf.models.weights_text import rate_of
-from countperf.text import format_percent, format_quantity, format_table, si_prefix
+from countperf.text import Table, format_percent, format_quantity
 from tests.models.builders import make_weight, make_weights
 from tests.models.fitting.builders import measure
 from tests.printing import text_of
@@ -177,22 +174,6 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
     assert second.endswith("incomplete, outside its interval")
 
 
-def test_doctor_says_what_works_and_how_to_mend_the_rest() -> None:
-    works: Any = SimpleNamespace(label="pocl:0", name="chip", works=True)
-    fails: Any = SimpleNamespace(
-        label="intel:0", name="chip", works=False, reason="wrong numbers", advice="update it"
-    )
-
-    assert doctor_text([works, fails], default="pocl:0") == (
-        "ok  pocl:0  chip: works (default)\n"
-        "!!  intel:0  chip: does not work: wrong numbers\n"
-        "      mend: update it"
-    )
-    said = "no OpenCL device was found\n      mend: install one"
-    assert doctor_text([], advice="install one") == said
-    assert "no OpenCL device works" in doctor_text([fails])
-
-
 def test_two_predictions_are_compared_part_by_part_largest_difference_first() -> None:
     other = PropertyVector.from_mapping({"launches": 1, "flop.add.f32": 6 * 10**6}, kernel="adds")
 
@@ -213,12 +194,6 @@ PREFIXES = {symbol: float(f"1e{3 * power}") for power, symbol in enumerate(SYMBO
 def test_every_prefix_stands_for_its_power_of_ten(prefix: str, factor: float) -> None:
     assert format_quantity(2.5 * factor, "s") == f"2.50 {prefix}s"
     assert format_quantity(-250 * factor, "s") == f"-250 {prefix}s"
-
-
-def test_prefixes_by_exponent() -> None:
-    assert [si_prefix(e) for e in (-30, -3, 0, 15, 30)] == ["q", "m", "", "P", "Q"]
-    with pytest.raises(KeyError):
-        si_prefix(-2)
 
 
 @pytest.mark.parametrize(
@@ -259,10 +234,10 @@ def test_percentages(fraction: float, text: str) -> None:
 
 
 def test_tables_align_and_have_no_blanks_at_line_ends() -> None:
-    table = format_table([["a", "1"], ["bcd", "1000"]], header=["name", "n"], right=[1])
+    table = Table(header=("name", "n"), rows=(("a", "1"), ("bcd", "1000")), right=(1,))
 
-    assert table == "name     n\na        1\nbcd   1000"
-    assert format_table([["a", ""], ["b", ""]]) == "a\nb"
+    assert table.lines(indent="") == ["name     n", "a        1", "bcd   1000"]
+    assert Table(header=(), rows=(("a", ""), ("b", ""))).lines(indent="") == ["a", "b"]
 
 
 _USERS_NAMES = ("share", "noise", "error", "count", "n_s", "low_s", "time_s", "time", "part")

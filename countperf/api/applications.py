@@ -127,9 +127,9 @@ def _parse_line(
 def _value(text: str, values: Mapping[str, int]) -> float:
     """Return the value of a formula of variables."""
     formula = expressions.parse(text)
-    for name in formula.names:
-        if name not in values:
-            raise ValueError(f"{text!r}: no value for {name}; add {name}=1024, or what it is to be")
+    if unknown := [name for name in formula.names if name not in values]:
+        said = f"add {unknown[0]}=1024, or what it is to be"
+        raise ValueError(f"{text!r}: no value for {unknown[0]}; {said}")
     return check_not_negative(float(formula(values)), f"{text!r}")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from countperf import errors
 from countperf.api.catalogue import read_code
 from countperf.api.fits import why_no_code
 from countperf.counting.count_properties import count_kernel
@@ -22,45 +23,15 @@ from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import counted_caches_of, memory_hierarchy_of
 from countperf.devices.machine import available_cores
-from countperf.errors import (
-    DeviceError,
-    DocumentError,
-    FitError,
-    KernelSpecificationError,
-    MeasurementError,
-    ParameterError,
-    option,
-)
-from countperf.measuring import KernelCase, Measurement, MeasurementSet
+from countperf.errors import MeasurementError, option
+from countperf.measuring import KernelCase, Measurement, MeasurementSet, size_choice
 from countperf.measuring.campaign import measure, rewrite_file
 from countperf.measuring.runner import CALIBRATION, KernelRunner
-from countperf.measuring.size_choice import calibrate as choose_sizes
-from countperf.measuring.size_choice import measure_limits
+from countperf.models import library
+from countperf.models.fitting import prior
 from countperf.models.fitting.fit_model import observations_of
-from countperf.models.fitting.prior import (
-    CalibratedModel,
-    CalibrationResult,
-    ChosenKernel,
-    ExpectedErrors,
-    KernelChoice,
-    KnownDevices,
-    KnownModel,
-    fit_with_prior,
-    is_alike,
-    load_shipped_choice,
-    load_shipped_devices,
-    widening,
-)
 from countperf.models.fitting.rescale import rescale_weights
-from countperf.models.library import (
-    OWN,
-    check_own_name,
-    find_fit,
-    fits_for,
-    load_weights,
-    store_own_fit,
-    user_fits_folder,
-)
+from countperf.models.library import OWN, check_own_name, user_fits_folder
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords
@@ -72,22 +43,14 @@ from measurement_kernels.entry import CatalogEntry
 
 LEAST_MINUTES, MOST_MINUTES = 1.0, 60.0
 
-_MOST_UNSETTLED = 1 / 3
-"""Share of cases that did not settle from which on the machine counts as busy."""
-
-_FIRST_CASES = 12
-"""Number of cases from which on a busy machine is noticed before the time is over."""
-
+_MOST_UNSETTLED = 1 / 3  # share of cases from which on the machine counts as busy
+_FIRST_CASES = 12  # from which on a busy machine is noticed before the time is over
 _FEWEST_KERNELS = 8
-
 _FIT_S = 5.0
-
 CODE_S = 1.1
 """Processor time that reading a kernel's compiled code takes, s (mean over 40 kernels, PoCL)."""
 
-_SEARCH_SHARE = 0.35
-"""Share of the time in which sizes are found on devices for which none ship."""
-
+_SEARCH_SHARE = 0.35  # of the time, in which sizes are found on devices for which none ship
 _MEMORY_SHARE = 0.25
 
 
@@ -114,9 +77,9 @@ def calibrate(
     store: Path | str | None = None,
     busy: bool = False,
     runner: KernelRunner | None = None,
-    known: KnownDevices | None = None,
-    choice: KernelChoice | None = None,
-) -> CalibrationResult:
+    known: prior.KnownDevices | None = None,
+    choice: prior.KernelChoice | None = None,
+) -> prior.CalibrationResult:
     """Measure the kernels that tell most about a device, and fit its weights to them.
 
     What other devices' fits say is the prior: weights that the measured kernels do not determine
@@ -160,14 +123,14 @@ def calibrate(
     began = time.monotonic()
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
         message = f"{minutes:g} minutes are not between {LEAST_MINUTES:g} and {MOST_MINUTES:g}"
-        raise ParameterError(message, parameter="minutes")
+        raise errors.ParameterError(message, parameter="minutes")
     if name is not None:
         check_own_name(name)
     chosen = device if isinstance(device, Device) else find_device(device)
     plain = check_own_name(name or chosen.identity.slug)
     kept = Path(store or user_fits_folder().parent / "calibrations" / f"{plain}.jsonl")
     check_writable(user_fits_folder() / "weights.json", kept)
-    devices = known or load_shipped_devices()
+    devices = known or prior.load_shipped_devices()
     without_code = why_no_code(chosen)
     is_here = chosen.identity.device_type == "cpu"
     own = counted_caches_of(chosen.identity, is_here=is_here)
@@ -181,26 +144,33 @@ def calibrate(
         deadline=began + 60.0 * minutes,
         minutes=minutes,
     )
-    cases = cases_of(task, (choice or load_shipped_choice()).kernels)
+    cases = _list_cases(task, (choice or prior.load_shipped_choice()).kernels)
     if not busy:
         forget_unsettled(task.store)
     measured = _measure(task, cases, busy=busy)
     unsettled = sum(measurement.settling != "settled" for measurement in measured)
     _require_settled(measured, task.store, busy=busy)
     if task.reads_code:
-        measured, without_code = _with_code(task, measured)
+        try:
+            measured = read_code(task.store, device=chosen.label)
+        except (
+            errors.DeviceError,
+            errors.KernelSpecificationError,
+            errors.DocumentError,
+        ) as error:
+            without_code = str(error)
     if not busy:
         measured = measured.select(_is_settled)
     shipped = _load_shipped(chosen, task.caches) if known is None else {}
     models = _fit_all(task, measured, devices, shipped, plain, busy=busy)
     near = [weights.device for weights in shipped.values()]
     near = near or [one.device for model in devices.models for one in model.devices]
-    near.sort(key=lambda identity: not is_alike(identity, chosen.identity))
-    return CalibrationResult(
+    near.sort(key=lambda identity: not prior.is_alike(identity, chosen.identity))
+    return prior.CalibrationResult(
         name=f"{OWN}{models[0].path.parent.name}",
         device=chosen.identity,
         known=tuple(dict.fromkeys(identity.slug for identity in near)),
-        is_kin=any(is_alike(identity, chosen.identity) for identity in near),
+        is_kin=any(prior.is_alike(identity, chosen.identity) for identity in near),
         store=task.store,
         kernels=len({measurement.kernel for measurement in measured}),
         cases=len(measured),
@@ -267,39 +237,30 @@ def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> No
         )
 
 
-def _with_code(task: CalibrationTask, measured: MeasurementSet) -> tuple[MeasurementSet, str]:
-    """Read the compiled code of measured kernels; say why, if that fails."""
-    try:
-        return read_code(task.store, device=task.device.label), ""
-    except (DeviceError, KernelSpecificationError, DocumentError) as error:
-        return measured, str(error)
-
-
 def _fit_all(
     task: CalibrationTask,
     measured: MeasurementSet,
-    known: KnownDevices,
+    known: prior.KnownDevices,
     shipped: Mapping[str, WeightSet],
     name: str,
     *,
     busy: bool,
-) -> tuple[CalibratedModel, ...]:
+) -> tuple[prior.CalibratedModel, ...]:
     """Fit each model and store its weights, that which reads code first."""
     observations = observations_of(measured)
     noise = float(np.sqrt(np.mean([case.noise**2 for case in observations]))) if busy else 0.0
     kernels = len({case.kernel for case in observations})
-    made: list[tuple[KnownModel, WeightSet]] = []
+    made: list[tuple[prior.KnownModel, WeightSet]] = []
     for kind in (COMPILED, STRUCTURAL):
         model = known.of(kind)
         if model is None or (kind == COMPILED and not task.reads_code):
             continue
         report(f"fitting the {kind} model", 0)
-        own = shipped.get(kind)
         try:
-            if own is not None:
-                weights = rescale_weights(own, observations, measured.header, noise=noise)
+            if kind in shipped:
+                weights = rescale_weights(shipped[kind], observations, measured.header, noise=noise)
             else:
-                weights = fit_with_prior(
+                weights = prior.fit_with_prior(
                     observations,
                     model,
                     measured.header,
@@ -307,27 +268,43 @@ def _fit_all(
                     caches=task.caches,
                     noise=noise,
                 ).weights
-        except FitError:
+        except errors.FitError:
             if kind == STRUCTURAL:
                 raise
-            continue
-        made.append((model, weights))
-    stored, _ = store_own_fit(*(weights for _, weights in made), name=name, replace=_is_calibrated)
-    fit = find_fit(stored)
+        else:
+            made.append((model, weights))
+
+    def is_calibrated(path: Path) -> bool:  # an earlier calibration's, which this one replaces
+        source = WeightSet.read_file(path).source
+        return source is not None and source.protocol == CALIBRATION.name
+
+    stored, _ = library.store_own_fit(*(w for _, w in made), name=name, replace=is_calibrated)
+    fit = library.find_fit(stored)
     assert fit is not None
-    return tuple(
-        _describe_calibrated(
-            weights, fit.models[model.kind], model.errors_on(task.device.identity, kernels)
+    models: list[prior.CalibratedModel] = []
+    for model, weights in made:
+        # beside calibrations of other devices after as many kernels
+        expected = model.errors_on(task.device.identity, kernels)
+        error = None if weights.quality is None else weights.quality.held_out_error
+        factor = 1.0 if expected is None else prior.widening(error, expected)
+        models.append(
+            prior.CalibratedModel(
+                model=weights.model,
+                weights=weights,
+                path=fit.models[model.kind],
+                held_out_error=error,
+                factor=factor,
+                expected_error=expected and factor * expected.typical_error,
+            )
         )
-        for model, weights in made
-    )
+    return tuple(models)
 
 
 def _load_shipped(device: Device, caches: CountedCaches) -> dict[str, WeightSet]:
     """Return the weights that ship for the very device, by model."""
     weights = {
-        kind: load_weights(fit.name, model=kind)
-        for fit in fits_for(device.identity)
+        kind: library.load_weights(fit.name, model=kind)
+        for fit in library.fits_for(device.identity)
         if not fit.name.startswith(OWN)
         for kind in (COMPILED, STRUCTURAL)
         if kind in fit.models
@@ -335,30 +312,7 @@ def _load_shipped(device: Device, caches: CountedCaches) -> dict[str, WeightSet]
     return {kind: w for kind, w in weights.items() if w.counted_caches.counts_alike(caches)}
 
 
-def _describe_calibrated(
-    weights: WeightSet, path: Path, expected: ExpectedErrors | None
-) -> CalibratedModel:
-    """Say what a model reached, beside calibrations of other devices after as many kernels."""
-    quality = weights.quality
-    error = None if quality is None else quality.held_out_error
-    factor = 1.0 if expected is None else widening(error, expected)
-    return CalibratedModel(
-        model=weights.model,
-        weights=weights,
-        path=path,
-        held_out_error=error,
-        factor=factor,
-        expected_error=expected and factor * expected.typical_error,
-    )
-
-
-def _is_calibrated(path: Path) -> bool:
-    """Tell whether an earlier calibration wrote a document, which the next may replace."""
-    source = WeightSet.read_file(path).source
-    return source is not None and source.protocol == CALIBRATION.name
-
-
-def cases_of(task: CalibrationTask, kernels: Sequence[ChosenKernel]) -> list[KernelCase]:
+def _list_cases(task: CalibrationTask, kernels: Sequence[prior.ChosenKernel]) -> list[KernelCase]:
     """Return the cases to measure, in their order."""
     limits = task.device.limits
     fitting = [
@@ -377,14 +331,14 @@ def cases_of(task: CalibrationTask, kernels: Sequence[ChosenKernel]) -> list[Ker
 
 def sized_here(task: CalibrationTask, entries: Sequence[CatalogEntry]) -> list[KernelCase]:
     """Find sizes on a device of another kind than those that the choice has sizes for."""
-    limits = measure_limits(
+    limits = size_choice.measure_limits(
         task.runner.session, overhead_factor=15.0, max_run_s=0.02, max_setup_s=0.6
     )
     path = task.store.with_suffix(".sizes.json")
     until = time.monotonic() + _SEARCH_SHARE * 60.0 * task.minutes
     number = 8
     while True:
-        chosen = choose_sizes(entries[:number], task.runner, limits, store=path)
+        chosen = size_choice.calibrate(entries[:number], task.runner, limits, store=path)
         if time.monotonic() > until or number >= len(entries):
             break
         number += 8

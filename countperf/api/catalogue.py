@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from countperf import errors
 from countperf.api.kernels import Kernel
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of
@@ -17,14 +18,6 @@ from countperf.devices.compile.compiled_kernel import CompiledKernel, counts_of_
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import counted_caches_of
 from countperf.devices.workers import Pool
-from countperf.errors import (
-    CountingError,
-    DeviceMismatchError,
-    KernelBuildError,
-    KernelSpecificationError,
-    ParameterError,
-    nearest,
-)
 from countperf.measuring import PURPOSES, MeasurementSet, Protocol
 from countperf.measuring.campaign import measure, open_store, rewrite_file
 from countperf.measuring.runner import BROAD, QUICK, KernelRunner
@@ -42,7 +35,7 @@ from measurement_kernels.variants.sets import variant_entries, variant_sets
 
 if TYPE_CHECKING:
     from countperf.devices.device import Device
-    from countperf.measuring import Measurement, Purpose
+    from countperf.measuring import Purpose
     from measurement_kernels.entry import CatalogEntry, Collection
 
 
@@ -64,20 +57,12 @@ class Profile(ShortRepr):
     share: float = 1.0
 
 
-LEAST_KERNELS = 12
-"""Families with so many kernels are measured in full, whatever the share."""
+LEAST_KERNELS = 12  # families with so many are measured in full, whatever the share
 
 _QUICK = Profile(protocol=QUICK, shapes_per_kernel=2, max_run_s=0.06, overhead_factor=30.0)
 _TRIAL = QUICK.changed(
-    name="trial",
-    rounds=1,
-    runs=4,
-    drops=1,
-    noise_limit=0.5,
-    extra_rounds=0,
-    separation_s=0.0,
-    max_seconds=0.05,
-    warm_up_s=0.0,
+    **{"name": "trial", "rounds": 1, "runs": 4, "drops": 1, "noise_limit": 0.5},
+    **{"extra_rounds": 0, "separation_s": 0.0, "max_seconds": 0.05, "warm_up_s": 0.0},
 )
 PROFILES: Mapping[str, Profile] = {
     "quick": _QUICK,
@@ -113,44 +98,50 @@ def profile_entries(
     max_group_size: int | None = None,
 ) -> tuple[CatalogEntry, ...]:
     """List the catalogue's kernels that a profile measures, those that judge fits last."""
-    shapes = GROUP_SHAPES[group_class]
-    linear = [s for s in shapes if s[1] == 1]
-    planar = [s for s in shapes if s[1] > 1]
     # the shapes of the test kernels first: every set has them
-    linear.sort(key=lambda shape: shape != (256, 1))
-    planar.sort(key=lambda shape: shape != (16, 16))
+    shapes = sorted(GROUP_SHAPES[group_class], key=lambda shape: shape not in _TEST_SHAPES)
+    linear, planar = ([s for s in shapes if (s[1] > 1) is wide] for wide in (False, True))
     wanted = {*linear[: profile.shapes_per_kernel], *planar[: profile.shapes_per_kernel]}
-    _check_families(families)
-    if not purposes:
-        purposes = PURPOSES if families else ("measurement", "test")
-    if not collections:
-        collections = COLLECTIONS if families else profile.collections
+    known = (
+        *all_families(purpose=None, collection=None),
+        *(name for apart in APART for name in all_families(purpose=None, collection=apart)),
+        *all_families(purpose="variant"),
+    )
+    if unknown := [family for family in families if family not in known]:
+        raise errors.KernelSpecificationError(
+            f"no family of kernels is called {unknown[0]!r}; there are {', '.join(known)}"
+            f"{errors.nearest(unknown[0], known)}"
+        )
+    purposes = purposes or (PURPOSES if families else ("measurement", "test"))
+    collections = collections or (COLLECTIONS if families else profile.collections)
+
+    def is_wanted(e: CatalogEntry) -> bool:
+        if e.collection not in collections or (families and e.family not in families):
+            return False
+        if e.collection != "paper":
+            return max_group_size is None or e.group_shape[0] * e.group_shape[1] <= max_group_size
+        if e.purpose == "measurement" and e.group_shape not in wanted:
+            return False
+        return e.purpose == "application" or e.element_type in element_types
 
     listed: tuple[Collection | None, ...] = (None, *(c for c in collections if c in APART))
-
-    def fits(e: CatalogEntry) -> bool:
-        if e.collection == "paper":
-            return e.purpose != "measurement" or e.group_shape in wanted
-        return max_group_size is None or e.group_shape[0] * e.group_shape[1] <= max_group_size
-
-    listed_entries = tuple(
+    chosen = tuple(
         e
         for purpose in PURPOSES
         if purpose in purposes
         for collection in listed
         for e in entries(element_type=None, purpose=purpose, collection=collection)
-        if e.collection in collections
-        and fits(e)
-        and (purpose == "application" or e.collection != "paper" or e.element_type in element_types)
-        and (not families or e.family in families)
+        if is_wanted(e)
     )
-    if not listed_entries:
-        raise KernelSpecificationError(
+    if not chosen:
+        raise errors.KernelSpecificationError(
             f"no {' or '.join(purposes)} kernel of {', '.join(families) or 'any family'} "
-            f"({' or '.join(collections)}) has "
-            f"element type {' or '.join(element_types)}"
+            f"({' or '.join(collections)}) has element type {' or '.join(element_types)}"
         )
-    return listed_entries if families else _share_of(listed_entries, profile.share)
+    return chosen if families else _share_of(chosen, profile.share)
+
+
+_TEST_SHAPES = ((256, 1), (16, 16))
 
 
 def _share_of(listed: Sequence[CatalogEntry], share: float) -> tuple[CatalogEntry, ...]:
@@ -224,7 +215,7 @@ def _profile(given: str | Profile) -> Profile:
         return given
     if given not in PROFILES:
         message = f"there is no profile {given!r}; pass one of {', '.join(map(repr, PROFILES))}"
-        raise ParameterError(message, parameter="profile")
+        raise errors.ParameterError(message, parameter="profile")
     return PROFILES[given]
 
 
@@ -260,43 +251,17 @@ def _measure(
             max_run_s=profile.max_run_s,
             max_setup_s=profile.max_setup_s,
         )
-        sizes = calibrate(
-            [*others, *tried],
-            runner,
-            limits,
-            store=store.with_suffix(".sizes.json"),
-        )
+        beside = store.with_suffix(".sizes.json")
+        sizes = calibrate([*others, *tried], runner, limits, store=beside)
         cases = sizes.cases(others)
         for family in sets:
             choices = [sizes.choice(entry) for entry in variant_entries(family)[:_TRIED_VARIANTS]]
             largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
             for exponent in largest.exponents:
                 cases += (e.case(exponent) for e in wanted if e.family == family)
-        return measure(
-            cases,
-            store=file,
-            protocol=protocol,
-            count=partial(
-                count_kernel,
-                view="structure",
-                caches=counted_caches_of(device.identity, is_here=True),
-            ),
-            runner=runner,
-        )
-
-
-def _check_families(families: Sequence[str]) -> None:
-    known = (
-        *all_families(purpose=None, collection=None),
-        *(name for apart in APART for name in all_families(purpose=None, collection=apart)),
-        *all_families(purpose="variant"),
-    )
-    for family in families:
-        if family not in known:
-            raise KernelSpecificationError(
-                f"no family of kernels is called {family!r}; there are {', '.join(known)}"
-                f"{nearest(family, known)}"
-            )
+        caches = counted_caches_of(device.identity, is_here=True)
+        count = partial(count_kernel, view="structure", caches=caches)
+        return measure(cases, store=file, protocol=protocol, count=count, runner=runner)
 
 
 _BATCH = 40  # kernels that a process compiles
@@ -327,96 +292,78 @@ def read_code(
     (`countperf.api.evaluation.recount` makes it that of the device). Cases that have their
     instructions already are left as they are, unless what older versions noted says nothing of
     cycles that overlap. The file is written now and then, so that a run that is cut off goes on
-    where it was.
+    where it was. `progress` is told of cases whose code cannot be followed.
     """
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)
-        say = progress or (lambda _: None)
-        return with_machine_code(measured, device=device, say=say, write=write)
-
-
-def lacks_code(measurement: Measurement) -> bool:
-    """Return whether the instructions of a case, or its cycles that overlap, are not known."""
-    return measurement.code is None or OVERLAPPED not in measurement.code
-
-
-def with_machine_code(
-    measured: MeasurementSet,
-    *,
-    device: str | None = None,
-    say: Callable[[str], None] = lambda _: None,
-    write: Callable[[MeasurementSet], None] = lambda _: None,
-) -> MeasurementSet:
-    """Return measurements with what the code of their kernels executes, where it can be read.
-
-    They are written now and then, and at the end.
-    """
-    chosen = find_device(device or measured.device.slug)
-    if not measured.device.matches(chosen.identity):
-        raise DeviceMismatchError(
-            f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled for"
-            " each processor; read it there"
-        )
-    waiting: dict[str, list[Measurement]] = {}
-    for measurement in measured:
-        if lacks_code(measurement):
-            waiting.setdefault(measurement.kernel, []).append(measurement)
-    cases = [
-        # with the first-level cache that the counts of a case say code is read for
-        (name, tuple((m.case, m.parameters, caches_of(m.properties or {}).code) for m in some))
-        for name, some in waiting.items()
-    ]
-    batches = [cases[first : first + _BATCH] for first in range(0, len(cases), _BATCH)]
-    code: dict[str, dict[str, int]] = {}
-
-    def renewed() -> MeasurementSet:
-        noted = tuple(
-            m.model_copy(update={"code": code[m.case]}) if m.case in code else m for m in measured
-        )
-        return replace(measured, measurements=noted)
-
-    with Pool() as pool:
-        done, written = 0, time.monotonic()
-        read = pool.map(partial(_code_of, chosen.label), batches)
-        pairs = zip(batches, read, strict=True)
-        for batch, outcomes in stepped(pairs, "reading code", total=len(batches)):
-            for case, outcome in outcomes:
-                if isinstance(outcome, str):
-                    say(f"{case}: {outcome}")
-                else:
-                    code[case] = outcome
-            done += len(batch)
-            say(f"{done} of {len(cases)} kernels")
-            if time.monotonic() > written + _BETWEEN_FILES_S:
-                write(renewed())
-                written = time.monotonic()
-    noted = renewed()
-    write(noted)
+        chosen = find_device(device or measured.device.slug)
+        if not measured.device.matches(chosen.identity):
+            raise errors.DeviceMismatchError(
+                f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled"
+                " for each processor; read it there"
+            )
+        waiting: dict[str, list[_CodeCase]] = {}
+        for case in measured:
+            if case.code is None or OVERLAPPED not in case.code:
+                # with the first-level cache that the counts of a case say code is read for
+                cache = caches_of(case.properties or {}).code
+                waiting.setdefault(case.kernel, []).append((case.case, case.parameters, cache))
+        kernels = [*waiting.items()]
+        batches = [kernels[first : first + _BATCH] for first in range(0, len(kernels), _BATCH)]
+        code: dict[str, dict[str, int]] = {}
+        written = time.monotonic()
+        with Pool() as pool:
+            read = pool.map(partial(_code_of, chosen.label), batches)
+            for outcomes in stepped(read, "reading code", total=len(batches)):
+                for case, outcome in outcomes:
+                    if not isinstance(outcome, str):
+                        code[case] = outcome
+                    elif progress is not None:
+                        progress(f"{case}: {outcome}")
+                if time.monotonic() > written + _BETWEEN_FILES_S:
+                    write(with_field(measured, "code", code))
+                    written = time.monotonic()
+        noted = with_field(measured, "code", code)
+        write(noted)
     return noted
 
 
+def with_field(
+    measured: MeasurementSet, name: str, values: Mapping[str, Mapping[str, Any]]
+) -> MeasurementSet:
+    """Return measurements with another value of a field of the cases that have one."""
+    renewed = (
+        m.model_copy(update={name: values[m.case]}) if m.case in values else m for m in measured
+    )
+    return replace(measured, measurements=tuple(renewed))
+
+
+_CodeCase = tuple[str, Mapping[str, int], CacheSize]
+"""Name of a case, its parameters, and the cache that its code is read for."""
+
+
 def _code_of(
-    label: str, cases: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, int], CacheSize]]]]
+    label: str, kernels: Sequence[tuple[str, Sequence[_CodeCase]]]
 ) -> list[tuple[str, dict[str, int] | str]]:
     """Return what the code of kernels of the catalogue executes by case, or why that is unknown."""
     code: list[tuple[str, dict[str, int] | str]] = []
-    there: list[tuple[CatalogEntry, Sequence[tuple[str, Mapping[str, int], CacheSize]]]] = []
-    for name, some in cases:
+    there: list[tuple[CatalogEntry, Sequence[_CodeCase]]] = []
+    for name, cases in kernels:
         try:
-            there.append((entry(name), some))
-        except KernelSpecificationError as error:  # of an older catalogue
-            code += [(case, str(error)) for case, *_ in some]
+            there.append((entry(name), cases))
+        except errors.KernelSpecificationError as error:  # of an older catalogue
+            code += [(case, str(error)) for case, *_ in cases]
     units = [(known.build(), some[0][1]) for known, some in there]
     names: list[str] = []
     requests: list[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]] = []
     read = read_compiled(units, find_device(label))
     for (known, some), compiled in zip(there, read, strict=True):
         for case, parameters, cache in some:
-            if isinstance(compiled, KernelBuildError):
+            if isinstance(compiled, errors.KernelBuildError):
                 code.append((case, str(compiled)))
                 continue
             names.append(case)
             requests.append((compiled, parameters, known.statistics_at(parameters), cache))
     for case, counts in zip(names, counts_of_many(requests), strict=True):
-        code.append((case, str(counts) if isinstance(counts, CountingError) else counts))
+        code.append((case, str(counts) if isinstance(counts, errors.CountingError) else counts))
     return code

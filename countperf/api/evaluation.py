@@ -2,56 +2,52 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from countperf.api.catalogue import lacks_code, with_machine_code
+from countperf import errors
+from countperf.api.catalogue import with_field
 from countperf.api.kernels import table_kernels
-from countperf.api.weights_choice import ChosenWeights, choose_weights
+from countperf.api.mechanistic_models import profiler_of
+from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches
-from countperf.devices.discovery import matching_devices
 from countperf.devices.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
 from countperf.devices.machine import read_processor
-from countperf.devices.parameters import load_device
-from countperf.errors import (
-    CountingError,
-    CountperfError,
-    DeviceError,
-    FitError,
-    KernelSpecificationError,
-    TableError,
+from countperf.devices.nvcc import require_program
+from countperf.devices.parameters import DeviceParameters, load_device
+from countperf.measuring import (
+    PURPOSES,
+    Measurement,
+    MeasurementSet,
+    Purpose,
+    Timing,
+    measurements_in,
 )
-from countperf.measuring import PURPOSES, MeasurementSet
 from countperf.measuring.campaign import rewrite_file
-from countperf.measuring.recorded import read_times
-from countperf.measuring.tables import identity_elsewhere
-from countperf.models.fitting.fit_model import fit as fit_model
-from countperf.models.fitting.fit_model import says_overlap
-from countperf.models.fitting.judging import evaluate as evaluate_cases
-from countperf.models.fitting.judging import evaluate_ranking as evaluate_sets
+from countperf.measuring.tables import identity_elsewhere, read_times
+from countperf.mechanistic import comparison
+from countperf.mechanistic.compiled_profile import capability_of
+from countperf.mechanistic.from_kernel import KernelProfiler
+from countperf.mechanistic.predict_all import model_makers
+from countperf.mechanistic.profile import ProfiledKernel
+from countperf.models.definition import ModelDefinition
+from countperf.models.fitting import fit_model, judging
+from countperf.models.library import fits_folders
+from countperf.models.metrics import Evaluation
 from countperf.models.shipped import load_fitted_model
+from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords
 from countperf.steps import report, stepped
-from countperf.store import check_writable
+from countperf.store import check_writable, read_file_text
 from countperf.text import some_of
 from measurement_kernels.catalog import entry
-
-if TYPE_CHECKING:
-    from countperf.measuring import Measurement, MeasurementSet, Purpose
-    from countperf.models.definition import ModelDefinition
-    from countperf.models.fitting.fit_model import FitResult
-    from countperf.models.fitting.judging import RankingEvaluation
-    from countperf.models.metrics import Evaluation
-    from countperf.models.weights import WeightSet
-
 
 _Judged = TypeVar("_Judged")
 
@@ -68,82 +64,57 @@ def with_known_transactions(
 
     Cases of other kernels, and those of which transactions are not known, are left as they are.
     """
-    waiting: dict[str, list[Measurement]] = {}
-    for measurement in measurements:
-        known = transaction_roots(measurement.transactions or {})
-        if measurement.properties is not None and set(definition.named_transactions) - set(known):
-            waiting.setdefault(measurement.kernel, []).append(measurement)
-    if not waiting:
-        return measurements
-    some = [
-        (name, tuple((m.case, m.parameters) for m in measurement))
-        for name, measurement in waiting.items()
+    roots = definition.named_transactions
+    waiting = [
+        case
+        for case in measurements
+        if case.properties is not None
+        and set(roots) - set(transaction_roots(case.transactions or {}))
     ]
-    find = partial(_transactions_of, definition.named_transactions)
-    parts = stepped(map(find, some), "counting transactions", total=len(some))
-    transactions = {case: numbers for part in parts for case, numbers in part.items()}
-
-    def renewed(measurement: Measurement) -> Measurement:
-        known = {**(measurement.transactions or {}), **transactions.get(measurement.case, {})}
-        return measurement.model_copy(update={"transactions": known or None})
-
-    return replace(measurements, measurements=tuple(map(renewed, measurements)))
-
-
-def _transactions_of(
-    roots: tuple[str, ...], kernel: tuple[str, Sequence[tuple[str, Mapping[str, int]]]]
-) -> dict[str, dict[str, int]]:
-    """Return the transactions of a kernel of the catalogue by case, where they are known."""
-    name, cases = kernel
-    transactions: dict[str, dict[str, int]] = {}
-    with contextlib.suppress(KernelSpecificationError):
-        described = entry(name)
-        count = TransactionCounts(kernel=described.build(), roots=roots, statistics={})
-        for case, parameters in cases:
-            statistics = described.statistics_at(parameters)
+    counts: dict[str, TransactionCounts] = {}
+    found: dict[str, dict[str, int]] = {}
+    for case in stepped(waiting, "counting transactions"):
+        with suppress(errors.KernelSpecificationError, errors.CountingError):
+            kernel = entry(case.kernel)
+            statistics = kernel.statistics_at(case.parameters)
+            if case.kernel not in counts:
+                built = kernel.build()
+                counts[case.kernel] = TransactionCounts(kernel=built, roots=roots, statistics={})
+            count = counts[case.kernel]
             if statistics != count.statistics:
-                count = replace(count, statistics=statistics)
-            with contextlib.suppress(CountingError):
-                transactions[case] = count(parameters)
-    return transactions
+                count = counts[case.kernel] = replace(count, statistics=statistics)
+            found[case.case] = {**(case.transactions or {}), **count(case.parameters)}
+    return with_field(measurements, "transactions", found)
 
 
 def recount(measurements: Path | str, *, caches: CountedCaches | None = None) -> MeasurementSet:
-    """Count the measured kernels of the catalogue again, in place; nothing is measured."""
-    with rewrite_file(measurements) as write:
-        measured = MeasurementSet.read_file(measurements)
-        renewed = _recount_kernels(measured, caches or counted_caches_of(measured.device))
-        write(renewed)
-    return renewed
-
-
-def _recount_kernels(measured: MeasurementSet, caches: CountedCaches) -> MeasurementSet:
-    """Return measurements whose kernels are counted anew.
+    """Count the measured kernels of the catalogue again, in place; nothing is measured.
 
     What is known of their compiled code stays, and the statement of the cache that it was read for.
     """
-    read = [caches_of(case.properties or {}).code for case in measured if case.code is not None]
-    if read:
-        caches = caches.model_copy(update={"code": read[0]})
-    counted: dict[object, dict[str, Any]] = {}
-
-    def properties(case: Measurement) -> dict[str, Any]:
-        kernel = entry(case.kernel)
-        statistics = kernel.statistics_at(case.parameters)
-        key = (case.kernel, tuple(sorted(statistics.items())))
-        if key not in counted:
-            vector = count_kernel(
-                kernel.build(), statistics=statistics, view="structure", caches=caches
-            )
-            counted[key] = vector.to_document()
-        return counted[key]
-
-    return replace(
-        measured,
-        measurements=tuple(
-            case.model_copy(update={"properties": properties(case)}) for case in measured
-        ),
-    )
+    counted: dict[object, dict[str, object]] = {}
+    properties: dict[str, dict[str, object]] = {}
+    with rewrite_file(measurements) as write:
+        measured = MeasurementSet.read_file(measurements)
+        caches = caches or counted_caches_of(measured.device)
+        for case in measured:
+            if case.code is not None:
+                code = caches_of(case.properties or {}).code
+                caches = caches.model_copy(update={"code": code})
+                break
+        for case in measured:
+            kernel = entry(case.kernel)
+            statistics = kernel.statistics_at(case.parameters)
+            key = (case.kernel, *sorted(statistics.items()))
+            if key not in counted:
+                vector = count_kernel(
+                    kernel.build(), statistics=statistics, view="structure", caches=caches
+                )
+                counted[key] = vector.to_document()
+            properties[case.case] = counted[key]
+        renewed = with_field(measured, "properties", properties)
+        write(renewed)
+    return renewed
 
 
 def measurements_of_table(
@@ -154,7 +125,10 @@ def measurements_of_table(
     source: str = "",
     ignore: Sequence[str] = (),
 ) -> MeasurementSet:
-    """Read times that were measured elsewhere from a file."""
+    """Read times that were measured elsewhere from a file.
+
+    `kernels` is the file of the kernels, ``my.py`` or ``my.py:name``; `device` a slug or a file.
+    """
     file, name = kernels or "", ""
     if ":" in file:
         file, _, name = file.rpartition(":")
@@ -163,7 +137,7 @@ def measurements_of_table(
     else:
         known = load_device(device)
         if known.num_compute_units is None:
-            raise DeviceError(
+            raise errors.DeviceError(
                 f"the description of {device} has no number of compute units, which tells devices "
                 "apart; give an identity (.json)",
                 device=device,
@@ -176,12 +150,11 @@ def measurements_of_table(
         frame = frame.loc[frame["kernel"] == name].reset_index(drop=True)
         if frame.empty:
             message = f"{table}: no row of the column 'kernel' is {name!r}; leave :{name} out"
-            raise TableError(message, column="kernel")
-    named = frame["kernel"].tolist() if "kernel" in frame.columns else []
-    names = [str(name_) for name_ in dict.fromkeys(named)]
+            raise errors.TableError(message, column="kernel")
+    named = frame["kernel"].unique() if "kernel" in frame.columns else []
     return MeasurementSet.from_table(
         frame,
-        table_kernels(names, file or None),
+        table_kernels([str(one) for one in named], file or None),
         device=identity,
         source=source or os.fsencode(Path(table).name).decode(errors="backslashreplace"),
         ignore=ignore,
@@ -196,7 +169,7 @@ def fit(
     nonnegative: bool = False,
     weigh_noise: bool = True,
     output: Path | str | None = None,
-) -> FitResult:
+) -> fit_model.FitResult:
     """Fit a model to measurements; test kernels among them are never used.
 
     Parameters
@@ -231,10 +204,12 @@ def fit(
     check_writable(output)  # before the work
     seen = measured.select(lambda m: m.purpose == "measurement")
     if isinstance(model, str):
-        model = load_fitted_model(model, measured.device, memory, overlapped=says_overlap(seen))
+        model = load_fitted_model(
+            model, measured.device, memory, overlapped=fit_model.says_overlap(seen)
+        )
     known = with_known_transactions(seen, model)
     report("fitting", 0)
-    result = fit_model(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)
+    result = fit_model.fit(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)
     if output is not None:
         result.weights.write_file(output)
     return result
@@ -277,9 +252,9 @@ def evaluate(
     DeviceMismatchError, FitError, DocumentError, PredictionError
         The measurements are of another device, or nothing can be evaluated.
     """
-    judging = set(purposes or PURPOSES) - {"measurement"}
-    judged = read_measurements(measurements).select(lambda m: m.purpose in judging)
-    evaluation, choice = _judge(evaluate_cases, judged, weights, model, force)
+    wanted = set(purposes or PURPOSES) - {"measurement"}
+    judged = read_measurements(measurements).select(lambda m: m.purpose in wanted)
+    evaluation, choice = _judge(judging.evaluate, judged, weights, model, force)
     known = {(case.kernel, tuple(case.parameters.items())) for case in evaluation.cases}
     left = [m.case for m in judged if (m.kernel, tuple(m.parameters.items())) not in known]
     said = f"not counted, or without what the model reads, and left out: {some_of(left)}"
@@ -299,30 +274,17 @@ def _judge(
 
     def judge_by(used: ChosenWeights, _: bool) -> tuple[_Judged, str]:
         definition = used.weights.definition
-        known = _with_code(judged) if definition.reads_code else judged
-        return judge(used.weights, with_known_transactions(known, definition)), used.why
+        if definition.reads_code and len(judged) and not any(case.code for case in judged):
+            raise errors.FitError(
+                "no machine code of these kernels is stored; run countperf compiled --store FILE on"
+                f" a machine with {judged.device.name} and its compiler, or name another model"
+            )
+        return judge(used.weights, with_known_transactions(judged, definition)), used.why
 
     has_code = any(case.code for case in judged)
     return choose_weights(
         weights, model=model, device=judged.device, force=force, has_code=has_code
     ).apply(judge_by)
-
-
-def _with_code(judged: MeasurementSet) -> MeasurementSet:
-    """Read the machine code that is not stored, if the device is here; refuse if there is none."""
-    device = judged.device
-    reason = f"{device.slug}, {device.name}, is not here"
-    if matching_devices(device) and any(map(lacks_code, judged)):
-        try:
-            judged = with_machine_code(judged)
-        except CountperfError as error:
-            reason = str(error)
-    if len(judged) and not any(case.code for case in judged):
-        raise FitError(
-            "no machine code of these kernels is stored; run countperf compiled --store FILE on a"
-            f" machine with {device.name} and its compiler ({reason}), or name another model"
-        )
-    return judged
 
 
 def evaluate_ranking(
@@ -331,7 +293,140 @@ def evaluate_ranking(
     weights: WeightSet | Path | str,
     model: str | None = None,
     force: bool = False,
-) -> RankingEvaluation:
+) -> judging.RankingEvaluation:
     """Compare the predicted with the measured order of the sets of variants among measurements."""
     variants = read_measurements(measurements).select(lambda m: m.purpose == "variant")
-    return _judge(evaluate_sets, variants, weights, model, force)[0]
+    return _judge(judging.evaluate_ranking, variants, weights, model, force)[0]
+
+
+COMPARED_INSTRUCTIONS = 150
+"""Instructions of a sub-group's graph in a comparison: calibrations evaluate it many times."""
+
+
+def list_measured_devices() -> dict[str, Path]:
+    """List the devices whose measurements come with countperf: slug to file, sorted."""
+    files: dict[str, Path] = {}
+    for folder in reversed(fits_folders()):
+        for path in folder.glob("*/measurements.jsonl*"):
+            files[path.parent.name] = measurements_in(path.parent)
+    return dict(sorted(files.items()))
+
+
+def compare(
+    measurements: MeasurementSet | Path | str,
+    *,
+    device: DeviceParameters | None = None,
+    models: Sequence[str] = (),
+    levels: Sequence[comparison.CalibrationLevel] = ("published", "scaled"),
+    purposes: Sequence[Purpose] = ("test",),
+    kernel: Any = None,
+    timing: Timing | Path | str | None = None,
+    profile_options: Mapping[str, Any] | None = None,
+) -> comparison.Comparison:
+    """Predict measured kernels by all models: as published, and scaled by a factor."""
+    if (kernel is None) != (timing is None):
+        both = f"{errors.option('kernel', 'KERNEL')}, {errors.option('timing', 'FILE')}"
+        raise errors.ParameterError(
+            f"a kernel of yours is compared with its measured times: pass both ({both}), where FILE"
+            " comes from: countperf time KERNEL n=... --device DEVICE --output FILE",
+            parameter="timing",
+        )
+    timings = Timing.read_file(timing) if isinstance(timing, Path | str) else timing
+    known = list_measured_devices()
+    source = (
+        known.get(measurements, measurements) if isinstance(measurements, str) else measurements
+    )
+    measured = None
+    is_timed = timings is not None and source == timings.device.slug
+    if not isinstance(source, str) or Path(source).exists():
+        measured = read_measurements(source)
+        slug = measured.device.slug
+    elif is_timed and "scaled" not in levels:
+        slug = source
+    else:
+        there = f"they do of {', '.join(known)}" if known else "this installation has none"
+        others = ", or ask for the level 'published' alone, which needs none" if is_timed else ""
+        raise errors.ParameterError(
+            f"there is no file {source}, and no measurements of a device of this name ship;"
+            f" {there}; name a campaign's file (.jsonl){others}",
+            parameter="measurements",
+        )
+    if device is None:  # preferring what was measured beside its measurements
+        beside = Path(source).parent / "parameters.json" if isinstance(source, Path | str) else None
+        if beside is not None and beside.is_file():
+            device = DeviceParameters.read_file(beside)
+        else:
+            device = load_device(slug)
+    there = (*model_makers(()), "linear")
+    if unknown := [name for name in models if name not in there]:
+        raise errors.ParameterError(
+            f"no model is called {unknown[0]!r}; there are {', '.join(there)}"
+            f"{errors.nearest(unknown[0], there)}",
+            parameter="model",
+        )
+    profile_options = profile_options or {}
+    own, cases = None, tuple(measured or ())
+    if timings is not None:
+        if timings.device.slug != slug:
+            raise errors.ParameterError(
+                f"the times are of {timings.device.slug}, the measurements that calibrate of"
+                f" {slug}; time the kernel on the same device",
+                parameter="timing",
+            )
+        renamed = {"kernel": f"{_OWN}{timings.kernel}", "purpose": "application"}
+        cases = (
+            *(case for case in cases if case.purpose == "measurement"),
+            *(
+                size.measurement.model_copy(
+                    update={**renamed, "case": f"{_OWN}{size.measurement.case}"}
+                )
+                for size in timings.sizes
+            ),
+        )
+        given = {"max_instructions": COMPARED_INSTRUCTIONS, **profile_options}
+        own = profiler_of(kernel, device, {}, given)
+        purposes = ("application",)
+    compared = comparison.compare_models(
+        model_makers,
+        device,
+        cases,
+        _profiles(device, own, profile_options),
+        models=models,
+        levels=levels,
+        purposes=purposes,
+        own=own is not None,
+    )
+    if measured is None or kernel is not None or (models and "linear" not in models):
+        return compared
+    with_linear = (comparison.linear_result(measured, purposes), *compared.models)
+    return compared.model_copy(update={"models": with_linear})
+
+
+_OWN = "own kernel: "
+
+
+def _profiles(
+    device: DeviceParameters, own: KernelProfiler | None, options: Mapping[str, Any]
+) -> comparison.Profiler:
+    """Return profiles of measured kernels, of the catalogue, each counted once, or of one's own."""
+    code = {name: options[name] for name in ("analysis", "sass") if name in options}
+    if code.get("analysis", "counts") != "counts" or "sass" in code:
+        capability_of(device)  # what is missing is said before the work
+        for program in () if "sass" in code else ("nvcc", "nvdisasm"):
+            require_program(program)
+        if "sass" in code:
+            read_file_text(Path(code["sass"]))
+    profilers: dict[object, KernelProfiler] = {}
+
+    def profile(measurement: Measurement) -> ProfiledKernel:
+        name = measurement.kernel
+        if own is not None and name.startswith(_OWN):
+            return own.at(measurement.parameters)
+        statistics = entry(name).statistics_at(measurement.parameters)
+        key = (name, tuple(sorted(statistics.items())))
+        if key not in profilers:
+            given = {"max_instructions": COMPARED_INSTRUCTIONS, "statistics": statistics, **code}
+            profilers[key] = profiler_of(entry(name).build(), device, {}, given)
+        return profilers[key].at(measurement.parameters)
+
+    return profile

@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from countperf.devices.device import Device
 from countperf.devices.discovery import discover, matching_devices
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
-from countperf.documents import parse_json
 from countperf.errors import DocumentError
-from countperf.machine_code.tools import (
-    ANALYZER_ADVICE,
-    OBJDUMP_ADVICE,
-    find_analyzer,
-    find_objdump,
-)
-from countperf.models.library import (
-    AvailableFit,
-    NamedFit,
-    find_fit,
-    model_in,
-    named_fits,
-    short_name,
-)
+from countperf.machine_code import tools
+from countperf.models import library
 from countperf.models.shipped import COMPILED
-from countperf.store import read_file_text
+from countperf.models.weights import WeightSet
 from countperf.text import Column, Printed, Result, columns_of, format_percent, picked, table_of
 
-if TYPE_CHECKING:
-    from countperf.devices.device import Device
 
-
-class AvailableWeights(tuple[AvailableFit, ...], Result):
+class AvailableWeights(tuple[library.AvailableFit, ...], Result):
     """A table of the fits there are: those that ship first, then the user's own."""
 
     __slots__ = ()
@@ -63,82 +49,70 @@ def why_no_code(device: Device) -> str:
 
     if device.identity.platform not in GROUP_STATES:
         return f"{device.identity.platform} does not keep its machine code"
-    if find_objdump() is None:
-        return f"no objdump found: {OBJDUMP_ADVICE}"
-    if find_analyzer() is None:
-        return f"no llvm-mca found that is new enough: {ANALYZER_ADVICE}"
+    if tools.find_objdump() is None:
+        return f"no objdump found: {tools.OBJDUMP_ADVICE}"
+    if tools.find_analyzer() is None:
+        return f"no llvm-mca found that is new enough: {tools.ANALYZER_ADVICE}"
     return ""
 
 
 def why_not_compiled(
-    fit: NamedFit, device: DeviceIdentity | None = None, *, has_code: bool = False
+    fit: library.NamedFit, device: DeviceIdentity | None = None, *, has_code: bool = False
 ) -> str:
     """Return why a fit does not predict by the model that reads compiled code; nothing if it does.
 
     A device that is asked for has to be that of the fit. Code that is known need not be read here.
     """
-    if COMPILED not in fit.models:
+    identity = fit.identity if COMPILED in fit.models else None
+    if identity is None:
         return f"{fit.name} has no weights of the model {COMPILED}"
-    identity = fit.identity
     if device is not None and not identity.matches(device):
         return f"the device asked for, {device.slug}, is not that of the weights"
     if has_code:
         return ""
-    if not (here := matching_devices(identity)):
+    here = matching_devices(identity)
+    if not here:
         return f"the device of the weights, {identity.slug}, is not here to compile for"
     return why_no_code(here[0])
 
 
 def available_weights() -> AvailableWeights:
-    """List the fitted weights that there are: those that ship, and the user's own.
-
-    Returns
-    -------
-    AvailableWeights
-        A sequence of `AvailableFit`, printable, with ``to_frame()``.
-    """
+    """List the fitted weights that there are, those that ship first: a sequence that prints."""
     present = tuple(device.identity for device in discover().devices)
-    rows = (_row(fit, present) for fit in named_fits().values())
+    rows = (_row(fit, present) for fit in library.named_fits().values())
     return AvailableWeights([row for row in rows if row is not None])
 
 
-def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | None:
-    """Describe a fit by few fields of the document that predicts; None if it is gone."""
-    device, date = "" if fit.is_own else fit.folder.name, ""
-    error, is_here, problem = None, False, ""
-    if (path := fit.default) is None:
+def _row(fit: library.NamedFit, present: Sequence[DeviceIdentity]) -> library.AvailableFit | None:
+    """Describe a fit by the document that predicts; None if it is gone."""
+    row = partial(library.AvailableFit, name=fit.name, models=tuple(fit.models))
+    path = fit.default
+    if path is None:
         return None
     try:
         if not why_not_compiled(fit):
             path = fit.path_of(COMPILED)
-        content: Any = parse_json(read_file_text(path), path=path)
-        identity = DeviceIdentity.from_object(content["device"], path=path)
-        device = identity.slug
-        date = (content.get("source") or {}).get("recorded_at", "")
-        error = (content.get("quality") or {}).get("held_out_error")
-        is_here = any(identity.matches(other) for other in present)
-    except DocumentError as bad:
+        weights = WeightSet.read_file(path)
+    except DocumentError as error:
         if not path.exists():  # removed in the meantime
             return None
-        problem = str(bad)
-    except (KeyError, TypeError, AttributeError) as bad:
-        problem = f"{path} is no weights document: {type(bad).__name__}: {bad}"
-    return AvailableFit(
-        name=fit.name,
-        device=device,
-        models=tuple(fit.models),
-        model=short_name(model_in(path)),
-        date=date,
-        held_out_error=error,
-        is_here=is_here,
-        problem=problem,
+        unknown: dict[str, Any] = {"date": "", "held_out_error": None, "is_here": False}
+        device = "" if fit.is_own else fit.folder.name
+        model = library.short_name(library.model_in(path))
+        return row(device=device, model=model, problem=str(error), **unknown)
+    return row(
+        device=weights.device.slug,
+        model=library.short_name(weights.model),
+        date="" if weights.source is None else weights.source.recorded_at,
+        held_out_error=None if weights.quality is None else weights.quality.held_out_error,
+        is_here=any(weights.device.matches(other) for other in present),
     )
 
 
 def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:
     """Return what is known of a device, or None."""
     if beside is not None:
-        fit = find_fit(str(beside))
+        fit = library.find_fit(str(beside))
         path = Path(beside) if fit is None else fit.folder
         near = (path if path.is_dir() else path.parent) / "parameters.json"
         if near.is_file() and (parameters := DeviceParameters.read_file(near)).slug == slug:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import loopy as lp
 import numpy as np
 
+from countperf import errors
 from countperf.counting.analysis import with_transactions
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.producers import bound_arguments, known_unit, translation_unit
@@ -18,12 +19,6 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, Counte
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.documents import parse_json
-from countperf.errors import (
-    CountingError,
-    DocumentError,
-    KernelBuildError,
-    KernelSpecificationError,
-)
 from countperf.sizes import first_point
 from countperf.store import read_file_text
 from countperf.text import ShortRepr
@@ -36,8 +31,7 @@ if TYPE_CHECKING:
     from measurement_kernels.entry import CatalogEntry
 
 
-_UNNAMED = "loopy_kernel"
-"""Name that Loopy gives to a kernel without one."""
+_UNNAMED = "loopy_kernel"  # what Loopy calls a kernel without a name
 
 
 def load_kernel(specification: str) -> Any:
@@ -69,19 +63,18 @@ def load_kernel(specification: str) -> Any:
 def _load_with_object(specification: str) -> tuple[Any, Any]:
     """Find the kernel that a text names, and the object that it came in."""
     if specification.endswith(".json"):
-        return _vector_document(Path(specification)), None
+        return _read_vector(Path(specification)), None
     if is_in_catalogue(specification):
         return entry(specification).build(), None
     if ":" not in specification:
-        raise KernelSpecificationError(
+        raise errors.KernelSpecificationError(
             f"{specification} is a file: name the kernel in it too, as in {specification}:axpy"
         )
     around: list[object] = [None]
 
-    def unit_or_itself(loaded: object) -> object:
+    def find_unit(loaded: object) -> object:
         """Return the translation unit of what a package that generates kernels handed out."""
-        unit = known_unit(loaded)
-        if unit is None:
+        if (unit := known_unit(loaded)) is None:
             return loaded
         around.append(loaded)
         return unit
@@ -90,8 +83,8 @@ def _load_with_object(specification: str) -> tuple[Any, Any]:
         specification,
         lp.TranslationUnit,
         kind_name="loopy.TranslationUnit",
-        error=KernelSpecificationError,
-        convert=unit_or_itself,
+        error=errors.KernelSpecificationError,
+        convert=find_unit,
     )
     name = specification.rpartition(":")[2]
     if loaded.entrypoints == {_UNNAMED} and name.isidentifier():
@@ -101,17 +94,13 @@ def _load_with_object(specification: str) -> tuple[Any, Any]:
 
 def table_kernels(names: Iterable[str], file: str | None) -> dict[str, Any]:
     """Find the kernels that a table of times names."""
-    if file is None:
-        return {name: load_kernel(name) for name in names}
-
     kinds: Any = lp.TranslationUnit | FunctionType
+    wanted: dict[str, Any] = {
+        "kind_name": "loopy.TranslationUnit",
+        "error": errors.KernelSpecificationError,
+    }
     return {
-        name: find_in_user_code(
-            f"{file}:{name}",
-            kinds,
-            kind_name="loopy.TranslationUnit",
-            error=KernelSpecificationError,
-        )
+        name: find_in_user_code(f"{file}:{name}", kinds, **wanted) if file else load_kernel(name)
         for name in names
     }
 
@@ -128,14 +117,14 @@ def entry(name: str) -> CatalogEntry:
     return catalog.entry(name)
 
 
-def _vector_document(path: Path) -> PropertyVector:
+def _read_vector(path: Path) -> PropertyVector:
     if not path.exists():
-        raise KernelSpecificationError(f"there is no file {path}")
+        raise errors.KernelSpecificationError(f"there is no file {path}")
     content = parse_json(read_file_text(path), path=path)
     try:
         return PropertyVector.from_document(content)
-    except DocumentError as error:
-        raise DocumentError(f"{path}: {error}", path=str(path), field=error.field) from error
+    except errors.DocumentError as error:
+        raise errors.DocumentError(f"{path}: {error}", path=str(path), field=error.field) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,10 +150,7 @@ class Kernel(ShortRepr):
         statistics: Mapping[str, Statistic] | None = None,
         instruction_counts: InstructionCounts | None = None,
     ) -> Kernel:
-        """Find the kernel that a text names, or take the one that is given.
-
-        Errors are those of `load_kernel`; a `CountingError` if an object is no kernel.
-        """
+        """Find the kernel that a text names, or take the one that is given."""
         if isinstance(kernel, Kernel):
             return kernel
         is_text = isinstance(kernel, str)
@@ -192,7 +178,7 @@ class Kernel(ShortRepr):
     def unit_with(self, what: str) -> Any:
         """Return the translation unit; refuse counts, which have nothing of the kind."""
         if self.is_counted:
-            raise CountingError(f"a property vector has no {what}; pass the kernel itself")
+            raise errors.CountingError(f"a property vector has no {what}; pass the kernel itself")
         return self.unit
 
     @property
@@ -202,10 +188,7 @@ class Kernel(ShortRepr):
 
     @property
     def statistics(self) -> Mapping[str, Statistic] | None:
-        """The statistics given, and those that the catalogue knows at the first of the sizes.
-
-        Those that depend on sizes are left out where one of these is lacking.
-        """
+        """The statistics given, and the catalogue's, at the first of the sizes if all are known."""
         given, known = self.given_statistics, self.entry
         if known is None or not known.statistics:
             return given
@@ -233,14 +216,14 @@ class Kernel(ShortRepr):
                 caches=caches,
             )
         if self.given_statistics or self.instruction_counts:
-            raise CountingError(
+            raise errors.CountingError(
                 "statistics and counts of instructions are for kernels; a property vector takes"
                 " none"
             )
         if not isinstance(self.unit, PropertyVector):
             return PropertyVector.from_mapping(self.unit, view=view or "source")
         if view not in (None, self.unit.view):
-            raise CountingError(
+            raise errors.CountingError(
                 f"the vector of '{self.unit.kernel}' is of the {self.unit.view} view; to have the"
                 f" {view} view, count the kernel itself"
             )
@@ -250,7 +233,17 @@ class Kernel(ShortRepr):
         """Count the kernel as weights need it; leave a vector as it is, for them to check."""
         if self.is_counted:
             return self.count(None if isinstance(self.unit, PropertyVector) else weights.view)
-        return self.count_each(lambda at: at._count_here(weights))
+
+        def count(at: Kernel) -> PropertyVector:
+            vector = at.count(weights.view, caches=weights.counted_caches)
+            if weights.definition.reads_code:
+                checked = vector.check_parameters(at.sizes, {})
+                sizes = {name: int(np.max(value)) for name, value in checked.items()}
+                vector = at.add_code(vector, sizes, weights.device.slug)
+            named = weights.definition.named_transactions
+            return with_transactions(vector, at.unit, named, at.statistics)
+
+        return self.count_each(count)
 
     def count_each(self, count: Callable[[Kernel], PropertyVector]) -> PropertyVector:
         """Count the kernel at its sizes; anew at others, where statistics depend on these."""
@@ -258,15 +251,6 @@ class Kernel(ShortRepr):
         if not self.depends_on_sizes:
             return vector
         return vector.recount(lambda sizes: count(self.at(sizes)))
-
-    def _count_here(self, weights: WeightSet) -> PropertyVector:
-        vector = self.count(weights.view, caches=weights.counted_caches)
-        if weights.definition.reads_code:
-            checked = vector.check_parameters(self.sizes, {})
-            sizes = {name: int(np.max(value)) for name, value in checked.items()}
-            vector = self.add_code(vector, sizes, weights.device.slug)
-        named = weights.definition.named_transactions
-        return with_transactions(vector, self.unit, named, self.statistics)
 
     def add_code(
         self,
@@ -281,7 +265,7 @@ class Kernel(ShortRepr):
 
         unit, statistics = self.unit_with("code to compile"), self.statistics
         (compiled,) = read_compiled([(unit, sizes)], find_device(device))
-        if isinstance(compiled, KernelBuildError):
+        if isinstance(compiled, errors.KernelBuildError):
             raise compiled
         cache = (vector.caches or DEFAULT_CACHES).code
         return vector.with_counts_at(

@@ -1,47 +1,33 @@
-"""Mechanistic models for kernels as users name them, and all models compared on measured ones."""
+"""Mechanistic models for kernels as users name them, and kernels on several devices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from countperf.api.evaluation import read_measurements
+from countperf import errors
 from countperf.api.fits import known_device
 from countperf.api.kernels import Kernel
+from countperf.api.prediction import choose_weights
 from countperf.api.timing import time_resident_groups
+from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
-from countperf.devices.nvcc import require_program
-from countperf.devices.parameters import DeviceParameters, load_device
-from countperf.errors import DeviceError, ParameterError, nearest, option
-from countperf.measuring import Timing, measurements_in
-from countperf.mechanistic.comparison import compare_models, linear_result
-from countperf.mechanistic.compiled_profile import capability_of, profile_kernel, with_machine_code
+from countperf.devices.parameters import DeviceParameters, available_devices, load_device
+from countperf.errors import CountperfError, DeviceError, ParameterError, nearest, option
+from countperf.mechanistic import predict_all as answering
+from countperf.mechanistic import step_formulas as steps
+from countperf.mechanistic import sweep as sweeping
+from countperf.mechanistic.compiled_profile import profile_kernel, with_machine_code
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy, unused_local_bytes
-from countperf.mechanistic.predict_all import (
-    ALL,
-    ModelAnswers,
-    ModelChoice,
-    answers_of,
-    model_makers,
-)
-from countperf.mechanistic.step_formulas import StepFormulas
-from countperf.mechanistic.step_formulas import step_formulas as _step_formulas
-from countperf.mechanistic.sweep import MAX_SWEPT_INSTRUCTIONS, Axis, Sweep
-from countperf.mechanistic.sweep import sweep as _sweep
-from countperf.models.library import fits_folders
-from countperf.sizes import checks_keywords, given_sizes
+from countperf.models.library import find_fit, load_weights, model_in, short_name
+from countperf.models.predictions import DeviceAnswer, DeviceAnswers
+from countperf.models.validity import Level
+from countperf.sizes import checks_keywords, combine_sizes, given_sizes
 from countperf.store import read_file_text
-from measurement_kernels.catalog import entry
-
-if TYPE_CHECKING:
-    from countperf.devices.device import Device
-    from countperf.measuring import Measurement, MeasurementSet, Purpose
-    from countperf.mechanistic.comparison import CalibrationLevel, Comparison, Profiler
-    from countperf.mechanistic.from_kernel import KernelProfiler
-    from countperf.mechanistic.profile import ProfiledKernel
 
 
 @checks_keywords
@@ -51,12 +37,11 @@ def predict_all(
     parameters: Mapping[str, Any] | None = None,
     /,
     *,
-    models: ModelChoice = ALL,
+    models: answering.ModelChoice = answering.ALL,
     statistics: Mapping[str, Any] | None = None,
-    lines: Mapping[str, float] | None = None,
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
-) -> ModelAnswers:
+) -> answering.ModelAnswers:
     """Predict the time of a Loopy kernel by mechanistic models, in one call.
 
     Parameters
@@ -69,11 +54,10 @@ def predict_all(
         Values of all size parameters.
     models : str or sequence of str, optional
         Names of models, such as ``["volkov", "roofline"]``; default: all.
-    statistics, lines : mapping, optional
-        What data decides, as for `countperf.predict`; by array the lines that a sub-group touches,
-        which come before a class of accesses such as ``{"x": "indirect"}``.
+    statistics : mapping, optional
+        What data decides, as for `countperf.predict`.
     profile_options : mapping, optional
-        Options of `countperf.profile_kernel`, such as ``registers_per_work_item`` or
+        Options of `countperf.profile_kernel`, such as ``registers_per_work_item``, ``lines`` or
         ``active_groups``; and ``analysis``: ``"sass"`` takes instructions from machine code
         (`countperf.mechanistic.compiled_profile.with_machine_code`), ``"counts"`` from Loopy;
         ``sass`` names a listing of the machine code.
@@ -89,8 +73,8 @@ def predict_all(
         As in `countperf.mechanistic.predict_all.answers_of`; or there is no such device or kernel.
     """
     values = given_sizes(parameters, more)
-    profiler = profiler_of(kernel, device, values, _with(profile_options, statistics, lines))
-    return answers_of(profiler, values, models)
+    profiler = profiler_of(kernel, device, values, profile_options, statistics)
+    return answering.answers_of(profiler, values, models)
 
 
 @checks_keywords
@@ -101,7 +85,6 @@ def occupancy(
     /,
     *,
     statistics: Mapping[str, Any] | None = None,
-    lines: Mapping[str, float] | None = None,
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> KernelOccupancy:
@@ -124,7 +107,7 @@ def occupancy(
         As for `predict_all`; or not even one group fits.
     """
     values = given_sizes(parameters, more)
-    profiler = profiler_of(kernel, device, values, _with(profile_options, statistics, lines))
+    profiler = profiler_of(kernel, device, values, profile_options, statistics)
     return KernelOccupancy(
         kernel=profiler.kernel,
         device=profiler.device.slug,
@@ -143,15 +126,14 @@ def sweep(
     parameters: Mapping[str, Any] | None = None,
     /,
     *,
-    over: Axis = "occupancy",
+    over: sweeping.Axis = "occupancy",
     values: Sequence[int] | None = None,
-    models: ModelChoice = ALL,
+    models: answering.ModelChoice = answering.ALL,
     statistics: Mapping[str, Any] | None = None,
-    lines: Mapping[str, float] | None = None,
     profile_options: Mapping[str, Any] | None = None,
     timed_on: str | Device | None = None,
     **more: Any,
-) -> Sweep:
+) -> sweeping.Sweep:
     """Predict a kernel by mechanistic models over one axis: a frame, and a figure.
 
     Parameters
@@ -179,16 +161,16 @@ def sweep(
     """
     sizes = given_sizes(parameters, more)
     options: dict[str, Any] = {
-        "max_instructions": MAX_SWEPT_INSTRUCTIONS,
-        **_with(profile_options, statistics, lines),
+        "max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS,
+        **(profile_options or {}),
     }
-    profiler = profiler_of(kernel, device, sizes, options)
+    profiler = profiler_of(kernel, device, sizes, options, statistics)
     if timed_on is not None and over == "occupancy":
         profiled = profiler.at(sizes)
         able = unused_local_bytes(profiled.profile, profiled.launch, profiler.device)
         chosen = {g: n for g, n in able.items() if values is None or g in values}
-        swept = _sweep(profiled, profiler.device, values=[*chosen], models=models)
-        given = options.get("statistics")
+        swept = sweeping.sweep(profiled, profiler.device, values=[*chosen], models=models)
+        given = statistics or options.get("statistics")
         measured = time_resident_groups(kernel, sizes, chosen, device=timed_on, statistics=given)
         times_s = {int(timed.case.rpartition("=")[2]): timed.time_s for timed in measured}
         return replace(
@@ -200,7 +182,7 @@ def sweep(
         )
     launches = profiler.launches_at(sizes)
     profiled, _ = max(launches, key=lambda of: (of[0].profile.total_bytes or 0.0) * of[1])
-    swept = _sweep(profiled, profiler.device, over=over, values=values, models=models)
+    swept = sweeping.sweep(profiled, profiler.device, over=over, values=values, models=models)
     return replace(swept, note=profiler.note)
 
 
@@ -213,7 +195,7 @@ def step_formulas(
     *,
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
-) -> StepFormulas:
+) -> steps.StepFormulas:
     """Find work, span and memory transactions of a kernel as polynomials in one of its sizes.
 
     Parameters
@@ -241,16 +223,7 @@ def step_formulas(
     """
     held = given_sizes(parameters, more)
     profiler = profiler_of(kernel, device, held, profile_options)
-    return _step_formulas(profiler, held, label=kernel if isinstance(kernel, str) else "")
-
-
-def _with(
-    options: Mapping[str, Any] | None,
-    statistics: Mapping[str, Any] | None,
-    lines: Mapping[str, float] | None,
-) -> dict[str, Any]:
-    given = {"statistics": statistics, "lines": lines}
-    return {**(options or {}), **{name: v for name, v in given.items() if v is not None}}
+    return steps.step_formulas(profiler, held, label=kernel if isinstance(kernel, str) else "")
 
 
 def profiler_of(
@@ -258,6 +231,7 @@ def profiler_of(
     device: DeviceParameters | str | Path,
     sizes: Mapping[str, Any],
     options: Mapping[str, Any] | None = None,
+    statistics: Mapping[str, Any] | None = None,
 ) -> KernelProfiler:
     """Return the profiler of a kernel, or of the one that a text names; errors: `predict_all`."""
     if isinstance(kernel, KernelProfiler):
@@ -274,7 +248,8 @@ def profiler_of(
     if analysis not in ("counts", "sass"):
         message = f"{option('analysis')} is {analysis!r}; pass 'counts' or 'sass'"
         raise ParameterError(message, parameter="analysis")
-    asked = Kernel.of(kernel, sizes, given.pop("statistics", None))
+    stated = given.pop("statistics", None)
+    asked = Kernel.of(kernel, sizes, stated if statistics is None else statistics)
     unit = asked.unit_with("schedule, which mechanistic models need")
     profiler = profile_kernel(unit, device, statistics=asked.statistics, **given)
     if listing is not None:
@@ -307,144 +282,161 @@ def find_described_device(
     return parameters
 
 
-COMPARED_INSTRUCTIONS = 150
-"""Instructions of a sub-group's graph in a comparison: calibrations evaluate it many times."""
+DEFAULT_MODELS = ("roofline", "wfg-corrected")
+"""Of a described device: the bound that every GPU of the catalogue has, and the model with the
+least published error (`countperf.mechanistic.published_errors`) of those that need neither a
+simulation nor a cost of barriers, which nobody published of current GPUs."""
 
 
-def list_measured_devices() -> dict[str, Path]:
-    """List the devices whose measurements come with countperf: slug to file, sorted."""
-    files: dict[str, Path] = {}
-    for folder in reversed(fits_folders()):
-        for path in folder.glob("*/measurements.jsonl*"):
-            files[path.parent.name] = measurements_in(path.parent)
-    return dict(sorted(files.items()))
-
-
-def compare(
-    measurements: MeasurementSet | Path | str,
+@checks_keywords
+def predict_on(
+    kernel: Any,
+    devices: Sequence[DeviceParameters | Path | str],
+    parameters: Mapping[str, Any] | None = None,
+    /,
     *,
-    device: DeviceParameters | None = None,
-    models: Sequence[str] = (),
-    levels: Sequence[CalibrationLevel] = ("published", "scaled"),
-    purposes: Sequence[Purpose] = ("test",),
-    kernel: Any = None,
-    timing: Timing | Path | str | None = None,
+    models: Sequence[str] | str | None = None,
+    statistics: Mapping[str, Any] | None = None,
     profile_options: Mapping[str, Any] | None = None,
-) -> Comparison:
-    """Predict measured kernels by all models: as published, and scaled by a factor."""
-    if (kernel is None) != (timing is None):
-        message = (
-            "a kernel of yours is compared with its measured times: pass both"
-            f" ({option('kernel', 'KERNEL')}, {option('timing', 'FILE')}), where FILE comes from:"
-            " countperf time KERNEL n=..."
-            " --device DEVICE --output FILE"
-        )
-        raise ParameterError(message, parameter="timing")
-    timings = Timing.read_file(timing) if isinstance(timing, Path | str) else timing
-    known = list_measured_devices()
-    source = (
-        known.get(measurements, measurements) if isinstance(measurements, str) else measurements
-    )
-    measured = None
-    if not isinstance(source, str) or Path(source).exists():
-        measured = read_measurements(source)
-        slug = measured.device.slug
-    elif timings is not None and "scaled" not in levels and source == timings.device.slug:
-        slug = source
-    else:
-        there = f"they do of {', '.join(known)}" if known else "this installation has none"
-        is_timed = timings is not None and source == timings.device.slug
-        others = ", or ask for the level 'published' alone, which needs none" if is_timed else ""
-        raise ParameterError(
-            f"there is no file {source}, and no measurements of a device of this name ship;"
-            f" {there}; name a campaign's file (.jsonl){others}",
-            parameter="measurements",
-        )
-    device = device or _describe_measured_device(slug, source)
-    there = (*model_makers(()), "linear")
-    if unknown := [name for name in models if name not in there]:
-        raise ParameterError(
-            f"no model is called {unknown[0]!r}; there are {', '.join(there)}"
-            f"{nearest(unknown[0], there)}",
-            parameter="model",
-        )
-    own, cases = None, tuple(measured or ())
-    if timings is not None:
-        timed = _own_cases(timings, slug)
-        cases = (*(case for case in cases if case.purpose == "measurement"), *timed)
-        given = {"max_instructions": COMPARED_INSTRUCTIONS, **(profile_options or {})}
-        own = profiler_of(kernel, device, {}, given)
-        purposes = ("application",)
-    comparison = compare_models(
-        model_makers,
-        device,
-        cases,
-        _profiles(device, own, profile_options or {}),
-        models=models,
-        levels=levels,
-        purposes=purposes,
-        own=own is not None,
-    )
-    if measured is None or kernel is not None or (models and "linear" not in models):
-        return comparison
-    models_with_linear = (linear_result(measured, purposes), *comparison.models)
-    return comparison.model_copy(update={"models": models_with_linear})
+    incomplete_ok: bool = False,
+    level: Level = 0.95,
+    **more: Any,
+) -> DeviceAnswers:
+    """Predict the time of a kernel on several devices, to choose one.
 
+    Parameters
+    ----------
+    kernel, parameters, statistics, profile_options, **more
+        As for `countperf.predict_all`; sizes may have several values, which go together.
+    devices : sequence of DeviceParameters, Path or str
+        Fits and described devices, by name or file, mixed.
+    models : str or sequence of str, optional
+        Mechanistic models (``"all"``: each) and models of fits. By default a fit has its own, a
+        device that is only described `DEFAULT_MODELS`.
+    incomplete_ok, level
+        As for `countperf.predict`, for fits.
 
-def _describe_measured_device(slug: str, source: object) -> DeviceParameters:
-    """Return what is known of a device, preferring what was measured beside its measurements."""
-    beside = Path(source).parent / "parameters.json" if isinstance(source, Path | str) else None
-    if beside is not None and beside.is_file():
-        return DeviceParameters.read_file(beside)
-    return load_device(slug)
+    Returns
+    -------
+    DeviceAnswers
+        For each size and model a row per device, the fastest first. A device that cannot answer
+        has a row that says why. ``to_frame()`` has times in s.
 
+    Raises
+    ------
+    CountperfError
+        No device answers; or there is no such kernel.
 
-_OWN = "own kernel: "
-
-
-def _own_cases(timings: Timing, slug: str) -> list[Measurement]:
-    """Return the measured times of a kernel of the user's, as cases on which errors are taken."""
-    if timings.device.slug != slug:
-        message = (
-            f"the times are of {timings.device.slug}, the measurements that calibrate of {slug};"
-            " time the kernel on the same device"
-        )
-        raise ParameterError(message, parameter="timing")
-    return [
-        size.measurement.model_copy(
-            update={
-                "purpose": "application",
-                "kernel": f"{_OWN}{timings.kernel}",
-                "case": f"{_OWN}{size.measurement.case}",
-            }
-        )
-        for size in timings.sizes
+    Examples
+    --------
+    >>> devices = ["nvidia-a100", "nvidia-h100"]
+    >>> table = predict_on("vector-scale-add/stride1/256x1", devices, n=4096, models="roofline")
+    >>> [answer.device for answer in table.answers]
+    ['nvidia-h100', 'nvidia-a100']
+    """
+    points = combine_sizes(given_sizes(parameters, more))
+    options = dict(profile_options or {})
+    asked = Kernel.of(kernel, statistics=options.pop("statistics", statistics))
+    models = [models] if isinstance(models, str) else models
+    of_fits = {"incomplete_ok": incomplete_ok, "level": level}
+    answers = [
+        answer
+        for device in devices
+        for point in points
+        for answer in _answers(asked.at(point), device, models, of_fits, options)
     ]
+    if all(answer.prediction is None for answer in answers):
+        failures = {str(answer.error): answer.error for answer in answers if answer.error}
+        if len(failures) == 1:
+            raise next(iter(failures.values()))
+        raise errors.PredictionError(f"no device answers: {'; '.join(failures) or 'none is named'}")
+    mechanistic = {answering.ALL, *answering.model_names()}
+    unknown = [model for model in models or () if model not in mechanistic]
+    has_fits = any(of.weights or of.lacks == "weights" for of in answers)
+    if unknown and not has_fits:
+        raise errors.PredictionError(
+            f"no device has a fit, which {unknown[0]} needs; leave it"
+            f" out{nearest(unknown[0], mechanistic)}"
+        )
+    order = [answer.model for answer in answers]
+
+    def place(of: DeviceAnswer) -> tuple[Any, ...]:
+        made, at = of.prediction, points.index({**of.parameters})
+        return at, made is None, order.index(of.model), 0 if made is None else made.time_s
+
+    return DeviceAnswers(answers=tuple(sorted(answers, key=place)))
 
 
-def _profiles(
-    device: DeviceParameters, own: KernelProfiler | None, options: Mapping[str, Any]
-) -> Profiler:
-    """Return profiles of measured kernels, of the catalogue, each counted once, or of one's own."""
-    code = {name: options[name] for name in ("analysis", "sass") if name in options}
-    if code.get("analysis", "counts") != "counts" or "sass" in code:
-        capability_of(device)  # what is missing is said before the work
-        if "sass" in code:
-            read_file_text(Path(code["sass"]))
+def _answers(
+    kernel: Kernel,
+    device: DeviceParameters | Path | str,
+    models: Sequence[str] | None,
+    of_fits: Mapping[str, Any],
+    of_models: Mapping[str, Any],
+) -> Iterator[DeviceAnswer]:
+    """Yield what a device answers at a size."""
+    is_described = isinstance(device, DeviceParameters)
+    name = device.slug if is_described else str(device)
+    is_file = name.endswith((".toml", ".json"))
+    point = kernel.sizes
+    row = partial(DeviceAnswer, device=Path(name).name if is_file else name, parameters=point)
+    try:
+        slug, described = ("", device) if is_described else _fit_and_description(name)
+        row = partial(row, device=slug, weights=name) if slug else row
+        by_fit, by_model = _models_of(name, models, bool(slug), described)
+    except CountperfError as error:
+        yield row(lacks="device", error=error)
+        return
+    for model in by_fit:
+        try:
+            made = choose_weights(name, model=model).predict(kernel, **of_fits)
+        except CountperfError as error:
+            yield row(model=model or "", lacks="weights", error=error)
         else:
-            require_program("nvcc")
-            require_program("nvdisasm")
-    profilers: dict[object, KernelProfiler] = {}
+            by = short_name(made.model)
+            yield row(device=made.device, weights=made.weights, model=by, prediction=made)
+    if not by_model or described is None:
+        return
+    row = partial(row, device=described.slug, weights="")
+    try:
+        profiler = profiler_of(kernel, described, point, of_models)
+        found = predict_all(profiler, described, point, models=by_model)
+    except CountperfError as error:
+        has_name = isinstance(error, ParameterError | errors.DeviceParameterError)
+        yield row(lacks=answering.lacking_input(error) if has_name else "kernel", error=error)
+        return
+    for model, answer in found.items():
+        if isinstance(answer, CountperfError):
+            yield row(model=model, lacks=answering.lacking_input(answer), error=answer)
+        else:
+            yield row(model=model, prediction=answer)
 
-    def profile(measurement: Measurement) -> ProfiledKernel:
-        name = measurement.kernel
-        if own is not None and name.startswith(_OWN):
-            return own.at(measurement.parameters)
-        statistics = entry(name).statistics_at(measurement.parameters)
-        key = (name, tuple(sorted(statistics.items())))
-        if key not in profilers:
-            given = {"max_instructions": COMPARED_INSTRUCTIONS, "statistics": statistics, **code}
-            profilers[key] = profiler_of(entry(name).build(), device, {}, given)
-        return profilers[key].at(measurement.parameters)
 
-    return profile
+def _models_of(
+    name: str, models: Sequence[str] | None, has_fit: bool, described: object
+) -> tuple[list[str | None], list[str]]:
+    """Return which models of a fit and which mechanistic ones answer for a device."""
+    if models is None:
+        return ([None], []) if has_fit else ([], [*DEFAULT_MODELS])
+    known = {answering.ALL, *answering.model_names()}
+    by_fit: list[str | None] = [model for model in models if model not in known and has_fit]
+    by_model = [model for model in models if model in known and described is not None]
+    if not by_fit and not by_model:
+        lacks = "description" if has_fit else "fit"
+        message = f"there is no {lacks} of {name}, which {', '.join(models)} needs"
+        raise DeviceError(message, device=name)
+    return by_fit, by_model
+
+
+def _fit_and_description(name: str) -> tuple[str, DeviceParameters | None]:
+    """Return the device of a fit, empty if none has the name, and its description if known."""
+    if (fit := find_fit(name)) is not None:
+        return fit.identity.slug, known_device(fit.identity.slug, name)
+    if model_in(Path(name)):
+        return load_weights(name).device.slug, None
+    if name.endswith((".json", ".toml")) or name in available_devices():
+        return "", load_device(name)
+    raise DeviceError(
+        f"no fit and no description of a device is called {name!r}; countperf weights lists fits",
+        device=name,
+    )

@@ -1,29 +1,194 @@
-"""Predicting the time of a kernel: one way for Python and the command line."""
+"""Predicting the time of a kernel, and choosing the weights that do: one way for all users."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from countperf import errors
+from countperf.api.fits import why_not_compiled
 from countperf.api.kernels import Kernel
-from countperf.api.weights_choice import choose_weights
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
-from countperf.errors import ParameterError
-from countperf.models.charging import charge_inputs
+from countperf.models.explanation import ExplainedPart, Explanation
 from countperf.models.function import model_inputs
-from countperf.models.validity import ExplainedPart, Explanation, Level
-from countperf.models.weights import WeightSet
+from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
+from countperf.models.shipped import COMPILED
+from countperf.models.validity import Level, refuse_negative
+from countperf.models.weights import WeightSet, charge_inputs
 from countperf.sizes import checks_keywords, given_sizes
+from countperf.text import ShortRepr
 
 if TYPE_CHECKING:
     from countperf.measuring import InstructionCounts, Statistic
-    from countperf.models.anchored import Anchor
+    from countperf.models.correction import Anchor
     from countperf.models.predictions import Prediction
+
+
+COMPILED_CHOICE = (
+    f"model {COMPILED}: the device of the weights is here, and the compiled code can be followed"
+)
+"""Line that says that the model that reads compiled code was chosen."""
+
+KNOWN_CODE_CHOICE = f"model {COMPILED}: the compiled code is known"
+"""The same where the code comes with the kernels."""
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChosenWeights(ShortRepr):
+    """Weights that predict, why these, and the device to predict for."""
+
+    weights: WeightSet
+    why: str = ""  # which model was chosen, and why; empty where it was not free
+    device: DeviceIdentity | None = None  # the one named; else that of the weights is meant
+    force: bool = False  # whether weights of another device are used
+    # chooses the weights that read no code, for a reason, where these were chosen to read it
+    choose_by_counts: Callable[[str], ChosenWeights] | None = field(default=None, repr=False)
+
+    def predict(
+        self,
+        kernel: Kernel,
+        *,
+        incomplete_ok: bool = False,
+        level: Level = 0.95,
+        anchors: Sequence[Anchor] = (),
+    ) -> Prediction:
+        """Predict the time of one launch of a kernel, by counts where its code is not followed.
+
+        The same choice, kernel and sizes give the same bits.
+        """
+
+        def predict_by(used: ChosenWeights, is_attempt: bool) -> Prediction:
+            made = used.weights.predict_counts(
+                kernel.count_for(used.weights),
+                kernel.sizes,
+                incomplete_ok=incomplete_ok and not is_attempt,
+                level=level,
+                device=used.device,
+            )
+            made = made.anchored(*anchors) if anchors else made
+            refuse_negative(made.model, made.kernel, made.time_s)
+            return replace(made, model_choice=used.why, given_as=kernel.name)
+
+        return self.apply(predict_by)
+
+    def apply(self, use: Callable[[ChosenWeights, bool], _Result]) -> _Result:
+        """Use the weights, and those that read no code where reading it is an attempt that fails.
+
+        The function is told whether it is an attempt, which has to fail where a property has no
+        weight. What Loopy or the compiler refuses to build takes no time by any model.
+        """
+        if self.choose_by_counts is None:
+            return use(self, False)
+        try:
+            return use(replace(self, choose_by_counts=None), True)
+        except errors.CountperfError as error:
+            if isinstance(error, errors.KernelBuildError) and error.stage == "build":
+                raise
+            reason = _FAILED.format(error)
+        return use(self.choose_by_counts(reason), False)
+
+
+_FAILED = "the one that reads compiled code fails: {}"
+
+
+def choose_weights(
+    weights: WeightSet | Path | str | None = None,
+    *,
+    model: str | None = None,
+    device: str | DeviceIdentity | None = None,
+    force: bool = False,
+    without_code: str = "",
+    has_code: bool = False,
+) -> ChosenWeights:
+    """Choose the weights that predict: those given, those of a name or path, or the device's.
+
+    Where they are looked up, `model` says which of a fit's; by default the one that reads compiled
+    code if the device of the weights and its compiler are here, or the code is known (`has_code`),
+    and nothing speaks against it (`without_code`); else `DEFAULT_STEMS`. A device that is named has
+    to be that of the weights unless `force` is given.
+    """
+    identity = find_device(device).identity if isinstance(device, str) else device
+    wanted = find_device().identity if weights is None and identity is None else identity
+
+    def check(found: WeightSet) -> WeightSet:
+        found.check_counting_rules()
+        found.check_device(wanted, force=force)
+        return found
+
+    def choose(why: str = "") -> ChosenWeights:
+        if weights is None:
+            usual = default_weights(wanted, model=model)
+        elif isinstance(weights, Path | str):
+            usual = load_weights(weights, model=model)
+        elif isinstance(weights, WeightSet):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
+            usual = weights
+        else:
+            raise errors.ParameterError(
+                f"weights are a name, a path or what load_weights returns, not {weights!r};"
+                " countperf.available_weights() lists the names",
+                parameter="weights",
+            )
+        why = why and f"model {short_name(usual.model)}: {why}"
+        return ChosenWeights(weights=check(usual), why=why, device=identity, force=force)
+
+    is_fit = isinstance(weights, str | Path) and find_fit(str(weights)) is not None
+    if model is not None or not (weights is None or is_fit):
+        return choose()
+    reading = without_code or reading_weights(weights, wanted, has_code)
+    if isinstance(reading, str):
+        return choose(reading)
+    try:
+        check(reading)
+    except errors.CountperfError as error:
+        return choose(_FAILED.format(error))
+    return ChosenWeights(
+        weights=reading,
+        why=KNOWN_CODE_CHOICE if has_code else COMPILED_CHOICE,
+        device=identity,
+        force=force,
+        choose_by_counts=choose,
+    )
+
+
+def reading_weights(
+    weights: object, identity: DeviceIdentity | None, has_code: bool = False
+) -> WeightSet | str:
+    """Return weights of the model that reads compiled code if it can predict, or why not."""
+    if weights is None and identity is not None:
+        name, fit = identity.slug, next(iter(fits_for(identity)), None)
+    else:
+        name, fit = weights, find_fit(str(weights))
+    if fit is None:
+        return f"{name} has no weights of the model {COMPILED}"
+    reason = why_not_compiled(fit, identity, has_code=has_code)
+    return reason or load_weights(fit.name, model=COMPILED)
+
+
+def default_weights(
+    device: str | DeviceIdentity | None = None, *, model: str | None = None
+) -> WeightSet:
+    """Load the weights for a device of this machine."""
+    identity = device if isinstance(device, DeviceIdentity) else find_device(device).identity
+    for fit in fits_for(identity):
+        return load_weights(fit.name, model=model)
+    if find_fit(identity.slug) is not None:  # of the same slug, but not the same device
+        weights = load_weights(identity.slug, model=model)
+        weights.check_device(identity)
+        return weights
+    there = ", ".join(named_fits()) or "none"
+    raise errors.DeviceMismatchError(
+        f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose"
+        f" one with {errors.option('weights', 'NAME')}, or make one with 'countperf measure' and"
+        " 'countperf fit'"
+    )
 
 
 @checks_keywords
@@ -73,10 +238,6 @@ def predict(
     statistics, instruction_counts : mapping, optional
         As for `count_kernel`; a kernel of the catalogue brings its own statistics.
 
-    Returns
-    -------
-    Prediction
-
     Raises
     ------
     ParameterError, CountperfError
@@ -107,7 +268,9 @@ def explain(
 def explained(prediction: Prediction) -> Explanation:
     """Say where a predicted time goes term by term."""
     if isinstance(prediction.time_s, np.ndarray):
-        raise ParameterError("a prediction is explained at one size at a time, not at an array")
+        raise errors.ParameterError(
+            "a prediction is explained at one size at a time, not at an array"
+        )
     weights: WeightSet = prediction.origin.weights
     counts = prediction.origin.kernel.evaluate(prediction.parameters)
     values = charge_inputs(weights, model_inputs(weights.definition, counts)).values

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from countperf.api.weights_choice import choose_weights
-from countperf.devices.device import EventClock
+from countperf.api.prediction import choose_weights
+from countperf.devices.device import Device, EventClock
 from countperf.devices.discovery import find_device
 from countperf.devices.machine import available_cores
 from countperf.devices.workers import pool_or
@@ -18,37 +18,29 @@ from countperf.measuring.apart import ApartRunner
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords, given_sizes
 from countperf.steps import report
-from countperf.tuning.points import PredictionTask
-from countperf.tuning.ranker import rank_points
-from countperf.tuning.result import Budget, Plan
+from countperf.tuning.ranker import Point, PredictionTask, Ranking, rank_points
+from countperf.tuning.result import Budget, Plan, TuningResult
 from countperf.tuning.search import tune_space
-from countperf.tuning.space import SearchSpace, find_space
+from countperf.tuning.space import SearchSpace, Statistics, find_space
 from measurement_kernels.variants import spaces
-
-if TYPE_CHECKING:
-    from countperf.devices.device import Device
-    from countperf.tuning.points import Point
-    from countperf.tuning.ranker import Ranking
-    from countperf.tuning.result import TuningResult
-    from countperf.tuning.space import Statistics
 
 
 def load_space(
     specification: SearchSpace | str, sizes: Mapping[str, int] | None = None
 ) -> SearchSpace:
     """Return the search space that a text names; refuse sizes that it does not have."""
+    known = spaces()
     if isinstance(specification, SearchSpace):
         space = specification
     elif ":" in specification:
         space = find_space(specification)
-    else:
-        known = spaces()
-        if specification not in known:
-            raise SearchSpaceError(
-                f"no search space is called {specification!r}; there are {', '.join(known)}, and"
-                f" path/file.py:name{nearest(specification, known)}"
-            )
+    elif specification in known:
         space = known[specification]
+    else:
+        raise SearchSpaceError(
+            f"no search space is called {specification!r}; there are {', '.join(known)}, and"
+            f" path/file.py:name{nearest(specification, known)}"
+        )
     space.sizes_with(sizes or {})
     return space
 
@@ -101,10 +93,6 @@ def rank(
         What counting has to know of the data, in place of the space's `SearchSpace.statistics`, or
         of some of them; also as a function of the choice.
 
-    Returns
-    -------
-    Ranking
-
     Raises
     ------
     SearchSpaceError, PredictionError, DeviceError, DocumentError
@@ -112,11 +100,12 @@ def rank(
     ParameterError
         A size is not positive, or is none of the space.
     """
-    sizes = given_sizes(parameters, more)
-    space = load_space(space, sizes)
     target = None if device is None else find_device(device)
-    asked = {"incomplete_ok": incomplete_ok, "statistics": statistics}
-    task = _make_task(space, sizes, weights, model, target, force, **asked)
+    task = _make_task(
+        *(space, given_sizes(parameters, more), weights, model, target, force),
+        incomplete_ok=incomplete_ok,
+        statistics=statistics,
+    )
     with pool_or(executor, workers) as pool:
         return rank_points(
             task, executor=pool, keep=keep, points=points, on_point=on_point, longest_s=longest_s
@@ -174,10 +163,6 @@ def tune(
     statistics
         As for `rank`.
 
-    Returns
-    -------
-    TuningResult
-
     Raises
     ------
     TuningError
@@ -190,11 +175,12 @@ def tune(
     budget = Budget(seconds=seconds, measurements=measurements)
     plan = Plan(confidence=confidence, tolerance=tolerance)
     report("preparing the search", 0)
-    sizes = given_sizes(parameters, more)
-    space = load_space(space, sizes)
     target = find_device(device)
-    asked = {"incomplete_ok": incomplete_ok, "statistics": statistics}
-    task = _make_task(space, sizes, weights, model, target, force, **asked)
+    task = _make_task(
+        *(space, given_sizes(parameters, more), weights, model, target, force),
+        incomplete_ok=incomplete_ok,
+        statistics=statistics,
+    )
     longest_s = budget.longest_s if longest_s is None else longest_s
     more_than_one = target.identity.device_type == "cpu"
     number = min(_BUILDERS, workers or available_cores()) if more_than_one else 1
@@ -225,7 +211,7 @@ Those for other devices than the processors of this machine would disturb its ti
 
 
 def _make_task(
-    space: SearchSpace,
+    space: SearchSpace | str,
     sizes: Mapping[str, int],
     weights: WeightSet | Path | str | None,
     model: str | None,
@@ -234,6 +220,7 @@ def _make_task(
     **more: Any,
 ) -> PredictionTask:
     """Return the task to predict variants, with weights that match the device, and its limits."""
+    space = load_space(space, sizes)
     chosen = choose_weights(
         weights,
         model=model,

@@ -1,54 +1,39 @@
-"""Timing a kernel of the user's, predicting its times, and comparing both."""
+"""Timing kernels of the user's beside their predicted times; recording what a program launches."""
 
 from __future__ import annotations
 
+import functools
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, get_args
 
+import loopy as lp
 import numpy as np
-from loopy import LoopyError, PyOpenCLTarget, ValueArg
+from loopy.symbolic import get_dependencies
+from pymbolic import evaluate
 
+from countperf import errors, measuring, text
 from countperf.api.kernels import Kernel
-from countperf.api.weights_choice import ChosenWeights, choose_weights
+from countperf.api.prediction import ChosenWeights, choose_weights
+from countperf.counting.frontend.loopy_patches import record_launches
+from countperf.counting.taxonomy import View
 from countperf.devices.binding import made_up_indices
 from countperf.devices.description import describe_kernel
 from countperf.devices.device import Device
-from countperf.errors import (
-    CountingError,
-    CountperfError,
-    DeviceMismatchError,
-    KernelBuildError,
-    MeasurementError,
-    ParameterError,
-    PredictionError,
-    UnknownSizeError,
-    WrongResultError,
-    nearest,
-)
-from countperf.measuring import (
-    InstructionCounts,
-    KernelCase,
-    Protocol,
-    Statistic,
-    TimedSize,
-    Timing,
-    counts_digest,
-)
+from countperf.devices.opencl import describe
+from countperf.errors import CountperfError, ParameterError
 from countperf.measuring.apart import LONGEST_S, open_runner
 from countperf.measuring.campaign import measure
 from countperf.measuring.runner import TIMING
 from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
 from countperf.steps import stepped
-from countperf.text import some_of
 
 if TYPE_CHECKING:
-    from countperf.counting.taxonomy import View
-    from countperf.measuring import MeasurementSet
     from countperf.measuring.cases import MakeArguments, Reference
     from countperf.measuring.runner import CaseRunner
     from countperf.models.predictions import Prediction
@@ -56,12 +41,9 @@ if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
 
 
-_VIEWS: tuple[View, ...] = ("source", "structure", "compiled")
-
-
 def predict_cases(
-    cases: Sequence[KernelCase],
-    counts: InstructionCounts | None,
+    cases: Sequence[measuring.KernelCase],
+    counts: measuring.InstructionCounts | None,
     chosen: ChosenWeights,
     *,
     incomplete_ok: bool,
@@ -83,7 +65,7 @@ def predict_cases(
             except CountperfError as error:  # a reason may hold for some of the points only
                 rows.append({"reason": str(error)})
         if is_attempt and (lacking := [r["reason"] for r in rows if r.get("predicted_s") is None]):
-            raise PredictionError(lacking[0])
+            raise errors.PredictionError(lacking[0])
         return used, rows
 
     return chosen.apply(predict)
@@ -95,7 +77,7 @@ def find_predicted_fields(prediction: Prediction) -> dict[str, Any]:
     if time_s <= 0:
         reason = f"the {prediction.model} model predicts {time_s:.3g} s, which is no time"
         return {"predicted_s": None, "interval_s": None, "reason": reason}
-    missing = some_of(prediction.missing)
+    missing = text.some_of(prediction.missing)
     reason = "" if prediction.complete else f"incomplete: without the cost of {missing}"
     interval_s = None
     if prediction.interval_s is not None:
@@ -104,17 +86,16 @@ def find_predicted_fields(prediction: Prediction) -> dict[str, Any]:
     return {"predicted_s": time_s, "interval_s": interval_s, "reason": reason}
 
 
-def _digests(case: KernelCase, counts: InstructionCounts | None) -> dict[str, str]:
+def _digests(
+    case: measuring.KernelCase, counts: measuring.InstructionCounts | None
+) -> dict[str, str]:
     """Return digests of a kernel's counts by the views that can be counted."""
     kernel = Kernel.of(case.build(), case.parameters, case.statistics, counts)
     digests: dict[str, str] = {}
-    for view in _VIEWS:
-        with suppress(CountingError):
-            digests[view] = counts_digest(kernel.count(view))
+    for view in get_args(View):
+        with suppress(errors.CountingError):
+            digests[view] = measuring.counts_digest(kernel.count(view))
     return digests
-
-
-_FAILURES = (KernelBuildError, WrongResultError, MeasurementError)
 
 
 @checks_keywords
@@ -128,18 +109,18 @@ def time_kernel(
     reference: Reference | None = None,
     tolerance: float | None = None,
     unchecked: bool = False,
-    statistics: Mapping[str, Statistic] | None = None,
-    instruction_counts: InstructionCounts | None = None,
+    statistics: Mapping[str, measuring.Statistic] | None = None,
+    instruction_counts: measuring.InstructionCounts | None = None,
     weights: WeightSet | Path | str | None = None,
     model: str | None = None,
     force: bool = False,
     incomplete_ok: bool = False,
     level: Level = 0.95,
-    protocol: Protocol | None = None,
+    protocol: measuring.Protocol | None = None,
     runner: CaseRunner | None = None,
     longest_s: float = LONGEST_S,
     **more: Any,
-) -> Timing:
+) -> measuring.Timing:
     """Time a kernel at some sizes, and compare the times with predicted ones.
 
     Each size runs in several rounds, some time apart, as in a campaign (`countperf.measure`): after
@@ -197,7 +178,7 @@ def time_kernel(
         predicted: list[dict[str, Any]]
         try:
             chosen = choose_weights(weights, model=model, device=opened.identity, force=force)
-        except DeviceMismatchError as error:
+        except errors.DeviceMismatchError as error:
             if weights is not None:
                 raise
             predicted = [{"reason": str(error)}] * len(cases)
@@ -209,7 +190,7 @@ def time_kernel(
         made_up = _describe_made_up_arrays(cases[0])
         measured = _measured(cases, protocol, opened)
     of_case = {measurement.case: measurement for measurement in measured}
-    return Timing(
+    return measuring.Timing(
         kernel=cases[0].kernel,
         device=measured.header.device,
         protocol=protocol,
@@ -220,7 +201,7 @@ def time_kernel(
         interval_level=level,
         made_up=made_up,
         sizes=tuple(
-            TimedSize(measurement=of_case[case.name], counts=counts, **fields)
+            measuring.TimedSize(measurement=of_case[case.name], counts=counts, **fields)
             for case, fields, counts in zip(cases, predicted, digests, strict=True)
             if case.name in of_case
         ),
@@ -234,8 +215,8 @@ def time_resident_groups(
     unused_local_bytes: Mapping[int, int],
     *,
     device: str | Device | None = None,
-    statistics: Mapping[str, Statistic] | None = None,
-) -> MeasurementSet:
+    statistics: Mapping[str, measuring.Statistic] | None = None,
+) -> measuring.MeasurementSet:
     """Time a kernel with several numbers of resident groups, by unused local memory.
 
     Names of cases end in the number, as in ``groups=3``; errors as of `time_kernel`.
@@ -256,16 +237,16 @@ def time_resident_groups(
 
 
 def _measured(
-    cases: Sequence[KernelCase], protocol: Protocol, runner: CaseRunner
-) -> MeasurementSet:
+    cases: Sequence[measuring.KernelCase], protocol: measuring.Protocol, runner: CaseRunner
+) -> measuring.MeasurementSet:
     """Measure cases; if none can be, raise the first failure."""
     with tempfile.TemporaryDirectory(prefix="countperf-time-") as folder:
         store = Path(folder) / "timing.jsonl"
         measured = measure(cases, store=store, protocol=protocol, runner=runner)
     if measured.failures and not len(measured):
         first = measured.failures[0]
-        kind = next(kind for kind in _FAILURES if kind.stage == first.stage)
-        raise kind(first.reason, case=first.case)
+        kinds = {"build": errors.KernelBuildError, "check": errors.WrongResultError}
+        raise kinds.get(first.stage, errors.MeasurementError)(first.reason, case=first.case)
     return measured
 
 
@@ -276,7 +257,7 @@ def _cases(
     tolerance: float | None,
     *,
     unchecked: bool = False,
-) -> list[KernelCase]:
+) -> list[measuring.KernelCase]:
     """Return a case for each point of a kernel; numbers are checked at the smallest one."""
     unit, known = kernel.unit_with("code to run"), kernel.entry
     if len(unit.entrypoints) != 1:
@@ -296,14 +277,21 @@ def _cases(
     bound_sizes = {
         name: int(value)
         for name, value in bound.items()
-        if isinstance(arguments.get(name), ValueArg) and isinstance(value, int | np.integer)
+        if isinstance(arguments.get(name), lp.ValueArg) and isinstance(value, int | np.integer)
     }
     sizes = {**bound_sizes, **fixed, **kernel.sizes}
-    _check_sizes(unit, name, sizes)
+    known_sizes = [arg.name for arg in arguments.values() if isinstance(arg, lp.ValueArg)]
+    for size in sizes:
+        if size not in known_sizes:
+            listed = ", ".join(known_sizes) or "none"
+            near = errors.nearest(size, known_sizes)
+            raise errors.UnknownSizeError(
+                f"kernel {name!r} has no parameter {size} (it has: {listed}){near}", parameter=size
+            )
     points = combine_sizes(sizes)
     smallest = min(points, key=lambda point: math.prod(max(n, 1) for n in point.values()))
     return [
-        KernelCase(
+        measuring.KernelCase(
             name="/".join(filter(None, (name, ",".join(f"{n}={v}" for n, v in point.items())))),
             kernel=name,
             build=unit,
@@ -321,25 +309,202 @@ def _cases(
     ]
 
 
-def _describe_made_up_arrays(case: KernelCase) -> str:
+def _describe_made_up_arrays(case: measuring.KernelCase) -> str:
     """Say which index arrays are made up at the first size; a failure is the measurement's."""
     unit = case.build()
     types = (getattr(arg.dtype, "numpy_dtype", None) for arg in unit.default_entrypoint.args)
     if case.make_arguments is not None or all(arg is None or arg.kind not in "iu" for arg in types):
         return ""
-    with suppress(CountperfError, LoopyError):
-        kernel = describe_kernel(unit.copy(target=PyOpenCLTarget()))
+    with suppress(CountperfError, lp.LoopyError):
+        kernel = describe_kernel(unit.copy(target=lp.PyOpenCLTarget()))
         return made_up_indices(kernel, case.parameters, case.bound_arguments, case.statistics)
     return ""
 
 
-def _check_sizes(unit: Any, name: str, sizes: Sizes) -> None:
-    arguments = unit.default_entrypoint.args
-    known = [argument.name for argument in arguments if isinstance(argument, ValueArg)]
-    for size in sizes:
-        if size not in known:
-            listed = ", ".join(known) or "none"
-            raise UnknownSizeError(
-                f"kernel {name!r} has no parameter {size} (it has: {listed}){nearest(size, known)}",
-                parameter=size,
-            )
+@checks_keywords
+def recording(
+    *,
+    weights: WeightSet | Path | str | None = None,
+    statistics: Mapping[str, Mapping[str, measuring.Statistic]] | None = None,
+    incomplete_ok: bool = False,
+) -> LaunchLog:
+    """Record every kernel that Loopy launches while a ``with`` block runs.
+
+    Recording does not change what the program does: kernels are predicted when the log is read.
+
+    Parameters
+    ----------
+    weights : WeightSet, Path or str, optional
+        What predicts; by default the weights fitted on the device of each launch, by counts
+        (model structural): no compiled code is read.
+    statistics : mapping from str to mapping, optional
+        By name of the kernel what data decides, as for `count_kernel`.
+    incomplete_ok : bool, optional
+        Whether to leave out of predictions what has no weight.
+    """
+    return LaunchLog(weights, statistics or {}, incomplete_ok)
+
+
+class LaunchLog(text.Result):
+    """Launches of kernels; `to_frame` has a row for each kernel, sizes and device."""
+
+    __repr__ = text.Result.__str__
+
+    def __init__(self, weights: Any, statistics: Mapping[str, Any], incomplete_ok: bool) -> None:
+        self._weights, self._statistics = weights, statistics
+        self._incomplete_ok = incomplete_ok
+        self._noted: Counter[Any] = Counter()
+        self.problems: dict[str, None] = {}  # of noting launches
+
+    def __enter__(self) -> Self:
+        _active.append(self)
+        record_launches(_wrap_launch)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _active.remove(self)
+
+    def note(self, executor: Any, queue: Any, arguments: Mapping[str, Any]) -> None:
+        """Note a launch; whatever goes wrong is noted too, and not raised."""
+        try:
+            shapes, given = {}, {}
+            for name, value in arguments.items():
+                if shape := getattr(value, "shape", ()):
+                    shapes[name] = tuple(map(int, shape))
+                elif hasattr(value, "__index__"):
+                    given[name] = int(value)
+            types = {n: str(v.dtype) for n, v in arguments.items() if hasattr(v, "dtype")}
+            known = [tuple(sorted(values.items())) for values in (given, shapes, types)]
+            device = getattr(queue, "device", None)
+            self._noted[executor.t_unit, executor.entrypoint, *known, device] += 1
+        except Exception as error:  # noqa: BLE001  the program is not to be disturbed
+            self.problems[f"a launch was not noted: {type(error).__name__}: {error}"] = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Launches so far: sizes, number, predicted times; a reason where one fails."""
+        rows: list[dict[str, Any]] = []
+        for launch, launches in self._noted.items():
+            row: dict[str, Any] = {"kernel": launch[1], "launches": launches, "parameters": {}}
+            try:
+                row |= self._predicted(*launch)
+                if row["predicted_s"] is not None:
+                    row["total_s"] = launches * row["predicted_s"]
+            except Exception as error:  # noqa: BLE001  one kernel is not to cost the others
+                row["reason"] = f"{type(error).__name__}: {error}"
+            rows.append(row)
+        return sorted(rows, key=lambda row: -row.get("total_s", 0.0))
+
+    def _predicted(self, unit: Any, name: str, *known: Any) -> dict[str, Any]:
+        given, shapes, types, device = known
+        if device is None and self._weights is None:
+            message = "it ran on no OpenCL device: name what predicts, recording(weights=...)"
+            raise ParameterError(message, parameter="weights")
+        is_free = self._weights is None
+        identity = describe(device, "recorded").identity if is_free and device else None
+        chosen = choose_weights(
+            self._weights,
+            device=identity,
+            without_code="launches are predicted by counts",
+        )
+        unit = _add_types(unit, name, dict(types))
+        sizes = find_sizes(unit, dict(given), dict(shapes))
+        vector = Kernel.of(unit, sizes, self._statistics.get(name)).count_for(chosen.weights)
+        at = {n: sizes[n] for n in vector.parameters if n in sizes}
+        made = chosen.predict(Kernel.of(vector, at), incomplete_ok=self._incomplete_ok)
+        by = {"device": made.device, "weights": made.weights, "model": made.model}
+        return {"parameters": at, **by, **find_predicted_fields(made)}
+
+    def lay_out(self) -> text.Printed:
+        """Give what was launched: a sentence, a row for each kernel and sizes, and what to know."""
+        rows: list[Any] = self.rows
+        number = sum(row["launches"] for row in rows)
+        known = [row for row in rows if "total_s" in row]
+        total = text.format_quantity(sum(row["total_s"] for row in known), "s")
+        of = f"{total} predicted for {sum(row['launches'] for row in known)} of them"
+        return text.Printed(
+            head=[f"{number} launches; {of}" if rows else "no kernel was launched"],
+            rows=[{**row, "parameters": text.point_text(row["parameters"])} for row in rows],
+            columns=_LAUNCH_COLUMNS,
+            notes=[*self.problems],
+        )
+
+
+def _add_types(unit: Any, entrypoint: str, types: Mapping[str, str]) -> Any:
+    """Return a translation unit with one entry point, and the types that a launch gave it."""
+    if unit.entrypoints != frozenset([entrypoint]):
+        unit = unit.with_entrypoints(entrypoint)
+    kernel = unit[entrypoint]
+    missing = {
+        argument.name: np.dtype(types[argument.name])
+        for argument in kernel.args
+        if argument.dtype is None and argument.name in types
+    }
+    return unit.with_kernel(lp.add_dtypes(kernel, missing)) if missing else unit
+
+
+def find_sizes(
+    unit: Any, integers: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
+) -> dict[str, int]:
+    """Return the values of the size parameters of a launch.
+
+    Those that were not passed are found from the shapes of arrays, as Loopy's own wrapper does.
+    """
+    kernel = unit.default_entrypoint
+    names = {arg.name for arg in kernel.args if isinstance(arg, lp.ValueArg)}
+    sizes = {name: value for name, value in integers.items() if name in names}
+    equations = [
+        (extent, actual, get_dependencies(extent))
+        for argument in kernel.args
+        if isinstance(getattr(argument, "shape", None), tuple) and argument.name in shapes
+        for extent, actual in zip(argument.shape, shapes[argument.name], strict=False)
+        if extent is not None
+    ]
+    for _ in names:  # each time, one more may be known
+        for extent, actual, behind in equations:
+            unknown = behind - sizes.keys()
+            if len(unknown) == 1 and unknown <= names:
+                sizes |= _solve(extent, *unknown, sizes, actual)
+    return sizes
+
+
+def _solve(extent: Any, name: str, known: Mapping[str, int], actual: int) -> dict[str, int]:
+    """Return the value of a name with which an extent is what it was, if it is linear."""
+    at_one, at_two = (evaluate(extent, {**known, name: value}) for value in (1, 2))
+    if at_one == at_two:
+        return {}
+    steps, remainder = divmod(actual - at_one, at_two - at_one)
+    value = int(steps) + 1
+    if evaluate(extent, {**known, name: value}) != actual - remainder:
+        return {}
+    if remainder:
+        raise errors.CountingError(f"no value of {name} makes {extent} equal to {actual}")
+    return {name: value}
+
+
+_active: list[LaunchLog] = []
+
+
+def _wrap_launch(launch: Any) -> Any:
+    """Return a function that launches, and has the active logs note it."""
+
+    @functools.wraps(launch)
+    def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = launch(self, *args, **kwargs)
+        for log in tuple(_active):
+            log.note(self, kwargs.get("queue", args[0] if args else None), kwargs)
+        return result
+
+    vars(recorded)["is_recorded"] = True
+    return recorded
+
+
+_LAUNCH_COLUMNS = {
+    **{"kernel": text.Column("kernel"), "parameters": text.Column("sizes")},
+    **text.columns_of("device launches"),
+    **{
+        "predicted_s": text.Column("one launch", text.format_seconds),
+        **text.make_interval_columns("to"),
+    },
+    **{"total_s": text.Column("all", text.format_seconds), "reason": text.Column()},
+}

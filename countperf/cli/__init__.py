@@ -22,7 +22,7 @@ from typing import Any
 
 from countperf import __version__
 from countperf.cli.commands import COMMANDS, configure
-from countperf.cli.common import PROGRESS, only_documents, shown
+from countperf.cli.common import PROGRESS, only_documents, prepare_streams, say
 from countperf.errors import FLAGS, CountperfError, nearest
 from countperf.steps import listening, note_interrupts
 
@@ -30,45 +30,7 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 and the number of the signal, as shells have it."""
 
 
-class _Once(argparse.Action):
-    """Stores a value, and refuses an option that is given twice."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        given: set[str] = vars(namespace).setdefault("_given", set())
-        if option_string is not None and self.dest in given:
-            parser.error(f"argument {option_string} is given twice; give it once")
-        given.add(self.dest)
-        setattr(namespace, self.dest, values)
-
-
-class _EachOnce(argparse.Action):
-    """Collects the values of an option, and refuses one that is given twice."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        before: list[Any] = list(getattr(namespace, self.dest) or ())
-        if values in before:
-            parser.error(f"argument {option_string}: {values} is given twice; give it once")
-        setattr(namespace, self.dest, [*before, values])
-
-
 class _Parser(argparse.ArgumentParser):
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        for name, action in ((None, _Once), ("store", _Once), ("append", _EachOnce)):
-            self.register("action", name, action)
-
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is no choice, and ask for the nearest one."""
         try:
@@ -123,78 +85,66 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
-def _describe_kept(options: argparse.Namespace) -> str:
-    """Say what an interrupted command keeps of its work."""
-    if options.command == "calibrate" or getattr(options, "store", None) is not None:
-        return "what is finished is kept: the same command goes on from here"
-    return "nothing is kept: the same command begins anew"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
-    with shown():
-        try:
-            return _run_interruptibly(parser().parse_args(arguments))
-        except BrokenPipeError:
+    prepare_streams()
+    try:
+        return _run(parser().parse_args(arguments))
+    except BrokenPipeError:
+        _discard_output()
+        return 1
+    finally:
+        FLAGS.clear()
+        try:  # what is left, also of help and usage, whose program ends by itself
+            sys.stdout.flush()
+        except OSError as error:
             _discard_output()
-            return 1
-        finally:
-            FLAGS.clear()
-            _flush()
+            if not isinstance(error, BrokenPipeError):
+                say(f"countperf: {_describe_refusal(error)}")
 
 
-def _run_interruptibly(options: argparse.Namespace) -> int:
-    """Import and run a command; say in a line what Ctrl-C left."""
-    module = COMMANDS[options.command].module or options.command
-    run: Callable[[argparse.Namespace], None] = getattr(
-        import_module(f"countperf.cli.{module}"), f"run_{options.command}"
-    )
+def _run(options: argparse.Namespace) -> int:
+    """Import and run a command; say in a line what went wrong, or what Ctrl-C left."""
+    module = import_module(f"countperf.cli.{COMMANDS[options.command].module}")
+    run: Callable[[argparse.Namespace], None] = getattr(module, f"run_{options.command}")
     FLAGS.update(options.flags)  # messages name them
+    PROGRESS.begin()
     with note_interrupts() as interrupts:
         try:
-            return _run(run, options, interrupts)
+            with (
+                only_documents() if options.json else contextlib.nullcontext(),
+                listening(PROGRESS.step),
+                warnings.catch_warnings(),
+            ):
+                warnings.showwarning = _show_warning
+                run(options)
+            sys.stdout.flush()
+            return 0
         except BaseException as error:
-            is_interrupt = isinstance(error, KeyboardInterrupt)
-            if not (is_interrupt or interrupts):
+            if isinstance(error, KeyboardInterrupt) or interrupts:
+                said = str(error) if isinstance(error, KeyboardInterrupt) else ""
+                say(f"countperf: {said or _describe_kept(options)}")
+                return INTERRUPTED
+            if options.debug or isinstance(error, BrokenPipeError):
                 raise
-            said = str(error) if is_interrupt else ""
-            said = said or f"interrupted; {_describe_kept(options)}"
-            print(f"countperf: {said}", file=sys.stderr)
-            return INTERRUPTED
-
-
-def _run(
-    run: Callable[[argparse.Namespace], None], options: argparse.Namespace, interrupts: list[int]
-) -> int:
-    """Run a command; say in a line what went wrong."""
-    PROGRESS.begin()
-    try:
-        with (
-            only_documents() if options.json else contextlib.nullcontext(),
-            listening(PROGRESS.step),
-            warnings.catch_warnings(),
-        ):
-            warnings.showwarning = _show_warning
-            run(options)
-        sys.stdout.flush()
-    except CountperfError as error:
-        if options.debug or interrupts:
-            raise
-        print(f"countperf: {error}{_statistics(error, options)}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        raise
-    except (OSError, RecursionError, MemoryError) as error:
-        if options.debug or interrupts:
-            raise
-        _discard_output()
-        print(f"countperf: {_describe_refusal(error)}", file=sys.stderr)
-        return 1
-    return 0
+            if isinstance(error, CountperfError):
+                say(f"countperf: {error}{_statistics(error, options)}")
+            elif isinstance(error, OSError | RecursionError | MemoryError):
+                _discard_output()
+                say(f"countperf: {_describe_refusal(error)}")
+            else:
+                raise
+            return 1
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    print(f"countperf: {message}", file=sys.stderr)
+    say(f"countperf: {message}")
+
+
+def _describe_kept(options: argparse.Namespace) -> str:
+    if options.command == "calibrate" or getattr(options, "store", None) is not None:
+        return "interrupted; what is finished is kept: the same command goes on from here"
+    return "interrupted; nothing is kept: the same command begins anew"
 
 
 def _statistics(error: CountperfError, options: argparse.Namespace) -> str:
@@ -217,16 +167,6 @@ def _describe_refusal(error: OSError | RecursionError | MemoryError) -> str:
         f"{path}: {error.strerror or error}; see to it that the file can be used and that its disk"
         " has space (--debug shows who asked for it)"
     )
-
-
-def _flush() -> None:
-    """Write what is left, also of help and usage, whose program ends by itself."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        _discard_output()
-        if not isinstance(error, BrokenPipeError):
-            print(f"countperf: {_describe_refusal(error)}", file=sys.stderr)
 
 
 def _discard_output() -> None:

@@ -1,6 +1,6 @@
 """Output, progress and advice that several commands have in common.
 
-Names of kernels, devices and values come from files. What of them would control a terminal, or is
+Names of kernels, devices and values come from files: what of them would control a terminal, or is
 not in the encoding of its locale, is written as an escape.
 """
 
@@ -14,7 +14,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any
 
 from countperf.errors import ParameterError
 from countperf.sizes import combine_sizes
@@ -27,42 +28,20 @@ if TYPE_CHECKING:
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def safe(text: str, encoding: str | None = "utf-8") -> str:
-    r"""Write a text so that it can be shown: as escapes what controls terminals or has no code."""
-    text = _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
-    encoding = encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
-
-
-class _Shown:
-    """A stream that shows what is safe; other attributes are those of the stream below."""
-
-    def __init__(self, below: TextIO) -> None:
-        self.below = below
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.below, name)
-
-    def write(self, text: str) -> int:
-        self.below.write(safe(text, self.below.encoding))
-        return len(text)
-
-    def writelines(self, lines: list[str]) -> None:
-        for line in lines:
-            self.write(line)
+def make_safe(text: str) -> str:
+    """Write as escapes what of a text would control a terminal."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def say(text: str) -> None:
     """Print a line on standard error."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    print(make_safe(text), file=sys.stderr, flush=True)
 
 
-@contextlib.contextmanager
-def shown() -> Generator[None]:
-    """Let everything that is printed within the block be safe to show.
+def prepare_streams() -> None:
+    """Have standard streams escape what their encoding lacks, and closed ones show nothing.
 
-    A standard stream that is closed is one that shows nothing, so that no file gets its number.
+    A closed one is opened, so that no file gets its number.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -70,25 +49,22 @@ def shown() -> Generator[None]:
             if null != number:
                 os.dup2(null, number)
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
-    before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_Shown(getattr(stream, "below", stream)) for stream in before)
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = before
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
-_pending: list[list[str]] = []
-"""Documents that are printed when standard output is given back, for each `only_documents`."""
+_documents: list[str] | None = None
+"""Documents that are printed when standard output is given back; None where it is not taken."""
 
 
 def print_json(content: Any) -> None:
     """Print one JSON document on standard output."""
     text = json.dumps(content, indent=2, allow_nan=False)
-    if _pending:
-        _pending[-1].append(text)
-    else:
+    if _documents is None:
         print(text)
+    else:
+        _documents.append(text)
 
 
 @contextlib.contextmanager
@@ -98,31 +74,33 @@ def only_documents() -> Generator[None]:
     What kernels, their compilers and processes that they start print meanwhile goes to standard
     error; the documents follow at the end.
     """
-    documents: list[str] = []
-    _pending.append(documents)
+    global _documents
+    _documents = documents = list[str]()
     try:
         with stdout_to_stderr():
             yield
     finally:
-        _pending.pop()
+        _documents = None
         for text in documents:
             print(text)
 
 
-def show(options: argparse.Namespace, shown: Printed) -> None:
-    """Print a result, as one JSON document or as text."""
+def show(options: argparse.Namespace, shown: Printed, *, widest: int | None = None) -> None:
+    """Print a result, as one JSON document or as text, whose lines are cut where it is asked."""
     if options.json:
         print_json(shown.object())
     else:
-        print(shown.text())
+        print(make_safe(shown.text(widest=widest)))
 
 
 def show_all(options: argparse.Namespace, shown: Sequence[Printed], name: str = "sizes") -> None:
-    """Print several results as `show` does; in JSON under a name."""
-    if options.json:
+    """Print several results as `show` does, in JSON under a name; one alone as itself."""
+    if len(shown) == 1 and name == "sizes":
+        show(options, shown[0])
+    elif options.json:
         print_json({name: [result.object() for result in shown]})
     else:
-        print("\n\n".join(result.text() for result in shown))
+        print(make_safe("\n\n".join(result.text() for result in shown)))
 
 
 def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
@@ -144,7 +122,7 @@ def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
 
 
 def points(pairs: Sequence[tuple[str, Any]] | None) -> list[dict[str, int]]:
-    """Return the points that parsed sizes name together; errors as of `as_dict` and for lists."""
+    """Return the points that parsed sizes name together."""
     return combine_sizes(as_dict(pairs))
 
 
@@ -161,9 +139,6 @@ def one_point(pairs: Sequence[tuple[str, Any]] | None, what: str) -> dict[str, i
     return values
 
 
-_INTERVAL_S = 10.0
-
-
 class Progress:
     """Says what runs, how far it is and how long it will take, every ten seconds."""
 
@@ -177,24 +152,18 @@ class Progress:
         self._began_s = self._said_s = self._now()
 
     def step(self, work: str, done: int, total: int | None = None) -> None:
-        """Show a step of work."""
+        """Show a step of work, unless a line was printed in the last ten seconds."""
+        now_s = self._now()
         if work != self._work or done == 0:
-            self._work, self._began_s = work, self._now()
-        spent_s = self._now() - self._began_s
-        left_s = spent_s / done * (total - done) if total and done else None
-        self.show(_text(work, done, total, left_s))
-
-    def show(self, text: str) -> None:
-        """Print a line, unless one was printed in the last ten seconds."""
-        if self._now() - self._said_s >= _INTERVAL_S:
-            self._said_s = self._now()
-            say(text)
-
-
-def _text(work: str, done: int, total: int | None, left_s: float | None) -> str:
-    of = "" if total is None else f" of {total}"
-    left = f", about {format_duration(left_s)} left" if left_s else ""
-    return f"{work}: {done}{of}{left}"
+            self._work, self._began_s = work, now_s
+        if now_s - self._said_s >= 10.0:
+            self._said_s = now_s
+            of, left = "", ""
+            if total is not None:
+                of = f" of {total}"
+                left_s = (now_s - self._began_s) / done * (total - done) if done else 0.0
+                left = f", about {format_duration(left_s)} left" if left_s else ""
+            say(f"{work}: {done}{of}{left}")
 
 
 PROGRESS = Progress()

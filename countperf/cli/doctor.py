@@ -24,4 +24,4 @@ def run_weights(options: argparse.Namespace) -> None:
     if options.json:
         print_json(shown.object()["fits"])
     else:
-        print(shown.text())
+        show(options, shown)

@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from countperf.api.calibration import calibrate
 from countperf.api.catalogue import measure_catalogue
-from countperf.api.evaluation import evaluate, evaluate_ranking, measurements_of_table
-from countperf.api.evaluation import fit as fit_measurements
-from countperf.api.mechanistic_models import compare, list_measured_devices
-from countperf.cli.common import given, show, show_all
+from countperf.api.evaluation import (
+    compare,
+    evaluate,
+    evaluate_ranking,
+    fit,
+    list_measured_devices,
+    measurements_of_table,
+)
+from countperf.cli.common import given, say, show, show_all
 from countperf.cli.mechanistic import profile_options
-from countperf.errors import FitError, OutputError, ParameterError
+from countperf.errors import FitError, ParameterError
 from countperf.figures import check_outputs, draw
 from countperf.measuring import MeasurementSet, Timing
-from countperf.models.library import (
-    check_own_name,
-    find_fit,
-    short_name,
-    store_own_fit,
-    user_fits_folder,
-)
+from countperf.models import library
+from countperf.models.fitting.fit_model import FitResult
 from countperf.store import check_writable, read_content
 from countperf.text import Printed, format_percent
-
-if TYPE_CHECKING:
-    from countperf.measuring import MeasurementSet
-    from countperf.models.fitting.fit_model import FitResult
 
 _CAMPAIGN = (".jsonl", ".jsonl.gz")
 
@@ -40,58 +33,41 @@ _CAMPAIGN = (".jsonl", ".jsonl.gz")
 def run_fit(options: argparse.Namespace) -> None:
     """Fit, save and print the weights with what was checked."""
     if options.name is not None:
-        check_own_name(options.name)  # before the work
+        library.check_own_name(options.name)  # before the work
         if options.output is not None:
             message = "a fit is written to a file, or under a name: --output or --name, not both"
             raise ParameterError(message, parameter="name")
-    check_writable(options.output or user_fits_folder() / "weights.json")  # before the work
-    measurements = _measurements(options)
-    results = _fitted(options, measurements)
+    check_writable(options.output or library.user_fits_folder() / "weights.json")  # before the work
+    measurements = _read_measurements(options)
+    results = _fit_models(options, measurements)
     result = results[0]
-    name: str | None = options.output
-    output: Path | str | None = options.output
-    failed: OutputError | None = None
-    try:
-        if options.output is not None:
-            result.weights.write_file(options.output)
-        else:
-            usual = f"{result.weights.device.slug}-{date.today().isoformat()}"
-            name, output = store_own_fit(
-                *(fitted.weights for fitted in results),
-                name=options.name or usual,
-                replace=options.replace,
-            )
-    except OutputError as error:  # the fit is printed all the same
-        name = output = None
-        failed = error
+    if options.output is not None:
+        name = output = options.output
+        result.weights.write_file(output)
+    else:
+        usual = f"{result.weights.device.slug}-{date.today().isoformat()}"
+        fitted = (each.weights for each in results)
+        name, output = library.store_own_fit(*fitted, name=options.name or usual)
     notes: list[str] = []
-    for fitted in results[1:]:
-        model, quality = short_name(fitted.weights.model), fitted.weights.quality
-        error = None if quality is None else quality.held_out_error
+    for other in results[1:]:
+        model, quality = library.short_name(other.weights.model), other.weights.quality
+        error = quality and quality.held_out_error
         said = "" if error is None else f", families left out {format_percent(error)}"
         notes.append(f"also fitted: {model}{said}; to use it: --model {model}")
-    if output is not None:
-        notes.append(f"written to {output}; to use it: --weights {shlex.quote(str(name))}")
+    notes.append(f"written to {output}; to use it: --weights {shlex.quote(str(name))}")
     slug = result.weights.device.slug
-    fit = find_fit(slug)
-    if fit is None or fit.is_own:
+    there = library.find_fit(slug)
+    if there is None or there.is_own:
         notes.append(f"nothing ships for {slug}: the newest of your own fits for it is the default")
     else:
-        compared = ""  # a table cannot be evaluated, nor kernels that fits have seen
-        if options.device is None and any(m.purpose != "measurement" for m in measurements):
-            file = shlex.quote(options.measurements)
-            compared = f"to compare: countperf evaluate {file} --weights {slug}; "
-        notes.append(f"{compared}{slug}, which ships, stays the default")
-    models = [short_name(fitted.weights.model) for fitted in results]
-    written = {"written": output, "name": name, "models": models}
+        notes.append(f"{slug}, which ships, stays the default")
+    models = [library.short_name(each.weights.model) for each in results]
+    facts = {"written": output, "name": name, "models": models}
     shown = result.lay_out()
-    shown = replace(shown, notes=[*shown.notes, *notes], facts={**shown.facts, **written})
-    show(options, shown)
-    if failed is not None:
-        raise failed
+    show(options, replace(shown, notes=[*shown.notes, *notes], facts={**shown.facts, **facts}))
 
 
-def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[FitResult]:
+def _fit_models(options: argparse.Namespace, measurements: MeasurementSet) -> list[FitResult]:
     """Fit the model that is named, else those that a campaign suffices for, the default first."""
     models = [options.model or "linear"]
     if not (options.model or options.output or options.device or options.nonnegative):
@@ -100,33 +76,28 @@ def _fitted(options: argparse.Namespace, measurements: MeasurementSet) -> list[F
     fitted: list[FitResult] = []
     for model in models:
         try:
-            result = fit_measurements(measurements, model=model, nonnegative=options.nonnegative)
+            fitted += [fit(measurements, model=model, nonnegative=options.nonnegative)]
         except FitError as error:
             if model == models[-1] and not fitted:
                 raise
-            print(f"countperf: no {model} model: {error}", file=sys.stderr)
-            continue
-        fitted.append(result)
+            say(f"countperf: no {model} model: {error}")
     return fitted
 
 
-def _measurements(options: argparse.Namespace) -> MeasurementSet:
+def _read_measurements(options: argparse.Namespace) -> MeasurementSet:
     """Read a campaign's file, or a table."""
     is_campaign = read_content(options.measurements)[:1000].lstrip().startswith(b'{"format"')
     if is_campaign or (options.device is None and options.measurements.endswith(_CAMPAIGN)):
-        if options.kernels is not None or options.device is not None or options.ignore:
+        if options.kernels is not None or options.device is not None:
             message = (
-                "a campaign's file names its kernels and device; leave out --kernels, --device,"
-                " --ignore"
+                "a campaign's file names its kernels and device; leave out --kernels, --device"
             )
             raise ParameterError(message, parameter="kernels")
         return MeasurementSet.read_file(options.measurements)
     if options.device is None:
         message = "a table does not say what was measured: add --device, such as nvidia-titan-x"
         raise ParameterError(message, parameter="device")
-    return measurements_of_table(
-        options.measurements, **given(options, "kernels", "device", "ignore")
-    )
+    return measurements_of_table(options.measurements, **given(options, "kernels", "device"))
 
 
 def run_calibrate(options: argparse.Namespace) -> None:
@@ -135,22 +106,8 @@ def run_calibrate(options: argparse.Namespace) -> None:
     show(options, result.lay_out())
 
 
-_COSTS = {
-    "quick": "2 to 4 minutes on two cores",
-    "broad": "20 to 28 minutes on two cores",
-    "trial": "about half a minute, too little for a fit to be relied on",
-}
-"""Durations of the profiles, measured on processors of two cores (docs/guides/fitting.md)."""
-
-
 def run_measure(options: argparse.Namespace) -> None:
     """Run the campaign and summarize it."""
-    cost = _COSTS[options.profile]
-    print(
-        f"countperf: profile {options.profile}: {cost}, on an idle machine; what is finished is"
-        " kept if you interrupt it (weights in three minutes: countperf calibrate)",
-        file=sys.stderr,
-    )
     measured = measure_catalogue(
         **given(options, "store", "device", "profile"),
         families=options.family,
@@ -161,16 +118,14 @@ def run_measure(options: argparse.Namespace) -> None:
     failed = {f.case: f.reason for f in measured.failures}
     device = measured.device
     where = f"on {device.slug} ({device.name}), {len(unstable)} of which did not settle"
+    facts = {
+        **{"device": device.slug, "store": options.store, "measured": len(measured)},
+        **{"unstable": unstable, "failed": failed},
+    }
     shown = Printed(
         head=[f"{len(measured)} cases measured {where}: {options.store}"],
         notes=[f"failed: {case}: {reason}" for case, reason in failed.items()],
-        facts={
-            "device": device.slug,
-            "store": options.store,
-            "measured": len(measured),
-            "unstable": unstable,
-            "failed": failed,
-        },
+        facts=facts,
     )
     show(options, shown)
 
@@ -183,8 +138,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
     evaluation = evaluate(measurements, purposes=options.purpose, **weights)
     ranking = evaluate_ranking(measurements, **weights)
     shown = evaluation.lay_out()
-    is_ranked = bool(ranking.sets) and "variant" in (options.purpose or ["variant"])
-    if is_ranked:
+    if ranking.sets and "variant" in (options.purpose or ["variant"]):
         ranked = ranking.lay_out()
         facts = {**shown.facts, "ranking": ranked.object()}
         shown = replace(shown, facts=facts, notes=[*shown.notes, "", ranked.text()])

@@ -5,29 +5,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from countperf.api import mechanistic_models as api
 from countperf.api.applications import predict_application
-from countperf.api.device_choice import predict_on
 from countperf.api.kernels import Kernel
-from countperf.api.mechanistic_models import (
-    find_described_device,
-    occupancy,
-    predict_all,
-    profiler_of,
-    step_formulas,
-    sweep,
-)
 from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.cli.options import OPTIONS
+from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ParameterError, nearest
 from countperf.figures import check_outputs, draw
 from countperf.mechanistic.predict_all import ALL, choose_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
 from countperf.mechanistic.schedules import lay_out_schedules
-
-if TYPE_CHECKING:
-    from countperf.devices.parameters import DeviceParameters
 
 
 def profile_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -63,25 +53,32 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
     return names
 
 
-def described(options: argparse.Namespace) -> DeviceParameters:
-    """Return the device that the options describe."""
-    return find_described_device(
-        options.document,
-        device=options.device,
-        weights=getattr(options, "weights", None),
-    )
+def _describe_device(options: argparse.Namespace) -> DeviceParameters:
+    given = getattr(options, "weights", None)
+    return api.find_described_device(options.document, device=options.device, weights=given)
 
 
-def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
-    """Print one table of all models' answers for each point of the sizes."""
+def predict_by_models(options: argparse.Namespace) -> bool:
+    """Print answers of the mechanistic models that are asked for; return false if none are."""
+    if "," in (options.document or ""):
+        _predict_on_devices(options)
+        return True
+    models = mechanistic_models(options)
+    if models is None:
+        return False
+    if options.instruction_counts:
+        raise ParameterError(
+            "--instruction-counts is for fitted models; mechanistic ones read each instruction",
+            parameter="instruction_counts",
+        )
     if models == ["tmm"] and options.explain:
         _explain_steps(options)
-        return
+        return True
     said = "is for fitted weights; leave it out, or name weights in --model"
     _refuse(options, (*_OF_WEIGHTS, "incomplete_ok", "force", "level"), said)
     _refuse_device(options, "weights", "device")
     check_outputs(options.figure)
-    device = described(options)
+    device = _describe_device(options)
     sizes = points(options.parameters)
     if len(sizes) > 1 and options.figure:
         message = "a figure shows one point: give one value of each size"
@@ -89,39 +86,35 @@ def predict_by_models(options: argparse.Namespace, models: list[str]) -> None:
     given = profile_options(options)
     asked = Kernel.of(options.kernel, sizes[0], given.get("statistics"))
     # one profile is for all sizes
-    shared = None if asked.depends_on_sizes else profiler_of(asked, device, sizes[0], given)
+    shared = None if asked.depends_on_sizes else api.profiler_of(asked, device, sizes[0], given)
     predicted = [
-        predict_all(
-            shared or asked.at(values), device, values, models=models, profile_options=given
-        )
-        for values in sizes
+        api.predict_all(shared or asked.at(at), device, at, models=models, profile_options=given)
+        for at in sizes
     ]
-    if len(predicted) == 1:
-        show(options, predicted[0].lay_out())
-    else:
-        show_all(options, [at_point.lay_out() for at_point in predicted])
+    show_all(options, [answers.lay_out() for answers in predicted])
     if options.figure:
         draw(predicted[0], options.figure)
+    return True
 
 
 def _explain_steps(options: argparse.Namespace) -> None:
     """Print formulas of a kernel's steps, and where another kernel takes fewer."""
     said = "has no place among formulas of steps; leave it or --explain out"
     _refuse(options, ("anchor", "against", "against_size", "incomplete_ok", "figure"), said)
-    asked = (described(options), one_point(options.parameters, "a formula"))
+    asked = (_describe_device(options), one_point(options.parameters, "a formula"))
     kernels = filter(None, (options.kernel, options.against_kernel))
     given = profile_options(options)
-    first, *others = (step_formulas(k, *asked, profile_options=given) for k in kernels)
+    first, *others = (api.step_formulas(k, *asked, profile_options=given) for k in kernels)
     show(options, first.lay_out(*others))
 
 
-def predict_on_devices(options: argparse.Namespace) -> None:
+def _predict_on_devices(options: argparse.Namespace) -> None:
     """Print one table of all sizes, devices and models."""
     said = "is for one device; name one with --on, --weights or --device"
     more = ("figure", "metrics", "weights", "device", "force", "instruction_counts")
     _refuse(options, (*_OF_WEIGHTS, *more), said)
     given = profile_options(options)
-    answers = predict_on(
+    answers = api.predict_on(
         options.kernel,
         [*dict.fromkeys(_names(options.document))],
         as_dict(options.parameters),
@@ -157,9 +150,9 @@ def _refuse_device(options: argparse.Namespace, *names: str) -> None:
 def run_occupancy(options: argparse.Namespace) -> None:
     """Print how many groups are resident, and what limits them."""
     _refuse_device(options, "device")
-    resident = occupancy(
+    resident = api.occupancy(
         options.kernel,
-        described(options),
+        _describe_device(options),
         one_point(options.parameters, "occupancy"),
         profile_options=profile_options(options),
     )
@@ -169,9 +162,9 @@ def run_occupancy(options: argparse.Namespace) -> None:
 def run_sweep(options: argparse.Namespace) -> None:
     """Print a table of times, and draw the curves."""
     check_outputs(options.figure)
-    swept = sweep(
+    swept = api.sweep(
         options.kernel,
-        described(options),
+        _describe_device(options),
         one_point(options.parameters, "a sweep"),
         over=options.over,
         models=mechanistic_models(options) or options.model,

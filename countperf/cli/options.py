@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import ast
 import math
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from os import environ
 from pathlib import Path
 from typing import Any
@@ -51,63 +53,44 @@ def sizes(text: str) -> tuple[str, int | tuple[int, ...]]:
 
 def natural(text: str) -> int:
     """Parse an integer that is at least 1, for argparse."""
-    try:
-        value = int(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no integer") from error
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return value
+    if not re.fullmatch(r"0*[1-9]\d*", text.strip()):
+        raise argparse.ArgumentTypeError(f"{text} is no integer of at least 1")
+    return int(text)
 
 
 def positive(text: str) -> float:
     """Parse a finite number above 0, for argparse."""
-    try:
-        value = float(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from error
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is no number above 0")
-    return value
+    with suppress(ValueError):
+        if 0 < float(text) < math.inf:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text} is no number above 0")
 
 
 def statistic(text: str) -> tuple[str, float | str]:
     """Parse ``row_length=12.5``, ``update=0.3`` or ``x=stride1``, for argparse."""
     from countperf.counting.statistics import ACCESS_CLASSES  # start-up: it imports Loopy
 
-    name, sign, value = text.rpartition("=")
-    if value.strip() in ACCESS_CLASSES:
-        return name.strip(), value.strip()
+    name, _, value = (part.strip() for part in text.rpartition("="))
     try:
-        return name.strip(), float(value)
+        return name, value if value in ACCESS_CLASSES else float(value)
     except ValueError as error:
         raise argparse.ArgumentTypeError(
             f"{text!r}: {value!r} is no number, and no access pattern such as stride1"
         ) from error
-    finally:
-        del sign
 
 
 def instruction_counts(text: str) -> dict[str, dict[str, float]]:
     """Parse ``{'raw': {'flop.add.f32': 1}}``, as messages print it, for argparse."""
+    from pydantic import TypeAdapter  # start-up
+
     try:
         counts = ast.literal_eval(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        counts = None
-    if isinstance(counts, dict) and all(
-        isinstance(i, str)
-        and isinstance(numbers, dict)
-        and all(
-            isinstance(name, str) and isinstance(number, int | float) and number is not True
-            for name, number in numbers.items()
-        )
-        for i, numbers in counts.items()
-    ):
-        return counts
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is no dictionary of numbers by property name by instruction, such as"
-        " {'raw': {'flop.add.f32': 1}}"
-    )
+        return TypeAdapter(dict[str, dict[str, float]]).validate_python(counts, strict=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no dictionary of numbers by property name by instruction, such as"
+            " {'raw': {'flop.add.f32': 1}}"
+        ) from error
 
 
 def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
@@ -115,10 +98,6 @@ def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
     if "=" not in text or Path(text).is_file():
         return Path(text)
     sizes, sign, seconds = text.rpartition(":")
-    try:
-        time_s = positive(seconds)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {seconds!r} is no time in s") from error
     if not sign:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not of the form n=1024:0.0021, and no file of countperf time --output"
@@ -126,28 +105,22 @@ def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
     pairs = [size(part) for part in sizes.split(",") if part]
     if len(dict(pairs)) < len(pairs):
         raise argparse.ArgumentTypeError(f"{text!r} gives a size twice; give it once")
-    return dict(pairs), time_s
+    return dict(pairs), positive(seconds)
 
 
-def value(metavar: str, text: str, **more: Any) -> dict[str, Any]:
+def value(metavar: str | None, text: str, **more: Any) -> dict[str, Any]:
     """Describe an option that takes a value, which is not empty."""
     return {"metavar": metavar, "type": named, "help": text, **more}
+
+
+def several(metavar: str | None, text: str, **more: Any) -> dict[str, Any]:
+    """Describe an option that may be given several times."""
+    return value(metavar, f"{text} (repeatable)", **{"default": [], "action": "append", **more})
 
 
 def flag(text: str, **more: Any) -> dict[str, Any]:
     """Describe an option that is given or not."""
     return {"action": "store_true", "help": text, **more}
-
-
-def choice(text: str, *choices: Any, **more: Any) -> dict[str, Any]:
-    """Describe an option with one of some values."""
-    return {"choices": choices, "help": text, **more}
-
-
-def several(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe an option that may be given several times."""
-    text = f"{described['help']} (repeatable)"
-    return {"default": [], **described, "action": "append", "help": text}
 
 
 PROFILES = ("quick", "broad", "trial")
@@ -161,9 +134,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "parameters": value(
         "name=value",
         "size parameters: n=1024, n=2**20, n=1M (a million) or n=1Mi; several values at once:"
-        " n=256,512,1024, n=256:4096:8 (evenly"
-        " spaced, both ends) or n=256:4096:8:log; several parameters with the same number of"
-        " values are combined value by value",
+        " n=256,512,1024, n=256:4096:8 (evenly spaced, both ends) or n=256:4096:8:log; several"
+        " parameters with the same number of values are combined value by value",
         nargs="*",
         type=sizes,
     ),
@@ -183,13 +155,11 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " of a search (.jsonl, from countperf tune --store)",
     },
     "--statistics": several(
-        value(
-            "NAME=VALUE",
-            "a number for values that depend on data: mean trip count of a loop, probability of a"
-            " condition, or access pattern of an array (such as x=stride1)",
-            type=statistic,
-            default=None,
-        )
+        "NAME=VALUE",
+        "a number for values that depend on data: mean trip count of a loop, probability of a"
+        " condition, or access pattern of an array (such as x=stride1)",
+        type=statistic,
+        default=None,
     ),
     "--instruction-counts": value(
         "DICT",
@@ -217,9 +187,10 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " cost is shared by properties that the fit cannot tell apart",
         dest="incomplete_ok",
     ),
-    "--level": choice(
+    "--level": value(
+        None,
         "share of cases in which the interval holds the measured time (default: 0.95)",
-        *(0.9, 0.95),
+        choices=(0.9, 0.95),
         type=float,
         default=0.95,
     ),
@@ -245,12 +216,10 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "mechanistic models: machine code of what Loopy generates, listed by cuobjdump or nvdisasm",
     ),
     "--anchor": several(
-        value(
-            "FILE|SIZES:SECONDS",
-            "correct by measured runs of this kernel: a file of countperf time --output FILE, or"
-            " one run as in n=1024:0.0021 (m and more sizes after commas)",
-            type=anchor_run,
-        )
+        "FILE|SIZES:SECONDS",
+        "correct by measured runs of this kernel: a file of countperf time --output FILE, or"
+        " one run as in n=1024:0.0021 (m and more sizes after commas)",
+        type=anchor_run,
     ),
     # what is shown
     "--explain": flag(
@@ -266,16 +235,14 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "KERNEL", "compare part by part with another kernel, at the same sizes"
     ),
     "--against-size": several(
-        value(
-            "NAME=VALUE",
-            "compare part by part at another size; for another kernel, its sizes in place of the"
-            " same ones",
-            type=size,
-        )
+        "NAME=VALUE",
+        "compare part by part at another size; for another kernel, its sizes in place of the same",
+        type=size,
     ),
-    "--view": choice(
+    "--view": value(
+        None,
         "count what Loopy emits (source, the default), or what an optimizing compiler leaves",
-        *("source", "compiled"),
+        choices=("source", "compiled"),
     ),
     "--analysis": flag(
         "print the structure of the kernel instead: barrier regions, loops, chains, strides; at"
@@ -312,36 +279,32 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " well, and intervals are wider"
     ),
     # which kernels
-    "--profile": choice(
+    "--profile": value(
+        None,
         "quick: the paper's kernels, two minutes; broad: extended classes and random shapes as"
         " well, for models of all kinds of kernels (default); trial: half a minute, to see that"
         " all works. The environment variable COUNTPERF_PROFILE can name the default",
-        *PROFILES,
+        choices=PROFILES,
         default=_PROFILE if _PROFILE in PROFILES else "broad",
     ),
-    "--family": several({"help": "only this family of kernels"}),
+    "--family": several(None, "only this family of kernels"),
     "--purpose": several(
-        choice(
-            "only kernels for this purpose (default: measurement and test, or the named families);"
-            " kernels for other purposes judge fits and are never fitted",
-            *("measurement", "test", "application", "variant"),
-        )
+        None,
+        "only kernels for this purpose (default: measurement and test, or the named families);"
+        " kernels for other purposes judge fits and are never fitted",
+        choices=("measurement", "test", "application", "variant"),
     ),
     "--collection": several(
-        choice(
-            "only the paper's kernels, the extended classes, the families of random shapes,"
-            " kernels of publications, or kernels of other projects, which judge fits with"
-            " --purpose application (default: the named families, or those of the profile)",
-            *("paper", "extended", "random", "published", "downstream"),
-        )
+        None,
+        "only the paper's kernels, the extended classes, the families of random shapes,"
+        " kernels of publications, or kernels of other projects, which judge fits with"
+        " --purpose application (default: the named families, or those of the profile)",
+        choices=("paper", "extended", "random", "published", "downstream"),
     ),
     "--kernels": value(
         "FILE.py[:NAME]",
         "for a table: the file of the kernels that its column kernel names (default: the"
         " catalogue); with a name, that kernel alone, also of a table without that column",
-    ),
-    "--ignore": several(
-        value("COLUMN", "for a table: a column that is neither a size nor a choice")
     ),
     "--kernel": value(
         "KERNEL",
@@ -363,9 +326,10 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--nonnegative": flag("keep weights at least zero (the paper's may be negative)"),
     # mechanistic axes, machine code
-    "--over": choice(
+    "--over": value(
+        None,
         "the axis: groups resident on a compute unit (default), or work items of a group",
-        *("occupancy", "group_size"),
+        choices=("occupancy", "group_size"),
         default="occupancy",
     ),
     "--every-group": flag(
@@ -376,12 +340,10 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "CAPABILITY",
         "follow the machine code for an NVIDIA GPU instead, such as 9.0; no GPU is needed",
     ),
-    # what is kept
     "--name": value(
         "NAME",
         "name of the fit among your own, for --weights mine/NAME (default: device and date); it"
         " never replaces another fit",
     ),
-    "--replace": flag("overwrite the fit of that name and model"),
 }
 """Options and positional arguments by name, as `argparse` takes them."""

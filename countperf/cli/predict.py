@@ -1,26 +1,63 @@
-"""Command ``predict``."""
+"""Commands on the counts of a kernel: ``count``, ``predict``."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from countperf.api.fits import known_device
+from countperf.api.kernels import Kernel
 from countperf.api.prediction import explained, predict
-from countperf.cli.common import as_dict, given, one_point, print_json, show, show_all
+from countperf.cli.common import as_dict, given, one_point, points, print_json, say, show, show_all
+from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
 from countperf.models.breakdown import MOST_ROWS
 from countperf.sizes import combine_sizes, size_arrays
+from countperf.text import Printed
 
-if TYPE_CHECKING:
-    from countperf.models.predictions import Prediction
-    from countperf.text import Printed
+
+def run_count(options: argparse.Namespace) -> None:
+    """Count and print the symbolic properties, and their values where sizes are given."""
+    if options.analysis:
+        _analyze(options)
+        return
+    sizes, at = as_dict(options.parameters), points(options.parameters)
+    statistics = as_dict(options.statistics) or None
+    kernel = Kernel.of(options.kernel, {}, statistics, options.instruction_counts)
+    tables = [size_arrays(sizes)]
+    if kernel.depends_on_sizes:  # so do the formulas
+        tables = at
+    shown: list[Printed] = []
+    for table in tables:
+        vector = kernel.at(table).count(options.view)
+        values = vector.evaluate(table) if sizes or not vector.parameters else None
+        shown.append(vector.lay_out(values, () if tables[1:] else at))
+    show_all(options, shown)
+
+
+def _analyze(options: argparse.Namespace) -> None:
+    """Print the structure of a kernel."""
+    if options.instruction_counts:
+        raise ParameterError(
+            "--instruction-counts has no place in --analysis, which reads each instruction; leave"
+            " one of them out",
+            parameter="instruction_counts",
+        )
+    sizes = one_point(options.parameters, "--analysis")
+    kernel = Kernel.of(options.kernel, sizes, as_dict(options.statistics) or None)
+    unit = kernel.unit_with("structure to analyze")
+    kernel_analysis = analyze_kernel(unit, statistics=kernel.statistics)
+    parameters = sizes if sizes or not kernel_analysis.sizes.names else None
+    show(options, kernel_analysis.lay_out(parameters))
 
 
 def run_predict(options: argparse.Namespace) -> None:
     """Predict and print the time first, then what bounds it, then where it goes."""
-    if (options.model or options.document) and _predicts_by_models(options):
-        return
+    if options.model or options.document:
+        from countperf.cli.mechanistic import predict_by_models  # start-up
+
+        if predict_by_models(options):
+            return
     for name in ("figure", "metrics", "analysis", "sass", "registers_per_work_item"):
         if getattr(options, name):
             raise ParameterError(
@@ -28,63 +65,37 @@ def run_predict(options: argparse.Namespace) -> None:
                 " --model all --on nvidia-k620",
                 parameter=name,
             )
-    asked = _asked(options)
+    asked, compares = _list_asked(options)
     made = [predict(kernel, sizes, **named) for kernel, sizes, named in asked]
     for choice in dict.fromkeys(result.model_choice for result in made if result.model_choice):
-        print(f"countperf: {choice}", file=sys.stderr)
-    shown = [_lay_out_prediction(result, options) for result in made]
-    if not _compares(options):
-        show_all(options, shown) if shown[1:] else show(options, shown[0])
-    elif options.json:
+        say(f"countperf: {choice}")
+    if compares and not options.json:
+        most = 1000 if options.explain else MOST_ROWS
+        show(options, made[0].against(made[1]).lay_out(most))
+        return
+    shown = [result.lay_out() for result in made]
+    if options.explain:
+        shown = [explained(it).lay_out(known_device(it.device, options.weights)) for it in made]
+    if compares:
         print_json(shown[0].object() | {"against": shown[1].object()})
     else:
-        most = 1000 if options.explain else MOST_ROWS
-        print(made[0].against(made[1]).lay_out(most).text())
+        show_all(options, shown)
 
 
-def _lay_out_prediction(made: Prediction, options: argparse.Namespace) -> Printed:
-    if not options.explain:
-        return made.lay_out()
-    from countperf.api.fits import known_device
-
-    return explained(made).lay_out(known_device(made.device, options.weights))
-
-
-def _predicts_by_models(options: argparse.Namespace) -> bool:
-    """Predict by the mechanistic models that are asked for, if any are."""
-    from countperf.cli.mechanistic import mechanistic_models, predict_by_models, predict_on_devices
-
-    if "," in (options.document or ""):
-        predict_on_devices(options)
-        return True
-    models = mechanistic_models(options)
-    if models is None:
-        return False
-    if options.instruction_counts:
-        raise ParameterError(
-            "--instruction-counts is for fitted models; mechanistic ones read each instruction",
-            parameter="instruction_counts",
-        )
-    predict_by_models(options, models)
-    return True
-
-
-def _compares(options: argparse.Namespace) -> bool:
-    return bool(options.against or options.against_kernel or options.against_size)
-
-
-def _asked(options: argparse.Namespace) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Return kernel, sizes and options of what is to be predicted; two to compare are two."""
+def _list_asked(
+    options: argparse.Namespace,
+) -> tuple[list[tuple[str, dict[str, Any], dict[str, Any]]], bool]:
+    """Return kernel, sizes and options of what is to be predicted, and whether two are compared."""
     named = {
         **given(options, "weights", "model", "device", "force", "level", "instruction_counts"),
         **given(options, "incomplete_ok"),
         "anchors": options.anchor or (),
         "statistics": as_dict(options.statistics) or None,
     }
-    if not _compares(options):
+    if not (options.against or options.against_kernel or options.against_size):
         sizes = as_dict(options.parameters)
         every = combine_sizes(sizes) if options.explain else [size_arrays(sizes)]
-        return [(options.kernel, point, named) for point in every]
+        return [(options.kernel, point, named) for point in every], False
     if options.anchor and (options.against or options.against_kernel):
         other = "--against-kernel" if options.against_kernel else "--against"
         raise ParameterError(
@@ -95,7 +106,5 @@ def _asked(options: argparse.Namespace) -> list[tuple[str, dict[str, Any], dict[
     sizes, other = one_point(options.parameters, "a comparison"), as_dict(options.against_size)
     against = {"weights": options.against, "device": None} if options.against else {}
     second = other if options.against_kernel and other else sizes | other
-    return [
-        (options.kernel, sizes, named),
-        (options.against_kernel or options.kernel, second, named | against),
-    ]
+    first = (options.kernel, sizes, named)
+    return [first, (options.against_kernel or options.kernel, second, named | against)], True

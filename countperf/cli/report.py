@@ -10,44 +10,26 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING
+from typing import Any
 
-from countperf import __version__
+from countperf import __version__, figures
 from countperf.api.evaluation import evaluate, evaluate_ranking
 from countperf.api.fits import known_device
-from countperf.api.prediction import explain
-from countperf.api.weights_choice import choose_weights
+from countperf.api.prediction import choose_weights, explain
 from countperf.cli.common import as_dict, given, show
 from countperf.errors import ParameterError
-from countperf.figures import (
-    check_figure_path,
-    evaluations_figure,
-    prediction_figure,
-    roofline_figure,
-    svg_text,
-    variants_figure,
-)
 from countperf.measuring import MeasurementSet
+from countperf.models.explanation import weights_table
 from countperf.models.fitting.judging import RankingEvaluation
-from countperf.models.library import find_fit, load_weights, short_name
+from countperf.models.library import NamedFit, find_fit, load_weights, short_name
 from countperf.models.metrics import Evaluation
 from countperf.models.predictions import prediction_head
-from countperf.models.weights_text import weights_table
 from countperf.store import check_writable, read_file_text, write_atomically
 from countperf.text import Printed, format_quantity, picked, point_text
 from countperf.tuning.result import fastest_of, read_journal, trials_in
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from countperf.models.library import NamedFit
-
-
-Part = Printed | tuple[str, "Figure"]
+Part = Printed | tuple[str, Any]
 """A result, or a picture with its description."""
-
-_MOST_ROWS = 10_000
-_INCHES = 5.2  # so narrow that words of figures can be read on a phone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,23 +42,22 @@ class Page:
 
     def to_html(self) -> str:
         """Return the page as an HTML document that needs no other file."""
-        shown = {title: parts for title, parts in self.sections.items() if parts}
-        anchors = {title: re.sub(r"[^a-z0-9]+", "-", title.lower()) for title in shown}
-        sections = [
-            "\n".join(
-                [
-                    f'<section id="{anchors[title]}">\n<h2>{escape(title)}</h2>',
-                    *(_html(part, f"s{section}p{index}-") for index, part in enumerate(parts)),
+        links: list[str] = []
+        sections: list[str] = []
+        for number, (title, parts) in enumerate(self.sections.items()):
+            if parts:
+                anchor, text = re.sub(r"[^a-z0-9]+", "-", title.lower()), escape(title)
+                links.append(f'<a href="#{anchor}">{text}</a>')
+                sections += [
+                    f'<section id="{anchor}">\n<h2>{text}</h2>',
+                    *(_html(part, f"s{number}p{index}-") for index, part in enumerate(parts)),
                     "</section>",
                 ]
-            )
-            for section, (title, parts) in enumerate(shown.items())
-        ]
         template = files("countperf.cli").joinpath("templates/page.html").read_text("utf-8")
         return Template(template).substitute(
             title=escape(self.title),
             lead="\n".join(f'<p class="lead">{escape(line)}</p>' for line in self.lead),
-            links="".join(f'<a href="#{at}">{escape(title)}</a>' for title, at in anchors.items()),
+            links="".join(links),
             sections="\n".join(sections),
             version=__version__,
         )
@@ -85,10 +66,10 @@ class Page:
 def _html(part: Part, prefix: str) -> str:
     """Return a part; the names in a drawing differ from those of all others of the page."""
     if isinstance(part, Printed):
-        return f'<div class="wide">{part.html(_MOST_ROWS)}</div>'
+        return f'<div class="wide">{part.html(10_000)}</div>'
     text, figure = part
-    figure.set_size_inches(_INCHES, figure.get_size_inches()[1])
-    svg = re.sub(r'\bid="', f'id="{prefix}', svg_text(figure))
+    figure.set_size_inches(5.2, figure.get_size_inches()[1])  # its words can be read on a phone
+    svg = re.sub(r'\bid="', f'id="{prefix}', figures.svg_text(figure))
     svg = re.sub(r'(xlink:href|href)="#', rf'\1="#{prefix}', svg)
     svg = svg.replace("url(#", f"url(#{prefix}")
     return f'<figure role="img" aria-label="{escape(text)}">{svg}</figure>'
@@ -96,7 +77,9 @@ def _html(part: Part, prefix: str) -> str:
 
 def run_report(options: argparse.Namespace) -> None:
     """Write the page."""
-    check_figure_path("page.svg")  # before the work, not after it: matplotlib may be missing
+    figures.check_figure_path(
+        "page.svg"
+    )  # before the work, not after it: matplotlib may be missing
     check_writable(options.output)
     what = str(options.what)
     fit = find_fit(what)
@@ -114,11 +97,8 @@ def run_report(options: argparse.Namespace) -> None:
         page = _kernel_page(options)
     text = page.to_html()
     write_atomically(options.output, text)
-    facts = {
-        "written": options.output,
-        "title": page.title,
-        "bytes": len(text.encode(errors="backslashreplace")),
-    }
+    size = len(text.encode(errors="backslashreplace"))
+    facts = {"written": options.output, "title": page.title, "bytes": size}
     show(options, Printed(head=[f"{page.title}: written to {options.output}"], facts=facts))
 
 
@@ -142,15 +122,12 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
     elif fit is not None:
         model = short_name(weights.model)
         kind = "" if fit.path_of(model) == fit.default else f"{model}-"
-        stored: dict[str, type[Evaluation | RankingEvaluation]] = {
-            "evaluation": Evaluation,
-            "ranking": RankingEvaluation,
-        }
-        paths = {fit.folder / f"{kind}{name}.json": read for name, read in stored.items()}
-        judgements += [read.read_file(path) for path, read in paths.items() if path.is_file()]
+        for name, read in (("evaluation", Evaluation), ("ranking", RankingEvaluation)):
+            path = fit.folder / f"{kind}{name}.json"
+            judgements += [read.read_file(path)] if path.is_file() else []
     for judgement in judgements:
         if isinstance(judgement, Evaluation):
-            parts.append(("predicted over measured times", evaluations_figure([judgement])))
+            parts.append(("predicted over measured times", figures.evaluations_figure([judgement])))
         parts.append(judgement.lay_out())
     return Page(
         title=f"Fit of {weights.device.slug}",
@@ -174,13 +151,13 @@ def _kernel_page(options: argparse.Namespace) -> Page:
     )
     made = explained.prediction
     device = known_device(made.device, options.weights)
-    figures: list[Part] = [("where the time goes", prediction_figure(made))]
+    drawn: list[Part] = [("where the time goes", figures.prediction_figure(made))]
     if explained.flops > 0 and explained.global_bytes > 0:
-        figures.append(("roofline", roofline_figure(explained, device)))
+        drawn.append(("roofline", figures.roofline_figure(explained, device)))
     return Page(
         title=", ".join(filter(None, [made.kernel, point_text(made.parameters)])),
         lead=prediction_head(made),
-        sections={"Where the time goes": [*figures, explained.lay_out(device)]},
+        sections={"Where the time goes": [*drawn, explained.lay_out(device)]},
     )
 
 
@@ -205,7 +182,10 @@ def _search_page(path: Path) -> Page:
         ),
         sections={
             "Progress": [
-                ("measured over predicted", variants_figure(tried, f"{header.space} on {slug}"))
+                (
+                    "measured over predicted",
+                    figures.variants_figure(tried, f"{header.space} on {slug}"),
+                )
             ],
             "Variants that ran": [Printed(rows=rows)],
         },

@@ -1,28 +1,30 @@
-"""Commands on one kernel or device as it is: ``time``, ``compiled``, ``characterize``."""
+"""Commands that run kernels: ``time``, ``compiled``, ``characterize``, ``tune``, ``rank``."""
 
 from __future__ import annotations
 
 import argparse
-import sys
+import json
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from countperf.api.catalogue import executed_on_gpu, read_code
 from countperf.api.prediction import with_compiled_code
+from countperf.api.searching import rank, tune
 from countperf.api.timing import time_kernel
-from countperf.cli.common import as_dict, given, print_json, say, show
+from countperf.cli.common import as_dict, given, say, show
 from countperf.devices.discovery import find_device, open_session
 from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
 from countperf.figures import check_outputs, draw
-from countperf.measuring.characterization.suite import characterize
+from countperf.measuring.characterization import characterize
 from countperf.models.definition import CODE, MISS
-from countperf.store import check_writable
+from countperf.store import check_writable, write_atomically
 from countperf.text import Printed, plain
+from countperf.tuning.ranker import lay_out_point
+from countperf.tuning.result import SearchInterrupt, TuningResult
 from countperf.user_code import find_in_user_code, guarded
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def run_time(options: argparse.Namespace) -> None:
@@ -37,16 +39,12 @@ def run_time(options: argparse.Namespace) -> None:
         **given(options, "incomplete_ok", "longest_s", "unchecked"),
     )
     if timing.model_choice:
-        print(f"countperf: {timing.model_choice}", file=sys.stderr)
-    shown = timing.lay_out()
+        say(f"countperf: {timing.model_choice}")
     if options.output is not None:  # first, whatever becomes of the output
         timing.write_file(options.output)
     if options.figure is not None:
         draw(timing, options.figure)
-    if options.json:
-        print_json(shown.object())
-    else:
-        print(shown.text(widest=200))
+    show(options, timing.lay_out(), widest=200)
 
 
 def _arguments(
@@ -78,65 +76,51 @@ def run_compiled(options: argparse.Namespace) -> None:
     if (options.kernel is None) == (options.store is None):
         raise ParameterError("name a kernel, or a campaign's file with --store", parameter="kernel")
     if options.store is not None:
-        shown = _store(options)
+        store = read_code(options.store, device=options.device, progress=say)
+        known = sum(case.code is not None for case in store)
+        shown = Printed(
+            head=[f"{known} of {len(store)} cases have their instructions"],
+            facts={"cases": len(store), "with_code": known},
+        )
     elif options.capability:
-        shown = _executed_on_gpu(options)
+        shown = _count_on_gpu(options)
     else:
-        shown = _executed(options)
+        shown = _count_here(options)
     show(options, shown)
 
 
-def _store(options: argparse.Namespace) -> Printed:
-    """Read the code of measured kernels, and say of how many cases it is known."""
-    store = read_code(options.store, device=options.device, progress=say)
-    known = sum(case.code is not None for case in store)
-    return Printed(
-        head=[f"{known} of {len(store)} cases have their instructions"],
-        facts={"cases": len(store), "with_code": known},
-    )
-
-
-def _executed(options: argparse.Namespace) -> Printed:
+def _count_here(options: argparse.Namespace) -> Printed:
     """Give what a kernel's code executes."""
     sizes = as_dict(options.parameters)
     vector = with_compiled_code(
         options.kernel, sizes, device=options.device, every_group=options.every_group
     )
-    counts = {
-        name: number
-        for name, number in vector.evaluate(sizes).items()
-        if name.startswith((CODE, MISS))
-    }
+    values = vector.evaluate(sizes)
+    counts = {name: n for name, n in values.items() if name.startswith((CODE, MISS))}
+    which = ", each followed"
+    if not options.every_group:
+        which = ": one of each kind is followed; --every-group follows them all"
     return Printed(
-        head=[
-            "of all work groups, each followed"
-            if options.every_group
-            else "of all work groups: one of each kind is followed; --every-group follows them all"
-        ],
+        head=[f"of all work groups{which}"],
         rows=[{"instructions": name, "executed": number} for name, number in counts.items()],
         facts=counts,
     )
 
 
-def _executed_on_gpu(options: argparse.Namespace) -> Printed:
+def _count_on_gpu(options: argparse.Namespace) -> Printed:
     """Give what a kernel's machine code for an NVIDIA GPU executes."""
-    counts = executed_on_gpu(
-        options.kernel,
-        as_dict(options.parameters),
-        capability=options.capability,
-        every_group=options.every_group,
-    )
+    sizes = as_dict(options.parameters)
+    counts = executed_on_gpu(options.kernel, sizes, **given(options, "capability", "every_group"))
     assumed = (
         f"work groups taken to execute what one of their kind does: {counts.assumed_groups};"
         " --every-group follows them all"
     )
-    rows: list[dict[str, Any]] = [
-        {"instructions": name, "sub-groups": count, "lanes": counts.lanes.get(name, 0)}
-        for name, count in counts.instructions.items()
-    ]
     return Printed(
         head=[f"{counts.sub_groups} sub-groups", *([assumed] if counts.assumed_groups else [])],
-        rows=rows,
+        rows=[
+            {"instructions": name, "sub-groups": count, "lanes": counts.lanes.get(name, 0)}
+            for name, count in counts.instructions.items()
+        ],
         facts=plain(counts),
     )
 
@@ -150,3 +134,53 @@ def run_characterize(options: argparse.Namespace) -> None:
     if options.output is not None:
         characterized.parameters.write_file(options.output)
     show(options, characterized.lay_out())
+
+
+def run_tune(options: argparse.Namespace) -> None:
+    """Search and print the winner, and how sure it is."""
+    check_outputs(options.figure, options.store)
+    seconds = options.budget
+    if seconds is None and options.measurements is None:
+        seconds = 60.0
+    try:
+        result = tune(
+            options.space,
+            as_dict(options.parameters),
+            seconds=seconds,
+            statistics=as_dict(options.statistics) or None,
+            progress=say,
+            **given(options, "measurements", "device", "weights", "model", "force", "store"),
+            **given(options, "longest_s"),
+        )
+    except SearchInterrupt as error:
+        if error.result is not None:
+            _show(options, error.result)
+        raise
+    _show(options, result)
+
+
+def _show(options: argparse.Namespace, result: TuningResult) -> None:
+    show(options, result.lay_out())
+    if options.figure is not None:
+        draw(result, options.figure)
+
+
+def run_rank(options: argparse.Namespace) -> None:
+    """Predict all points and print the best."""
+    check_writable(options.output)  # before the work, not after it
+    lines: list[str] = []
+    ranking = rank(
+        options.space,
+        as_dict(options.parameters),
+        statistics=as_dict(options.statistics) or None,
+        **given(options, "device", "weights", "model", "force", "points"),
+        **given(options, "incomplete_ok", "longest_s"),
+        on_point=None
+        if options.output is None
+        else lambda point: lines.append(json.dumps(plain(lay_out_point(point))) + "\n"),
+    )
+    if options.output is not None:
+        write_atomically(options.output, "".join(lines))
+    ranking.check_predicted()
+    kept = f"{options.output} has" if options.output else "--output FILE writes down"
+    show(options, ranking.lay_out(kept=kept))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import gcd
@@ -16,14 +17,8 @@ from numpy.typing import NDArray
 from countperf.counting.accesses import Address, address_of
 from countperf.counting.automatic import offset_of
 from countperf.counting.keys import Case, MemoryAccess
-from countperf.counting.lanes import LanePattern, lane_patterns
-from countperf.counting.preparation import (
-    Instruction,
-    InstructionPart,
-    KernelTally,
-    Launch,
-    PreparedKernel,
-)
+from countperf.counting.lanes import lane_patterns
+from countperf.counting.preparation import Instruction, InstructionPart, PreparedKernel
 from countperf.counting.scopes import AxisStride, Scope, strides_of
 from countperf.counting.size_parameters import SizeParameters
 from countperf.errors import CountingError
@@ -67,10 +62,6 @@ class AccessAnalysis(ShortRepr):
         subscript = f"[{index}]" if self.access.index else ""
         return f"{self.access.direction} {self.access.array}{subscript}"
 
-    def checked(self, parameters: Mapping[str, Any]) -> dict[str, int]:
-        """Return the size parameters as integers, checked; see `SizeParameters.checked`."""
-        return self.sizes.checked(parameters)
-
 
 class AccessAnalyzer:
     """State that the analyses of all accesses of a kernel have in common."""
@@ -78,21 +69,12 @@ class AccessAnalyzer:
     def __init__(self, prepared: PreparedKernel) -> None:
         self.domains = domains = prepared.domains
         self.sizes = prepared.sizes
-        self.changing = _private_scalars(prepared.kernel)
+        self.changing = _find_writing_loops(prepared.kernel)
         self.to_opaque = ToQuasiPolynomial(
             lambda name: name in domains.inames or name in domains.sizes or name in self.changing
         )
 
-    def accesses(self, launch: Launch, tally: KernelTally) -> Iterator[AccessAnalysis]:
-        """Analyze the accesses of a launch."""
-        for instruction in tally.instructions(launch):
-            for part in instruction.parts:
-                if isinstance(part.key, MemoryAccess):
-                    access = self.access(launch.program.number, instruction, part.key, part)
-                    if access.executions:
-                        yield access
-
-    def access(
+    def analyze(
         self, program: int, read: Instruction, access: MemoryAccess, part: InstructionPart
     ) -> AccessAnalysis:
         """Analyze one access."""
@@ -105,7 +87,12 @@ class AccessAnalyzer:
         estimates = [f"the mean trip count of '{n}'" for n in sorted(scope.within - counted)]
         if part.share != 1 or isinstance(part.number, Fraction):
             estimates.append(PROBABILITY)
-        offset = None if address is None else self.offset(access.array)
+        flat: QuasiPolynomial | None = None
+        if address is not None:
+            with suppress(NotAffineError):  # else it is not known where the array begins
+                flat = address.flat + domains.to_polynomial(
+                    offset_of(domains.variable(access.array))
+                )
         opaque = address or address_of(access, domains.layout_of(access), self.to_opaque)
         return AccessAnalysis(
             program=program,
@@ -113,7 +100,7 @@ class AccessAnalyzer:
             access=access,
             repeats=int(part.number) or 1,
             executions=domains.executions(scope.within, scope.cases, scope.grid).scale(part.times),
-            address=None if address is None or offset is None else address.flat + offset,
+            address=flat,
             index=address,
             strides=strides_of(scope, opaque, read.kinds, self.changing),
             is_estimate=" and ".join(estimates),
@@ -121,23 +108,21 @@ class AccessAnalyzer:
             sizes=self.sizes,
         )
 
-    def offset(self, array: str) -> QuasiPolynomial | None:
-        """Return where an array begins in its memory, elements; None if that is not known."""
-        try:
-            return self.domains.to_polynomial(offset_of(self.domains.variable(array)))
-        except NotAffineError:
-            return None
-
 
 def analyze_accesses(prepared: PreparedKernel) -> tuple[AccessAnalysis, ...]:
     """Analyze the accesses of a prepared kernel alone."""
     analyzer, tally = AccessAnalyzer(prepared), prepared.tally("source")
-    return tuple(
-        access for launch in prepared.launches() for access in analyzer.accesses(launch, tally)
+    accesses = (
+        analyzer.analyze(launch.program.number, instruction, part.key, part)
+        for launch in prepared.launches()
+        for instruction in tally.instructions(launch)
+        for part in instruction.parts
+        if isinstance(part.key, MemoryAccess)
     )
+    return tuple(access for access in accesses if access.executions)
 
 
-def _private_scalars(kernel: Any) -> dict[str, frozenset[str]]:
+def _find_writing_loops(kernel: Any) -> dict[str, frozenset[str]]:
     """Return the loops in which each private scalar is written."""
     result: dict[str, frozenset[str]] = {}
     for name, variable in kernel.temporary_variables.items():
@@ -198,8 +183,7 @@ def transactions(
     items that share a line share its transaction (CUDA C++ Best Practices Guide, "Coalesced Access
     to Global Memory", for lines of 32 bytes).
     """
-    _check_positive(line_bytes=line_bytes, sub_group_size=sub_group_size)
-    return _measured(access, parameters, line_bytes, sub_group_size, _distinct)
+    return _measure_sub_groups(access, parameters, line_bytes, sub_group_size, _count_distinct)
 
 
 def lines_moved(
@@ -233,7 +217,6 @@ def bank_conflicts(
     than a word take all their words at once, so that 64-bit elements side by side take two passes
     in banks of 4 bytes.
     """
-    _check_positive(banks=banks, bank_width_bytes=bank_width_bytes, sub_group_size=sub_group_size)
     if access.access.address_space != "local":
         raise CountingError(
             f"{access.label} is no access to local memory: it has no bank conflicts; see "
@@ -242,37 +225,12 @@ def bank_conflicts(
 
     def degrees(words: NDArray[np.int64]) -> NDArray[np.int64]:
         in_banks = (np.where(words % banks == bank, words, _NOTHING) for bank in range(banks))
-        return np.max(np.stack([_distinct(some) for some in in_banks]), axis=0)
+        return np.max(np.stack([_count_distinct(some) for some in in_banks]), axis=0)
 
-    return _measured(access, parameters, bank_width_bytes, sub_group_size, degrees)
-
-
-# --- patterns
+    return _measure_sub_groups(access, parameters, bank_width_bytes, sub_group_size, degrees)
 
 
-def _check_positive(**values: int) -> None:
-    for name, value in values.items():
-        if value < 1:
-            raise CountingError(f"{name} is {value}; it must be at least 1")
-
-
-def access_patterns(
-    access: AccessAnalysis, parameters: Mapping[str, int], modulus: int
-) -> list[LanePattern]:
-    """Return the patterns of an access whose address and conditions are known."""
-    if access.address is None or access.is_estimate:
-        why = access.is_estimate or "data, from which its address is read,"
-        raise CountingError(
-            f"{access.label}: {why} decides which items access what together, so that no pattern "
-            "is known; enumerate it with the data at hand, or leave it out"
-        )
-    return lane_patterns(access.scope, access.address, access.checked(parameters), modulus)
-
-
-# --- sub-groups
-
-
-def _measured(
+def _measure_sub_groups(
     access: AccessAnalysis,
     parameters: Mapping[str, int],
     unit_bytes: int,
@@ -280,12 +238,28 @@ def _measured(
     measure: Callable[[NDArray[np.int64]], NDArray[np.int64]],
 ) -> SubGroupCounts:
     """Sort sub-group instructions by a measure of the units of memory that their items touch."""
+    if unit_bytes < 1 or sub_group_size < 1:
+        raise CountingError(
+            f"lines of {unit_bytes} bytes and sub-groups of {sub_group_size} items; both must be "
+            "at least 1"
+        )
+    if access.address is None or access.is_estimate:
+        why = access.is_estimate or "data, from which its address is read,"
+        raise CountingError(
+            f"{access.label}: {why} decides which items access what together, so that no pattern "
+            "is known; enumerate it with the data at hand, or leave it out"
+        )
     size = access.access.bits // 8
+    modulus = unit_bytes // gcd(unit_bytes, size)
+    values = access.sizes.checked(parameters)
     counted: Counter[int] = Counter()
     accesses = 0
-    for pattern in access_patterns(access, parameters, unit_bytes // gcd(unit_bytes, size)):
+    for pattern in lane_patterns(access.scope, access.address, values, modulus):
         accesses += int(pattern.active.sum()) * sum(pattern.shifts.values())
-        offsets, active = in_sub_groups(pattern, sub_group_size)
+        rows = -(-len(pattern.offsets) // sub_group_size)  # the last one is padded
+        padding = (0, rows * sub_group_size - len(pattern.offsets))
+        offsets = np.pad(pattern.offsets, padding).reshape(rows, sub_group_size)
+        active = np.pad(pattern.active, padding).reshape(rows, sub_group_size)
         for shift, number in pattern.shifts.items():
             first = (offsets + shift) * size // unit_bytes
             last = ((offsets + shift) * size + size - 1) // unit_bytes
@@ -298,18 +272,6 @@ def _measured(
     )
 
 
-def in_sub_groups(
-    pattern: LanePattern, sub_group_size: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return offsets and activity by sub-group (rows), the last one padded; without shifts."""
-    items = len(pattern.offsets)
-    rows = -(-items // sub_group_size)
-    padding = (0, rows * sub_group_size - items)
-    offsets = np.pad(pattern.offsets, padding).reshape(rows, sub_group_size)
-    active = np.pad(pattern.active, padding).reshape(rows, sub_group_size)
-    return offsets, active
-
-
 def _spans(
     first: NDArray[np.int64], last: NDArray[np.int64], active: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
@@ -319,7 +281,7 @@ def _spans(
     return np.concatenate(parts, axis=1)
 
 
-def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def _count_distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the number of distinct values of each row, nothings aside."""
     ordered = np.sort(values, axis=1)
     is_new = np.ones(ordered.shape, bool)

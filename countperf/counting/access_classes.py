@@ -17,10 +17,11 @@ Where what data reads leaves a strided access without a class, it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any, NamedTuple
 
 from loopy.symbolic import LinearSubscript, get_dependencies
@@ -36,8 +37,7 @@ from countperf.counting.accesses import (
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
 from countperf.counting.scopes import AddressStep, are_neighbors, steps_along
-from countperf.counting.statistics import ACCESS_CLASSES, Statistics
-from countperf.counting.widening import by_strides, digits_of, footprint_and_widened, is_within_rows
+from countperf.counting.statistics import ACCESS_CLASSES
 from countperf.errors import (
     CountingError,
     DataDependentControlFlowError,
@@ -46,10 +46,15 @@ from countperf.errors import (
 )
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import ALWAYS, Condition, ParametricFloor
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.isl_sets import IntegerSet
+from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import ZERO, Atom, Monomial, Number, QuasiPolynomial
 from countperf.symbolic.sets import quotients
 
+Digits = tuple[QuasiPolynomial, ...]
+Pair = tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial, Counter]
+_Counts = tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial]
 Cases = tuple[Case | FirstIteration, ...]
 
 
@@ -87,83 +92,8 @@ class _Stride(NamedTuple):
     """A stride, by subscript where it is known, and the lanes that make it."""
 
     flat: QuasiPolynomial
-    digits: tuple[QuasiPolynomial, ...] | None
+    digits: Digits | None
     where: Condition
-
-
-def access_counts(
-    domains: Domains,
-    statistics: Statistics,
-    occurrences: Occurrences,
-    reasons: Mapping[Any, frozenset[str]],
-    footprints: Footprints,
-) -> list[AccessCount]:
-    """Count the accesses of a kernel by class."""
-    result: list[AccessCount] = []
-    for (access, within), parts in occurrences.items():
-        executions = PiecewiseQuasiPolynomial.sum([part.executions for part in parts])
-        if not executions:
-            continue
-        why = reasons.get((access, within), frozenset()) if reasons else frozenset[str]()
-        layout = domains.layout_of(access)
-        address = domains.address(access)
-        if access.address_space != "global":
-            result.append(AccessCount(access, (), executions, why))
-            continue
-        if address is None and reads_data(access, footprints.domains):
-            result.append(_through_data(access, statistics, executions, why))
-            continue
-        try:
-            if address is None:
-                raise footprints.refusal(access, "is no quasi-polynomial of loops and sizes")
-            strides = footprints.strides(access, within, address)
-            classes = [footprints.classes(access, layout, along) for along in strides]
-        except (UnsupportedExpressionError, DataDependentControlFlowError) as error:
-            if statistics.pattern_of(access.array, access.text) is not None:
-                result.append(_through_data(access, statistics, executions, why))
-            elif isinstance(error, _NoStrideError):
-                coarse = class_without_neighbors(None, str(error))
-                result.append(AccessCount(access, (coarse,), executions, why))
-            else:
-                raise
-            continue
-        if layout.assumed and any(along.flat for along in strides):
-            why |= {layout.assumed}
-        for stride, utilizations in zip(strides, classes, strict=True):
-            number = (
-                executions
-                if stride.where == ALWAYS
-                else _executions_where(domains, within, parts, stride.where)
-            )
-            if number:
-                result.append(AccessCount(access, utilizations, number, why))
-    return result
-
-
-def _through_data(
-    access: MemoryAccess,
-    statistics: Statistics,
-    executions: PiecewiseQuasiPolynomial,
-    reasons: frozenset[str],
-) -> AccessCount:
-    """Return the count of an access whose class only the caller knows, or which is ``indirect``."""
-    stated = statistics.pattern_of(access.array, access.text)
-    if stated:
-        reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
-    name = stated[0] if stated else "indirect"
-    return AccessCount(access, (UtilizationClass(name=name),), executions, reasons)
-
-
-def _executions_where(
-    domains: Domains, within: frozenset[str], parts: Sequence[Occurrence], where: Condition
-) -> PiecewiseQuasiPolynomial:
-    case = Case(alternatives=where, holds=True)
-    return PiecewiseQuasiPolynomial.sum(
-        [
-            domains.executions(within, (*part.cases, case), part.grid).scale(part.number)
-            for part in parts
-        ]
-    )
 
 
 def reads_data(access: MemoryAccess, domains: Domains) -> bool:
@@ -177,22 +107,70 @@ class Footprints:
     """Footprints of arrays and the utilization classes that they decide, each found once."""
 
     def __init__(
-        self,
-        kernel: Any,
-        domains: Domains,
-        cases: Mapping[tuple[MemoryAccess, frozenset[str]], set[Cases]],
-        opaque: Mapping[tuple[str, str], str],
+        self, domains: Domains, occurrences: Occurrences, opaque: Mapping[tuple[str, str], str]
     ) -> None:
-        self.kernel = kernel
         self.domains = domains
-        self.cases = cases
-        self.opaque = opaque
+        self.occurrences = occurrences
+        self.opaque = opaque  # instructions without a counting rule, by what they may access
         self._cells: dict[tuple[str, str], tuple[Any, Layout, bool]] = {}
         self._classes: dict[Any, tuple[UtilizationClass, ...]] = {}
 
+    def count_accesses(self, reasons: Mapping[Any, frozenset[str]]) -> Iterator[AccessCount]:
+        """Yield the accesses of a kernel by class."""
+        domains, statistics = self.domains, self.domains.statistics
+        for (access, within), parts in self.occurrences.items():
+            executions = PiecewiseQuasiPolynomial.sum([part.executions for part in parts])
+            if not executions:
+                continue
+            why = reasons.get((access, within), frozenset[str]())
+            address = domains.address(access)
+            if access.address_space != "global":
+                yield AccessCount(access, (), executions, why)
+                continue
+            if address is None and reads_data(access, domains):
+                yield self._count_through_data(access, executions, why)
+                continue
+            layout = domains.layout_of(access)
+            try:
+                if address is None:
+                    raise self._refuse_address(access, "is no quasi-polynomial of loops and sizes")
+                strides = self._find_strides(access, within, address)
+                classes = [self.classes(access, layout, along) for along in strides]
+            except (UnsupportedExpressionError, DataDependentControlFlowError) as error:
+                if statistics.pattern_of(access.array, access.text) is not None:
+                    yield self._count_through_data(access, executions, why)
+                elif isinstance(error, _NoStrideError):
+                    coarse = class_without_neighbors(None, str(error))
+                    yield AccessCount(access, (coarse,), executions, why)
+                else:
+                    raise
+                continue
+            if layout.assumed and any(along.flat for along in strides):
+                why |= {layout.assumed}
+            for stride, utilizations in zip(strides, classes, strict=True):
+                number = executions
+                if stride.where != ALWAYS:
+                    case = Case(alternatives=stride.where, holds=True)
+                    number = PiecewiseQuasiPolynomial.sum(
+                        domains.executions(within, (*p.cases, case), p.grid).scale(p.number)
+                        for p in parts
+                    )
+                if number:
+                    yield AccessCount(access, utilizations, number, why)
+
+    def _count_through_data(
+        self, access: MemoryAccess, executions: PiecewiseQuasiPolynomial, reasons: frozenset[str]
+    ) -> AccessCount:
+        """Return the count of an access whose class the caller knows, or which is ``indirect``."""
+        stated = self.domains.statistics.pattern_of(access.array, access.text)
+        if stated:
+            reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
+        name = stated[0] if stated else "indirect"
+        return AccessCount(access, (UtilizationClass(name=name),), executions, reasons)
+
     # --- addresses
 
-    def refusal(self, access: MemoryAccess, what: str) -> UnsupportedExpressionError:
+    def _refuse_address(self, access: MemoryAccess, what: str) -> UnsupportedExpressionError:
         """Return why an access has no class of its own, with the way out."""
         return _NoStrideError(
             f"the address of {access.text} {what}, and counts as an element of each stretch of "
@@ -200,21 +178,20 @@ class Footprints:
             f"{', '.join(ACCESS_CLASSES[:4])} ...)"
         )
 
-    def strides(
+    def _find_strides(
         self, access: MemoryAccess, within: frozenset[str], address: Address
     ) -> list[_Stride]:
         """Return the strides of an access along local axis 0, with the lanes that have them."""
         domains = self.domains
-        zero = QuasiPolynomial()
         lanes = [name for name in sorted(within) if domains.local_axes.get(name) == 0]
         if not lanes:
-            return [_Stride(zero, (zero,) * len(address.index), ALWAYS)]
-        (lane, *_) = lanes
+            return [_Stride(ZERO, (ZERO,) * len(address.index), ALWAYS)]
+        lane = lanes[0]
         address = address.with_values(domains.determined(within))
-        bounds: isl_sets.Bounds = dict.fromkeys(sorted(within), (None, None))
+        bounds: isl_sets.Bounds = dict.fromkeys(within, (None, None))
         counted, _ = domains.trip_statistics(within)
         if any(lane in part.names() for part in address.index if not part.is_linear):
-            bounds = {**bounds, **sets.constant_bounds(domains.domain(counted))}
+            bounds = domains.find_bounds(within)
         steps_of_axes = [step_along(part, lane, bounds) for part in address.index]
         digits = tuple(step for step in steps_of_axes if step is not None)
         if len(digits) == len(steps_of_axes):
@@ -223,8 +200,10 @@ class Footprints:
         steps = steps_along(flat, lane, bounds, domains.domain(counted))
         strides = _select_countable_steps(steps, counted | domains.sizes)
         if not strides:
-            raise self.refusal(access, f"does not change evenly along local axis 0 ('{lane}')")
-        layout = self.domains.layout_of(access)
+            raise self._refuse_address(
+                access, f"does not change evenly along local axis 0 ('{lane}')"
+            )
+        layout = domains.layout_of(access)
         return [_Stride(flat, digits_of(flat, layout), where) for flat, where in strides]
 
     # --- classes
@@ -240,92 +219,71 @@ class Footprints:
         if number == 1:
             return (UtilizationClass(name="stride1"),)
         key = (access.array, access.direction, flat, stride.digits)
-        utilizations = self._classes.get(key)
-        if utilizations is None:
-            utilizations = self._classify_by_footprint(access, layout, stride, number)
-            self._classes[key] = utilizations
-        return utilizations
+        if key not in self._classes:
+            self._classes[key] = self._classify_by_footprint(access, layout, stride, number)
+        return self._classes[key]
 
     def _classify_by_footprint(
         self, access: MemoryAccess, layout: Layout, stride: _Stride, number: int | None
     ) -> tuple[UtilizationClass, ...]:
         """Return classes by the footprint; by the access alone, marked, if it is not countable."""
-        what = f"kernel '{self.kernel.name}': the footprint of array '{access.array}'"
-        reason = ""
-        for in_blocks in (False, True):
-            try:
-                with isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
-                    return self._by_footprint(access, layout, stride, in_blocks=in_blocks)
-            except CountingError as error:
-                refusals = (UnsupportedExpressionError, DataDependentControlFlowError)
-                is_refused = isinstance(error, refusals) and not isinstance(error, _NoStrideError)
-                if is_refused:
-                    raise
-                reason = reason or str(error)
-        return (class_without_neighbors(number, reason),)
-
-    def _by_footprint(
-        self, access: MemoryAccess, layout: Layout, stride: _Stride, *, in_blocks: bool
-    ) -> tuple[UtilizationClass, ...]:
-        cells, layout, is_flattened = self._find_accessed_cells(access)
-        digits = stride.digits
-        if layout is not self.domains.layout_of(access):
-            digits = digits_of(stride.flat, layout)
-        counts = footprint_and_widened(
-            cells,
-            layout,
-            stride.flat,
-            digits,
-            self.domains.counter,
-            is_flattened=is_flattened,
-            in_blocks=in_blocks,
-        )
-        if counts is None:
-            raise UncountableSetError(
-                f"kernel '{self.kernel.name}', array '{access.array}': no exact utilization "
-                f"for stride {stride.flat} in a layout with strides "
-                f"({', '.join(map(str, layout.strides))}); give the array a compact layout"
-            )
-        flat = stride.flat
-        return utilization_classes(
-            abs(int(flat.constant_term)) if flat.is_constant else None, *counts
-        )
+        name = self.domains.kernel.name
+        what = f"kernel '{name}': the footprint of array '{access.array}'"
+        try:
+            with isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
+                cells, cell_layout, is_flattened = self._find_accessed_cells(access)
+                digits = stride.digits
+                if cell_layout is not layout:
+                    digits = digits_of(stride.flat, cell_layout)
+                widener = Widener(cell_layout, stride.flat, digits, is_flattened=is_flattened)
+                counts = widener.count(cells, self.domains.counter)
+                if counts is not None:
+                    return utilization_classes(number, *counts)
+                raise UncountableSetError(
+                    f"kernel '{name}', array '{access.array}': no exact utilization for stride "
+                    f"{stride.flat} in a layout with strides "
+                    f"({', '.join(map(str, cell_layout.strides))}); give the array a compact layout"
+                )
+        except CountingError as error:
+            refusals = (UnsupportedExpressionError, DataDependentControlFlowError)
+            if isinstance(error, refusals) and not isinstance(error, _NoStrideError):
+                raise
+            return (class_without_neighbors(number, str(error)),)
 
     def _find_accessed_cells(self, access: MemoryAccess) -> tuple[Any, Layout, bool]:
         """Return the cells accessed in a direction, in which layout, and whether by offset."""
         key = (access.array, access.direction)
-        accessed = self._cells.get(key)
-        if accessed is None:
+        if key not in self._cells:
             addressed = self._find_addresses(access, key)
             if any(address.has_products for address, _, _ in addressed):
-                accessed = self._cells_by_strides(access, addressed)
+                self._cells[key] = self._find_cells_by_strides(access, addressed)
             else:
                 cells = unite_accessed_cells(addressed, self.domains, lambda address: address.index)
                 is_flattened = any(address.is_flattened for address, _, _ in addressed)
-                accessed = cells, self.domains.layout_of(access), is_flattened
-            self._cells[key] = accessed
-        return accessed
+                self._cells[key] = cells, self.domains.layout_of(access), is_flattened
+        return self._cells[key]
 
-    def _cells_by_strides(
+    def _find_cells_by_strides(
         self, access: MemoryAccess, addressed: Sequence[AddressIterations]
     ) -> tuple[Any, Layout, bool]:
         """Return cells whose subscripts multiply sizes, as ``a[i*n + j]`` does, by the strides."""
         flats = [address.flat for address, _, _ in addressed]
+        name = self.domains.kernel.name
         for constants_in_rows in (False, True):
             written = by_strides(flats, self.domains.sizes, constants_in_rows=constants_in_rows)
             if written is None:
                 break
             layout, indices = written
             replaced = [
-                (Address(index=index, strides=layout.strides, is_flattened=False), within, cases)
+                (Address(index=index, strides=layout.strides), within, cases)
                 for index, (_, within, cases) in zip(indices, addressed, strict=True)
             ]
             cells = unite_accessed_cells(replaced, self.domains, lambda address: address.index)
             if is_within_rows(cells, layout, self.domains.counter):
                 return cells, layout, False
         raise UncountableSetError(
-            f"kernel '{self.kernel.name}', array '{access.array}': no exact footprint, since "
-            f"{flats[0]} is not affine; give the array the axes that its subscripts are made of"
+            f"kernel '{name}', array '{access.array}': no exact footprint, since {flats[0]} is not "
+            "affine; give the array the axes that its subscripts are made of"
         )
 
     def _find_addresses(
@@ -333,46 +291,41 @@ class Footprints:
     ) -> list[AddressIterations]:
         """Return where an array is accessed in one direction."""
         if key in self.opaque:
-            raise self._without_footprint(
-                access,
-                f"instruction '{self.opaque[key]}', which has no counting rule, may access it too",
-            )
+            why = f"instruction '{self.opaque[key]}', which has no counting rule, may access it too"
+            raise self._refuse_footprint(access, why)
         addressed: list[AddressIterations] = []
-        for (other, within), all_cases in self.cases.items():
+        data_loops = self.domains.data_loops.keys()
+        for (other, within), parts in self.occurrences.items():
             if (other.array, other.direction) != key:
                 continue
             if other.component_of != access.component_of:
-                raise self._without_footprint(
-                    access, "its vectors are accessed whole and by components"
-                )
+                why = "its vectors are accessed whole and by components"
+                raise self._refuse_footprint(access, why)
             address = self.domains.address(other)
             address = address and address.simplified()
-            if (address is None and reads_data(other, self.domains)) or (
-                address is not None and self._is_ragged(address)
+            if (
+                reads_data(other, self.domains)
+                if address is None
+                else any(part.names() & data_loops for part in address.index)
             ):
                 raise DataDependentControlFlowError(
-                    f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since "
-                    f"data decides which elements {other.text} is, so that its strided "
-                    "accesses have no class; pass one, "
-                    f"statistics={{{access.array!r}: '4ofn'}}",
+                    f"kernel '{self.domains.kernel.name}', array '{access.array}': no footprint, "
+                    f"since data decides which elements {other.text} is, so that its strided "
+                    f"accesses have no class; pass one, statistics={{{access.array!r}: '4ofn'}}",
                     statistics={access.array: "4ofn"},
                 )
             if address is None:
-                raise self.refusal(other, "is no quasi-polynomial of loops and sizes")
-            addressed += [(address, within, cases) for cases in all_cases]
+                raise self._refuse_address(other, "is no quasi-polynomial of loops and sizes")
+            addressed += [(address, within, cases) for cases in {part.cases for part in parts}]
         if len({address.is_flattened for address, _, _ in addressed}) > 1:
             addressed = [(address.as_flat(), within, cases) for address, within, cases in addressed]
         return addressed
 
-    def _is_ragged(self, address: Address) -> bool:
-        """Return whether an address depends on a loop whose values data decides."""
-        loops = self.domains.data_loops
-        return bool(loops) and any(part.names() & loops.keys() for part in address.index)
-
-    def _without_footprint(self, access: MemoryAccess, why: str) -> UnsupportedExpressionError:
+    def _refuse_footprint(self, access: MemoryAccess, why: str) -> UnsupportedExpressionError:
         return UnsupportedExpressionError(
-            f"kernel '{self.kernel.name}', array '{access.array}': no footprint, since {why}; its "
-            f"strided accesses have no class; state one, statistics={{{access.array!r}: '4ofn'}}"
+            f"kernel '{self.domains.kernel.name}', array '{access.array}': no footprint, since "
+            f"{why}; its strided accesses have no class; state one, "
+            f"statistics={{{access.array!r}: '4ofn'}}"
         )
 
 
@@ -385,19 +338,12 @@ def _select_countable_steps(
     """
     if not steps:
         return []
-    can_split = all(
-        guard.is_affine and guard.names() <= countable
-        for step in steps
-        for conditions in step.where
-        for guard in conditions
-    )
-    if len(steps) == 1:
+    guards = [guard for step in steps for conditions in step.where for guard in conditions]
+    can_split = all(guard.is_affine and guard.names() <= countable for guard in guards)
+    are_apart = can_split and are_neighbors(steps)
+    if len(steps) == 1 or (are_apart and all(step.change for step in steps)):
         return [(steps[0].change, ALWAYS)]
-    if are_neighbors(steps) and can_split:
-        if all(step.change for step in steps):
-            return [(steps[0].change, ALWAYS)]
-        return [(step.change, step.where) for step in steps]
-    if steps[0].share > Fraction(1, 2):
+    if not are_apart and steps[0].share > Fraction(1, 2):
         return [(steps[0].change, ALWAYS)]
     return [(step.change, step.where) for step in steps] if can_split else []
 
@@ -413,9 +359,9 @@ def unite_accessed_cells(
     addressed: Iterable[tuple[Address, frozenset[str], tuple[Case | FirstIteration, ...]]],
     domains: Domains,
     functions: Callable[[Address], Sequence[QuasiPolynomial]],
-) -> isl_sets.IntegerSet:
+) -> IntegerSet:
     """Return the union of the cells that accesses reach, as one set."""
-    parts: list[isl_sets.IntegerSet] = []
+    parts: list[IntegerSet] = []
     for address, within, cases in addressed:
         counted, _ = domains.trip_statistics(within)
         executed = domains.executed_set(counted, cases)
@@ -425,8 +371,8 @@ def unite_accessed_cells(
 
 
 def _without_quotients(
-    executed: isl_sets.IntegerSet, functions: tuple[QuasiPolynomial, ...], domains: Domains
-) -> Iterator[tuple[isl_sets.IntegerSet, tuple[QuasiPolynomial, ...]]]:
+    executed: IntegerSet, functions: tuple[QuasiPolynomial, ...], domains: Domains
+) -> Iterator[tuple[IntegerSet, tuple[QuasiPolynomial, ...]]]:
     """Split a set so that floors of quotients by size parameters have one value on each part."""
     quotient = next(
         (q for f in functions for q in f.floors() if isinstance(q, ParametricFloor)), None
@@ -445,3 +391,166 @@ def _without_quotients(
         known: dict[Atom, QuasiPolynomial] = {quotient: QuasiPolynomial.constant(value)}
         replaced = tuple(f.map_atoms(lambda atom, k=known: k.get(atom)) for f in functions)
         yield from _without_quotients(part, replaced, domains)
+
+
+# --- Footprints of strided accesses, and the same with the gaps along the lanes filled in
+
+
+def digits_of(stride: QuasiPolynomial, layout: Layout) -> Digits | None:
+    """Return how far a stride leads along each axis of an array; None if it cannot be told."""
+    result = [QuasiPolynomial()] * len(layout.strides)
+    nested = layout.nest_axes()
+    if nested is None:
+        return None
+    for axis in nested[0]:
+        step = layout.strides[axis]
+        leading = next(iter(sorted(step.terms, key=lambda m: -sum(e for _, e in m))))
+        digit = Fraction(stride.terms.get(leading, 0)) / step.terms[leading]
+        if digit.denominator != 1:
+            return None
+        whole = QuasiPolynomial.constant(int(digit))
+        result[axis] = whole
+        stride = stride - step * whole
+    return None if stride else tuple(result)
+
+
+def by_strides(
+    flats: Sequence[QuasiPolynomial], sizes: Container[str], *, constants_in_rows: bool
+) -> tuple[Layout, list[Digits]] | None:
+    """Write flattened addresses as subscripts of a layout whose strides are products of sizes."""
+    written: list[dict[Monomial, QuasiPolynomial]] = []
+    for flat in flats:
+        parts: dict[Monomial, QuasiPolynomial] = {(): ZERO}
+        constants: list[tuple[Monomial, Number]] = []
+        for monomial, value in flat.terms.items():
+            of_loops = [factor for factor in monomial if not _is_of(factor[0], sizes)]
+            stride = tuple(factor for factor in monomial if _is_of(factor[0], sizes))
+            if len(of_loops) > 1 or any(exponent > 1 for _, exponent in of_loops):
+                return None
+            if not of_loops:
+                constants.append((stride, value))
+                continue
+            digit = QuasiPolynomial.atom(of_loops[0][0]) * value
+            parts[stride] = parts.get(stride, ZERO) + digit
+        for stride, value in constants:
+            if constants_in_rows and stride in parts:
+                parts[stride] = parts[stride] + value
+            else:
+                parts[()] = parts[()] + QuasiPolynomial({stride: value})
+        written.append(parts)
+    strides = sorted({stride for parts in written for stride in parts}, key=str)
+    layout = Layout(
+        strides=tuple(QuasiPolynomial({stride: 1}) for stride in strides),
+        shape=(None,) * len(strides),
+    )
+    indices = [tuple(parts.get(stride, ZERO) for stride in strides) for parts in written]
+    if not all(digit.is_affine for index in indices for digit in index):
+        return None
+    return layout, indices
+
+
+def _is_of(atom: Atom, sizes: Container[str]) -> bool:
+    names = [atom] if isinstance(atom, str) else atom.names()
+    return all(name in sizes for name in names)
+
+
+def is_within_rows(cells: IntegerSet, layout: Layout, counter: Counter) -> bool:
+    """Return whether subscripts stay within the rows of a layout, so that cells are distinct."""
+    nested = layout.nest_axes()
+    if nested is None:
+        return False
+    names = isl_sets.names_of(cells, parameters=False)
+    for axis, extent in zip(nested[0][1:], nested[1][1:], strict=True):
+        index = QuasiPolynomial.name(names[axis])
+        if extent is None or not extent.is_affine:
+            return False
+        for outside in (-index - 1, index - extent):
+            beyond = sets.restrict(cells, nonnegative=[outside])
+            if not sets.under_assumptions(beyond, counter.context.assumptions).is_empty():
+                return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Widener:
+    """Counts the cells of a footprint, and those of it with the gaps along the lanes filled in."""
+
+    layout: Layout
+    stride: QuasiPolynomial
+    digits: Digits | None
+    is_flattened: bool  # whether cells are offsets
+
+    def count(self, cells: IntegerSet, counter: Counter) -> Pair | None:
+        """Count both; None if there is no rule for it."""
+        accessed = widened = ZERO_COUNT
+        for part in [cells] if self.is_flattened else self._split_arrays(cells):
+            pair = self._count_array(part, counter)
+            if pair is None:
+                return None
+            accessed, widened, counter = accessed + pair[0], widened + pair[1], pair[2]
+        return accessed, widened, counter
+
+    def _split_arrays(self, cells: IntegerSet) -> list[IntegerSet]:
+        """Return the cells of each array, where axes are implemented as several arrays."""
+        layout = self.layout
+        if not layout.separate:
+            return [cells]
+        names = isl_sets.names_of(cells, parameters=False)
+        extents = [layout.shape[axis] for axis in layout.separate]
+        numbers = [range(int(extent.constant_term)) for extent in extents if extent is not None]
+        parts: list[IntegerSet] = []
+        for values in product(*numbers):
+            zero = [
+                QuasiPolynomial.name(names[axis]) - value
+                for axis, value in zip(layout.separate, values, strict=True)
+            ]
+            part = sets.restrict(cells, zero=zero)
+            if not part.is_empty():
+                parts.append(part)
+        return parts
+
+    def _count_array(self, cells: IntegerSet, counter: Counter) -> Pair | None:
+        layout = self.layout
+        if self.is_flattened or layout.is_numeric:
+            if not self.stride.is_affine:
+                return None
+            counted = cells
+            if not self.is_flattened:
+                axes = [QuasiPolynomial.name(n) for n in isl_sets.names_of(cells, parameters=False)]
+                flat = sum((axis * s for axis, s in zip(axes, layout.strides, strict=True)), ZERO)
+                cells = sets.image(cells, [flat])
+            widened = counter.as_one_piece(sets.widen_on_line(cells, self.stride))
+            return counter.count(counted), counter.count(widened), counter
+        nested = layout.nest_axes()
+        if nested is None or self.digits is None:
+            return None
+        order, extents = nested
+        if any(e is None or not e.is_affine for e in extents[1:]):
+            return None
+        counter, padding = self._assume_no_overlaps(order, extents, counter)
+        steps = [self.digits[axis] for axis in order]
+        filled = sets.widen_lexicographically(cells, order, extents, steps)
+        if filled is None:
+            return None
+        widened = counter.count(counter.as_one_piece(filled))
+        return counter.count(cells).mark_as_bound(padding), widened, counter
+
+    def _assume_no_overlaps(
+        self,
+        order: Sequence[int],
+        extents: Sequence[QuasiPolynomial | None],
+        counter: Counter,
+    ) -> tuple[Counter, frozenset[str]]:
+        """Return a counter that assumes that rows do not overlap, and what it assumes."""
+        gaps: list[QuasiPolynomial] = []
+        for axis, extent in zip(order[1:], extents[1:], strict=True):
+            shape = self.layout.shape[axis]
+            if shape is None or extent is None or shape == extent:
+                continue
+            gap = extent - shape
+            if gap.is_affine and not counter.is_nonnegative(gap):
+                gaps.append(gap)
+        if not gaps:
+            return counter, frozenset()
+        reasons = frozenset(f"rows do not overlap: {gap} >= 0 is assumed" for gap in gaps)
+        return counter.assuming(gaps), reasons

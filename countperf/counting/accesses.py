@@ -9,7 +9,7 @@ cells after it (Stevens & Klöckner 2016, section 2.1: the gaps along axis 0 fil
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loopy.kernel.array import FixedStrideArrayDimTag, SeparateArrayArrayDimTag, VectorArrayDimTag
@@ -18,7 +18,7 @@ from countperf.counting.automatic import describe_assumed_order
 from countperf.counting.keys import MemoryAccess
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.affine import NotAffineError, ParametricFloor, exact_quotient
+from countperf.symbolic.affine import NotAffineError, exact_quotient
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
@@ -50,19 +50,15 @@ class Layout(ShortRepr):
         """
         remaining = [k for k in range(len(self.strides)) if k not in self.separate]
         order: list[int] = []
-        expected = ONE
+        expected: QuasiPolynomial | None = ONE
         while remaining:
             axis = next((k for k in remaining if self.strides[k] == expected), None)
-            if axis is None:
+            if axis is None or expected is None:
                 return None
             remaining.remove(axis)
             order.insert(0, axis)
             extent = self.shape[axis]
-            if extent is None:
-                if remaining:
-                    return None
-                break
-            expected = expected * extent
+            expected = None if extent is None else expected * extent
         return tuple(order)
 
     def nest_axes(self) -> tuple[tuple[int, ...], tuple[QuasiPolynomial | None, ...]] | None:
@@ -80,10 +76,8 @@ class Layout(ShortRepr):
         below = ONE
         while remaining:
             ratios = {axis: exact_quotient(self.strides[axis], below) for axis in remaining}
-            if any(ratio is None for ratio in ratios.values()):
-                return None
             axis = next((k for k in remaining if self._divides(k, remaining)), None)
-            if axis is None or (not axes and self.strides[axis] != ONE):
+            if None in ratios.values() or axis is None or (not axes and self.strides[axis] != ONE):
                 return None
             if axes:
                 extents.insert(0, ratios[axis])
@@ -94,8 +88,8 @@ class Layout(ShortRepr):
 
     def _divides(self, axis: int, others: Sequence[int]) -> bool:
         """Return whether the stride of an axis divides those of others."""
-        stride = self.strides[axis]
-        return all(exact_quotient(self.strides[k], stride) is not None for k in others)
+        quotients = (exact_quotient(self.strides[k], self.strides[axis]) for k in others)
+        return all(quotient is not None for quotient in quotients)
 
 
 def layout_of(
@@ -108,9 +102,30 @@ def layout_of(
     if not array.dim_tags:  # scalars, and arrays of unknown shape, which have one axis
         is_scalar = array.shape == ()
         return Layout(strides=(), shape=()) if is_scalar else Layout(strides=(ONE,), shape=(None,))
-    strides = _find_declared_strides(kernel, array, to_polynomial)
-    vectors = [k for k, t in enumerate(array.dim_tags) if isinstance(t, VectorArrayDimTag)]
-    width = components_in_memory(int(array.shape[vectors[0]])) if vectors else 1
+    name = f"kernel '{kernel.name}', array '{array.name}'"
+    strides: list[QuasiPolynomial] = []
+    vectors: list[int] = []
+    separate: list[int] = []
+    for axis, tag in enumerate(array.dim_tags):
+        if isinstance(tag, VectorArrayDimTag):
+            vectors.append(axis)
+            strides.append(ONE)
+        elif isinstance(tag, SeparateArrayArrayDimTag):
+            separate.append(axis)
+            strides.append(QuasiPolynomial.constant(_SEPARATE_ELEMENTS))
+        elif isinstance(tag, FixedStrideArrayDimTag):
+            try:
+                strides.append(to_polynomial(tag.stride))
+            except NotAffineError as error:
+                raise UnsupportedExpressionError(
+                    f"{name}: the stride {tag.stride} of axis {axis} is no polynomial of the sizes;"
+                    " declare the array's shape or order"
+                ) from error
+        else:
+            raise UnsupportedExpressionError(
+                f"{name}: axis {axis} is tagged {tag}; only strided axes, separate arrays and "
+                "vectors have a counting rule"
+            )
     shape: list[QuasiPolynomial | None] = []
     extents = array.shape if isinstance(array.shape, tuple) else (None,) * len(strides)
     for extent in extents:
@@ -118,19 +133,17 @@ def layout_of(
             shape.append(None if extent is None else to_polynomial(extent))
         except NotAffineError:
             shape.append(None)
-    separate = tuple(
-        k for k, tag in enumerate(array.dim_tags) if isinstance(tag, SeparateArrayArrayDimTag)
-    )
     number = 1
     for axis in reversed(separate):
         strides[axis] = strides[axis] * number
         number *= int(array.shape[axis])
     if vectors and separate:
         raise UnsupportedExpressionError(
-            f"kernel '{kernel.name}', array '{array.name}': no counting rule for separate arrays "
-            "of vectors; give it separate axes or a vector axis, not both"
+            f"{name}: no counting rule for separate arrays of vectors; give it separate axes or a "
+            "vector axis, not both"
         )
     if vectors and not component_of:
+        width = components_in_memory(int(array.shape[vectors[0]]))
         strides = [s.floor_divide(width) for k, s in enumerate(strides) if k not in vectors]
         shape = [extent for k, extent in enumerate(shape) if k not in vectors]
     elif component_of and not vectors:
@@ -139,36 +152,9 @@ def layout_of(
     return Layout(
         strides=tuple(strides),
         shape=tuple(shape),
-        separate=separate,
+        separate=tuple(separate),
         assumed=describe_assumed_order(array),
     )
-
-
-def _find_declared_strides(
-    kernel: Any, array: Any, to_polynomial: Callable[[Any], QuasiPolynomial]
-) -> list[QuasiPolynomial]:
-    """Return the stride of each axis; those of vectors and separate arrays are set afterwards."""
-    strides: list[QuasiPolynomial] = []
-    for axis, tag in enumerate(array.dim_tags):
-        if isinstance(tag, VectorArrayDimTag):
-            strides.append(ONE)
-            continue
-        if isinstance(tag, SeparateArrayArrayDimTag):
-            strides.append(QuasiPolynomial.constant(_SEPARATE_ELEMENTS))
-            continue
-        if not isinstance(tag, FixedStrideArrayDimTag):
-            raise UnsupportedExpressionError(
-                f"kernel '{kernel.name}', array '{array.name}': axis {axis} is tagged {tag}; only "
-                "strided axes, separate arrays and vectors have a counting rule"
-            )
-        try:
-            strides.append(to_polynomial(tag.stride))
-        except NotAffineError as error:
-            raise UnsupportedExpressionError(
-                f"kernel '{kernel.name}', array '{array.name}': the stride {tag.stride} of axis "
-                f"{axis} is no polynomial of the sizes; declare the array's shape or order"
-            ) from error
-    return strides
 
 
 def components_in_memory(width: int) -> int:
@@ -182,7 +168,7 @@ class Address(ShortRepr):
 
     index: tuple[QuasiPolynomial, ...]  # one for each axis; a single one for a flattened subscript
     strides: tuple[QuasiPolynomial, ...]  # one for each index, elements
-    is_flattened: bool  # whether `index` is the flattened subscript
+    is_flattened: bool = False  # whether `index` is the flattened subscript
 
     @property
     def flat(self) -> QuasiPolynomial:
@@ -201,13 +187,9 @@ class Address(ShortRepr):
     @property
     def has_products(self) -> bool:
         """True if an index is not affine, floors of quotients aside."""
-        none = QuasiPolynomial()
+        quotients = {f: ZERO for p in self.index for f in p.floors() if not f.denominator}
         return any(
-            not part.map_atoms(
-                lambda atom: none if isinstance(atom, ParametricFloor) else None
-            ).is_affine
-            for part in self.index
-            if not part.is_affine
+            not part.map_atoms(quotients.get).is_affine for part in self.index if not part.is_affine
         )
 
     def as_flat(self) -> Address:
@@ -225,11 +207,7 @@ class Address(ShortRepr):
         """Return the same address with loop variables replaced by what they equal."""
         if not values:
             return self
-        return Address(
-            index=tuple(part.substitute(values) for part in self.index),
-            strides=self.strides,
-            is_flattened=self.is_flattened,
-        )
+        return replace(self, index=tuple(part.substitute(values) for part in self.index))
 
 
 def address_of(
@@ -243,7 +221,7 @@ def address_of(
         index = tuple(to_polynomial(part) for part in access.index)
     except NotAffineError:
         return None
-    return Address(index=index, strides=layout.strides, is_flattened=False)
+    return Address(index=index, strides=layout.strides)
 
 
 def step_along(
@@ -281,25 +259,21 @@ def utilization_classes(
     classes: list[UtilizationClass] = []
     for guards, zeros, (a, b) in counter.regions([accessed, widened]):
         undecided = guards
-
-        def add(name: str, where: frozenset[QuasiPolynomial], zero: Any = zeros) -> None:
-            if not counter.is_empty(where, zero):
+        for used in range(1, parts + 1):
+            fits = b * used - a * parts  # ratio a/b <= used/parts
+            is_decided = used == parts or counter.is_nonnegative(fits, undecided)
+            if not is_decided and counter.is_nonnegative(-fits - 1, undecided):
+                continue
+            where = undecided if is_decided else undecided | {fits}
+            if not counter.is_empty(where, zeros):
+                name = f"{used}of{suffix}"
                 classes.append(
                     UtilizationClass(
-                        name=name, nonnegative=where, zero=zero, approximations=approximations
+                        name=name, nonnegative=where, zero=zeros, approximations=approximations
                     )
                 )
-
-        for used in range(1, parts + 1):
-            # ratio a/b <= used/parts
-            fits = b * used - a * parts
-            name = f"{used}of{suffix}"
-            if used == parts or counter.is_nonnegative(fits, undecided):
-                add(name, undecided)
+            if is_decided:
                 break
-            if counter.is_nonnegative(-fits - 1, undecided):
-                continue
-            add(name, undecided | {fits})
             undecided = undecided | {-fits - 1}
     names = {c.name for c in classes}
     if len(names) == 1:  # outside the parts nothing is accessed, and nothing counts

@@ -29,8 +29,8 @@ from countperf.counting.access_analysis import (
 )
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
 from countperf.counting.accesses import Address
-from countperf.counting.components import list_touched_addresses
 from countperf.counting.counts import DISTINCT, SUB_GROUPS
+from countperf.counting.lanes import list_touched_addresses
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.program_analysis import ProgramAnalysis, analyze_program
 from countperf.counting.programs import KernelProgram, kernel_programs, sub_group_work
@@ -152,7 +152,7 @@ class Footprint(ShortRepr):
 
     def cells_at(self, parameters: Mapping[str, Any]) -> int:
         """Return the distinct elements at parameters; where no formula is known, by enumeration."""
-        values = self.members[0].checked(parameters)
+        values = self.members[0].sizes.checked(parameters)
         if self.cells is not None:
             return int(self.cells.evaluate(values))
         touched = [

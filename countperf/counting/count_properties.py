@@ -18,7 +18,7 @@ from typing import Any
 
 from loopy.tools import LoopyKeyBuilder
 
-from countperf.counting.access_classes import AccessCount, Footprints, Occurrence, access_counts
+from countperf.counting.access_classes import AccessCount, Footprints, Occurrence
 from countperf.counting.counts import Count, granularity_of
 from countperf.counting.execution.sites import count_execution
 from countperf.counting.frontend.loopy_patches import forget_kernels
@@ -291,7 +291,6 @@ class _Parts:
         default_factory=lambda: defaultdict(list)
     )
     accesses: dict[_Where, list[Occurrence]] = field(default_factory=dict)
-    cases: dict[_Where, set[Conditions]] = field(default_factory=dict)
     opaque: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
@@ -310,10 +309,8 @@ def count_loopy_kernel(kernel: Any, *, view: TallyView = "source", **options: An
         counts.operations = {
             k: PiecewiseQuasiPolynomial.sum(v) for k, v in parts.operations.items()
         }
-        footprints = Footprints(prepared.kernel, domains, parts.cases, parts.opaque)
-        counts.accesses = tuple(
-            access_counts(domains, domains.statistics, parts.accesses, counts.reasons, footprints)
-        )
+        footprints = Footprints(domains, parts.accesses, parts.opaque)
+        counts.accesses = tuple(footprints.count_accesses(counts.reasons))
     return counts
 
 
@@ -358,6 +355,5 @@ def _count_program(launch: Launch, tally: KernelTally, counts: Counts, parts: _P
             if isinstance(key, MemoryAccess):
                 occurrence = Occurrence(executed, cases, launch.grid, number)
                 parts.accesses.setdefault((key, within), []).append(occurrence)
-                parts.cases.setdefault((key, within), set()).add(cases)
             else:
                 parts.operations[key].append(executed)

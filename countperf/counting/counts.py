@@ -23,7 +23,7 @@ from countperf.counting.taxonomy import (
 from countperf.documents import Document, Part, validate
 from countperf.errors import CountingError
 from countperf.steps import stepped
-from countperf.symbolic.isl_counts import to_isl_text
+from countperf.symbolic.isl_sets import to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import parse_polynomial
 from countperf.text import shortened

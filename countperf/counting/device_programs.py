@@ -7,7 +7,7 @@ launch) are the same for all its instructions, and the loops inside it are each 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -29,43 +29,47 @@ from countperf.errors import UnsupportedExpressionError
 # --- the schedule as a tree
 
 
-@dataclass(slots=True)
+Subscripts = dict[str, set[tuple[Any, ...]]]
+"""From a variable to the subscripts with which it occurs; scalars have the empty one."""
+
+
+@dataclass(slots=True, eq=False)
 class Loop:
-    """A loop of the schedule."""
+    """A loop of the schedule; without a variable it is a whole device program."""
 
     iname: str  # its loop variable
-    entry: int  # its number among the items of the schedule
     body: list[Item] = field(default_factory=list["Item"])  # what it repeats, in order
     has_barrier: bool = False  # whether the items of a group wait for each other in it
+    # found by `positions_of`: whether its iterations are emitted one after the other, without a
+    # loop; the variables that instructions in it assign; how variables are subscripted in it, and
+    # which instructions have a variable in them
+    is_unrolled: bool = False
+    written: set[str] = field(default_factory=set[str])
+    subscripts: Subscripts = field(default_factory=dict)
+    accessing: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+
+    @property
+    def pin(self) -> str:
+        """A name that no variable has."""
+        return f"loop {self.iname} {id(self)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
     """A barrier that the items of a group wait at."""
 
-    loops: tuple[Loop, ...]  # around it inside the device program
-
 
 Item: TypeAlias = Loop | Wait | str
 """A loop, a local barrier, or the id of an instruction."""
 
 
-def ids_in(items: list[Item]) -> Iterator[str]:
+def ids_in(items: Sequence[Item]) -> Iterator[str]:
     """Yield the ids of the instructions in items of a schedule."""
     for item in items:
         if isinstance(item, str):
             yield item
         elif isinstance(item, Loop):
             yield from ids_in(item.body)
-
-
-def waits_in(items: list[Item]) -> Iterator[Wait]:
-    """Yield the local barriers in items of a schedule."""
-    for item in items:
-        if isinstance(item, Wait):
-            yield item
-        elif isinstance(item, Loop):
-            yield from waits_in(item.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +89,13 @@ class RegionOutline:
     program: int  # which device program it belongs to
     index: int  # its place among the regions of that program
     # host loops around the launch and barrier loops around the region, outermost first
-    around: tuple[str, ...]
-    instruction_ids: tuple[str, ...]  # its instructions in order
-    # for each instruction, the sequential loops around it inside the region, outermost first
-    loops: Mapping[str, tuple[str, ...]]
-    # for each of `around`, its number among the items of the schedule
-    around_entries: tuple[int, ...]
-    entries: Mapping[str, tuple[int, ...]]  # the same for each of `loops`
+    around: tuple[Loop, ...]
+    # its instructions in order, each with the sequential loops around it inside the region
+    loops: Mapping[str, tuple[Loop, ...]]
+
+    def nest(self, instruction_id: str) -> tuple[Loop, ...]:
+        """Return all sequential loops around an instruction, outermost first."""
+        return (*self.around, *self.loops[instruction_id])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,13 +120,19 @@ class DeviceProgram:
     @property
     def barriers(self) -> tuple[LocalBarrier, ...]:
         """Its local barriers, in order."""
-        return tuple(
-            LocalBarrier(
-                within=self.launch_loops.union(loop.iname for loop in wait.loops),
-                neighbors=frozenset(ids_in(wait.loops[0].body)) if wait.loops else frozenset(),
-            )
-            for wait in waits_in(self.body)
-        )
+        found: list[LocalBarrier] = []
+
+        def walk(items: Sequence[Item], around: tuple[Loop, ...]) -> None:
+            for item in items:
+                if isinstance(item, Wait):
+                    within = self.launch_loops.union(loop.iname for loop in around)
+                    neighbors = frozenset(ids_in(around[0].body)) if around else frozenset[str]()
+                    found.append(LocalBarrier(within=within, neighbors=neighbors))
+                elif isinstance(item, Loop):
+                    walk(item.body, (*around, item))
+
+        walk(self.body, ())
+        return tuple(found)
 
     def regions(self) -> tuple[RegionOutline, ...]:
         """Return its barrier regions, those without instructions left out."""
@@ -131,16 +141,9 @@ class DeviceProgram:
 
         def finish(around: tuple[Loop, ...]) -> None:
             if nests:
+                index = len(outlines)
                 outlines.append(
-                    RegionOutline(
-                        program=self.number,
-                        index=len(outlines),
-                        around=tuple(loop.iname for loop in around),
-                        instruction_ids=tuple(nests),
-                        loops={i: tuple(loop.iname for loop in nest) for i, nest in nests.items()},
-                        around_entries=tuple(loop.entry for loop in around),
-                        entries={i: tuple(loop.entry for loop in n) for i, n in nests.items()},
-                    )
+                    RegionOutline(program=self.number, index=index, around=around, loops={**nests})
                 )
             nests.clear()
 
@@ -177,11 +180,11 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
     host: list[Loop] = []
     loops: list[Loop] = []  # those that are open, of the host or of the device program
     body: list[Item] = []
-    for position, item in enumerate(kernel.linearization):
+    for item in kernel.linearization:
         inside = loops[-1].body if loops else body
         match item:
             case EnterLoop():
-                loop = Loop(item.iname, position)
+                loop = Loop(item.iname)
                 inside.append(loop)
                 loops.append(loop)
             case LeaveLoop():
@@ -201,7 +204,7 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
             case RunInstruction():
                 inside.append(item.insn_id)
             case Barrier(synchronization_kind="local"):
-                inside.append(Wait(tuple(loops)))
+                inside.append(Wait())
                 for loop in loops:
                     loop.has_barrier = True
             case Barrier(synchronization_kind="global"):
@@ -214,41 +217,20 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
 
 
 _UNROLLED = (UnrollTag, UnrolledIlpTag, VectorizeTag)
-Subscripts = dict[str, set[tuple[Any, ...]]]
-"""From a variable to the subscripts with which it occurs; scalars have the empty one."""
-
-
-@dataclass(eq=False, slots=True)
-class LoopRegion:
-    """One loop of a device program, with what it does to variables."""
-
-    iname: str  # its loop variable; empty for the whole device program
-    # whether its iterations are emitted one after the other, without a loop
-    is_unrolled: bool = False
-    written: set[str] = field(default_factory=set)  # variables that instructions in it assign
-    subscripts: Subscripts = field(default_factory=dict)  # how variables are subscripted in it
-    # which instructions have a variable in them
-    accessing: dict[str, list[Any]] = field(default_factory=dict)
-    has_barrier: bool = False  # whether the items of a group wait for each other in it
-
-    @property
-    def pin(self) -> str:
-        """A name that no variable has."""
-        return f"loop {self.iname} {id(self)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Entered:
     """The program enters a loop, or begins."""
 
-    region: LoopRegion
+    region: Loop
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
     """The program leaves a loop."""
 
-    region: LoopRegion
+    region: Loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +248,7 @@ class Position:
     # what happened between the previous instruction that does something and this one
     events: tuple[Event, ...]
     # the device program and the loops around the instruction, from the outside in
-    regions: tuple[LoopRegion, ...]
+    regions: tuple[Loop, ...]
 
 
 class _Subscripts(WalkMapper[[]]):
@@ -293,15 +275,14 @@ def positions_of(kernel: Any) -> dict[str, Position]:
     positions: dict[str, Position] = {}
     events: list[Event] = []
 
-    def walk(items: list[Item], region: LoopRegion, around: tuple[LoopRegion, ...]) -> None:
+    def walk(region: Loop, around: tuple[Loop, ...]) -> None:
         events.append(Entered(region))
         around = (*around, region)
-        for item in items:
+        for item in region.body:
             if isinstance(item, Loop):
-                unrolled = kernel.iname_tags_of_type(item.iname, _UNROLLED)
-                inner = LoopRegion(item.iname, bool(unrolled), has_barrier=item.has_barrier)
-                walk(item.body, inner, around)
-                events.append(Left(inner))
+                item.is_unrolled = bool(kernel.iname_tags_of_type(item.iname, _UNROLLED))
+                walk(item, around)
+                events.append(Left(item))
             elif isinstance(item, Wait):
                 events.append(Waited())
             else:
@@ -313,7 +294,7 @@ def positions_of(kernel: Any) -> dict[str, Position]:
 
     for program in schedule_of(kernel).programs:
         events.clear()
-        walk(program.body, LoopRegion("", has_barrier=bool(program.barriers)), ())
+        walk(Loop("", program.body, has_barrier=bool(program.barriers)), ())
     return positions
 
 
@@ -327,7 +308,7 @@ def written_by(kernel: Any, instruction: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-def _record(kernel: Any, instruction: Any, regions: tuple[LoopRegion, ...]) -> None:
+def _record(kernel: Any, instruction: Any, regions: tuple[Loop, ...]) -> None:
     mapper = _Subscripts()
     if isinstance(instruction, Assignment | CallInstruction):
         for part in (*instruction.assignees, instruction.expression, *instruction.predicates):
@@ -335,9 +316,8 @@ def _record(kernel: Any, instruction: Any, regions: tuple[LoopRegion, ...]) -> N
     else:  # accesses that are not to be seen: no two are the same
         for name in instruction.dependency_names():
             mapper.subscripts[name] = {(instruction.id,), ()}
-    written = written_by(kernel, instruction)
     for region in regions:
-        region.written |= written
+        region.written |= written_by(kernel, instruction)
         for name, subscripts in mapper.subscripts.items():
             region.subscripts.setdefault(name, set()).update(subscripts)
             region.accessing.setdefault(name, []).append(instruction)
@@ -356,7 +336,7 @@ Guard = Hashable
 class Point:
     """Loops and conditions under which something is executed."""
 
-    regions: tuple[LoopRegion, ...]  # the device program and the loops around, from the outside in
+    regions: tuple[Loop, ...]  # the device program and the loops around, from the outside in
     within: frozenset[str]  # loop variables around it, hardware axes too
     cases: tuple[Case, ...]  # conditions on loop variables under which it is executed
     tests: frozenset[Guard]  # conditions on data
@@ -369,7 +349,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class _Provider:
-    region: LoopRegion
+    region: Loop
     within: frozenset[str]
     guards: frozenset[Guard]
 
@@ -419,7 +399,7 @@ class Values:
         for name in names:
             self._versions[name] = self.version(name) + 1
 
-    def provide(self, value: int, region: LoopRegion, point: Point) -> None:
+    def provide(self, value: int, region: Loop, point: Point) -> None:
         """Remember that a value is there from now on, until a loop is left."""
         provider = _Provider(region, point.within, point.guards)
         self._providers.setdefault(value, []).append(provider)
@@ -428,7 +408,7 @@ class Values:
         """Return whether a value was computed or loaded wherever the point is reached."""
         return any(p.reaches(point) for p in self._providers.get(value, ()))
 
-    def name_scalar(self, name: str, value: int, region: LoopRegion, point: Point) -> None:
+    def name_scalar(self, name: str, value: int, region: Loop, point: Point) -> None:
         """Remember what a private scalar was assigned."""
         provider = _Provider(region, point.within, point.guards)
         self._scalars[name, self.version(name)] = value, provider

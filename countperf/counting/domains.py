@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -33,7 +33,7 @@ from countperf.symbolic.affine import (
     ToQuasiPolynomial,
 )
 from countperf.symbolic.cardinality import Counter, FactoredDomain
-from countperf.symbolic.isl_counts import from_isl_count
+from countperf.symbolic.isl_sets import from_isl_count
 from countperf.symbolic.kernel_sets import domain_of, domains_of, group_counts_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
@@ -105,6 +105,25 @@ class Domains:
         line = sets.project_onto(self.joint_domain(frozenset([name])), [name])
         return sets.constant_bounds(line)[name]
 
+    @memoize_method
+    def find_bounds(self, within: frozenset[str]) -> isl_sets.Bounds:
+        """Return the smallest and largest values of loop variables in their common domain."""
+        counted, _ = self.trip_statistics(within)
+        known = sets.constant_bounds(self.domain(counted)) if counted else {}
+        return {**dict.fromkeys(sorted(within), (None, None)), **known}
+
+    @memoize_method
+    def find_length(self, loop: str) -> QuasiPolynomial | None:
+        """Return how many iterations a loop has at most; None where data decides."""
+        counted, _ = self.trip_statistics(frozenset([loop]))
+        if not counted:
+            return None
+        terms = self.counter.count(self.domain(counted)).terms
+        if len(terms) == 1:
+            return terms[0].value  # where it is not empty
+        low, high = sets.constant_bounds(self.domain(counted))[loop]
+        return None if low is None or high is None else QuasiPolynomial.constant(high - low + 1)
+
     @cached_property
     def defaults(self) -> Mapping[str, QuasiPolynomial]:
         """Values of sizes that need not be given: offsets, and strides that Loopy added."""
@@ -115,26 +134,44 @@ class Domains:
 
     @cached_property
     def definitions(self) -> dict[str, Any]:
-        """Private integers that are other names for expressions in loop variables and sizes."""
-        return definitions_in(self.kernel, self.inames | self.sizes)
+        """Private integers that are other names for expressions in loop variables and sizes.
+
+        Loads whose subscripts have such names (``<> k = (i + 3) % n``, then ``a[k]``) read no data
+        to find their addresses.
+        """
+        kernel, known = self.kernel, self.inames | self.sizes
+        waiting: dict[str, Any] = {}
+        readers, writers = kernel.reader_map(), kernel.writer_map()
+        for name, variable in kernel.temporary_variables.items():
+            if variable.shape or variable.address_space != lp.AddressSpace.PRIVATE:
+                continue
+            if variable.dtype.numpy_dtype.kind not in "iu" or len(writers.get(name, ())) != 1:
+                continue
+            (writer,) = (kernel.id_to_insn[i] for i in writers[name])
+            if not isinstance(writer, lp.Assignment) or writer.predicates or writer.atomicity:
+                continue
+            around = [kernel.id_to_insn[i].within_inames for i in readers.get(name, ())]
+            if all(writer.within_inames <= within for within in around):
+                waiting[name] = writer.expression
+        definitions: dict[str, Any] = {}
+        while more := {
+            name: expression
+            for name, expression in waiting.items()
+            if get_dependencies(expression) <= known | definitions.keys()
+        }:
+            definitions |= more
+            waiting = {name: waiting[name] for name in waiting.keys() - more.keys()}
+        return definitions
 
     @cached_property
     def local_axes(self) -> dict[str, int]:
         """Local axis of each iname that has one."""
-        return self._axes(LocalInameTag)
+        return _find_axes(self.kernel, LocalInameTag)
 
     @cached_property
     def group_axes(self) -> dict[str, int]:
         """Group axis of each iname that has one."""
-        return self._axes(GroupInameTag)
-
-    def _axes(self, tag_class: type) -> dict[str, int]:
-        result: dict[str, int] = {}
-        for name, iname in self.kernel.inames.items():
-            for tag in iname.tags:
-                if isinstance(tag, tag_class):
-                    result[name] = tag.axis
-        return result
+        return _find_axes(self.kernel, GroupInameTag)
 
     def grid(self, instruction_ids: Iterable[str]) -> Grid:
         """Return the launch geometry that instructions of one device program need."""
@@ -214,9 +251,9 @@ class Domains:
         """Replace floors of quotients by size parameters that have one value for all loops."""
 
         def replace(atom: Atom) -> QuasiPolynomial | None:
-            if isinstance(atom, str) or not isinstance(atom, ParametricFloor):
-                return None
-            values = self._quotients(within, atom)
+            values = None
+            if isinstance(atom, ParametricFloor):
+                values = self._quotients(within, atom)
             if values is None or len(values) > 1:
                 return None
             return QuasiPolynomial.constant(values[0][0] if values else 0)
@@ -246,19 +283,18 @@ class Domains:
             return within, _ONCE
         factor = _ONCE
         for name in sorted(split):
-            factor = factor * self._trips(self.data_loops[name])
+            loop = self.data_loops[name]
+            trips = loop.trips
+            if trips is None:
+                given = self.statistics.trip_count(name)
+                if given is None:
+                    raise DataDependentControlFlowError(
+                        f"kernel '{self.kernel.name}': the trip count of the loop '{name}' depends "
+                        f"on {', '.join(loop.reads)}, which is data"
+                    )
+                trips = _ONCE.scale(given)
+            factor = factor * trips
         return within - split, factor
-
-    def _trips(self, loop: DataLoop) -> PiecewiseQuasiPolynomial:
-        if loop.trips is not None:
-            return loop.trips
-        given = self.statistics.trip_count(loop.iname)
-        if given is None:
-            raise DataDependentControlFlowError(
-                f"kernel '{self.kernel.name}': the trip count of the loop '{loop.iname}' depends "
-                f"on {', '.join(loop.reads)}, which is data"
-            )
-        return _ONCE.scale(given)
 
     def predicate_conditions(self, instruction: Any) -> tuple[tuple[Case, ...], Number]:
         """Return the affine predicates of an instruction, and the probability of the others."""
@@ -290,7 +326,7 @@ class Domains:
             if isinstance(case, FirstIteration):
                 continue
             holding = sets.where_holds(result, case.alternatives)
-            result = holding if case.holds else sets.subtract(sets.union([result]), holding)
+            result = holding if case.holds else sets.union([result]) - holding
         return result
 
     def executions(
@@ -298,7 +334,15 @@ class Domains:
     ) -> PiecewiseQuasiPolynomial:
         """Count how often all work items of a launch together execute something."""
         count = self._count_points(within, cases)
-        return PiecewiseQuasiPolynomial.product((count, *self._redundancy(within, grid)))
+        local_used = {self.local_axes[n] for n in within if n in self.local_axes}
+        group_used = {self.group_axes[n] for n in within if n in self.group_axes}
+        redundancy = [
+            PiecewiseQuasiPolynomial.from_value(size)
+            for axis, size in grid.items.items()
+            if axis not in local_used
+        ]
+        redundancy += [size for axis, size in grid.groups.items() if axis not in group_used]
+        return PiecewiseQuasiPolynomial.product((count, *redundancy))
 
     @memoize_method
     def _count_points(
@@ -324,11 +368,9 @@ class Domains:
         whole = self.joint_domain(within)
         key = id(whole)  # Loopy gives one object for all loops of the same domains
         if key not in self._factored:
-            unknown = set(isl_sets.names_of(whole, parameters=True)) - self.sizes
-            self._factored[key] = (
-                whole,
-                None if unknown else FactoredDomain.of(whole, self.counter.context),
-            )
+            is_known = self.sizes.issuperset(isl_sets.names_of(whole, parameters=True))
+            factored = FactoredDomain.of(whole, self.counter.context) if is_known else None
+            self._factored[key] = whole, factored
         return self._factored[key][1]
 
     def _count_factors(
@@ -341,49 +383,10 @@ class Domains:
         factors = None if factored is None else factored.onto(within if onto is None else onto)
         return None if factors is None else self.counter.count_product(factors)
 
-    def _redundancy(self, within: frozenset[str], grid: Grid) -> Iterator[PiecewiseQuasiPolynomial]:
-        """Yield the sizes of a launch along the hardware axes that are not among loops."""
-        local_used = {self.local_axes[n] for n in within if n in self.local_axes}
-        group_used = {self.group_axes[n] for n in within if n in self.group_axes}
-        for axis, size in grid.items.items():
-            if axis not in local_used:
-                yield PiecewiseQuasiPolynomial.from_value(size)
-        for axis, size in grid.groups.items():
-            if axis not in group_used:
-                yield size
-
 
 _ONCE = one_count()
 
 
-# --- Private integers that are other names for expressions in loop variables and sizes
-# Loads whose subscripts have such names (``<> k = (i + 3) % n``, then ``a[k]``) read no data to
-# find their addresses.
-
-
-def definitions_in(kernel: Any, known: Container[str]) -> dict[str, Any]:
-    """Return the private integers of a kernel whose value is known wherever they are read."""
-    candidates: dict[str, Any] = {}
-    readers, writers = kernel.reader_map(), kernel.writer_map()
-    for name, variable in kernel.temporary_variables.items():
-        if variable.shape or variable.address_space != lp.AddressSpace.PRIVATE:
-            continue
-        if variable.dtype.numpy_dtype.kind not in "iu" or len(writers.get(name, ())) != 1:
-            continue
-        (writer,) = (kernel.id_to_insn[i] for i in writers[name])
-        if not isinstance(writer, lp.Assignment) or writer.predicates or writer.atomicity:
-            continue
-        around = [kernel.id_to_insn[i].within_inames for i in readers.get(name, ())]
-        if all(writer.within_inames <= within for within in around):
-            candidates[name] = writer.expression
-    definitions: dict[str, Any] = {}
-    while True:
-        more = {
-            name: expression
-            for name, expression in candidates.items()
-            if name not in definitions
-            and all(part in known or part in definitions for part in get_dependencies(expression))
-        }
-        if not more:
-            return definitions
-        definitions |= more
+def _find_axes(kernel: Any, tag_class: type) -> dict[str, int]:
+    tags = ((name, tag) for name, iname in kernel.inames.items() for tag in iname.tags)
+    return {name: tag.axis for name, tag in tags if isinstance(tag, tag_class)}

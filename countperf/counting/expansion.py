@@ -16,19 +16,15 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from pytools import memoize_method
+
+from countperf.counting.device_programs import Item, Loop, Wait, ids_in
 from countperf.counting.keys import MemoryAccess
-from countperf.counting.programs import (
-    BarrierItem,
-    Item,
-    Iterations,
-    KernelProgram,
-    LoopItem,
-    statements_of,
-)
+from countperf.counting.programs import Iterations, KernelProgram
 from countperf.counting.statements import Node, Read, Source, Statement
 from countperf.symbolic.point_arrays import SUB_GROUP, Membership
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -46,32 +42,59 @@ class Expansion:
     is_shortened: bool  # whether loops were cut short
 
 
-class SubGroup:
-    """One sub-group of a typical work group, at given sizes."""
+def expand_program(
+    program: KernelProgram,
+    parameters: Mapping[str, int],
+    *,
+    sub_group_size: int,
+    number: int = 0,
+    max_instructions: int,
+) -> Expansion:
+    """Write the instructions of one sub-group out, about as many as wanted at most."""
+    return _Writer(program, parameters, sub_group_size, number).expand(max_instructions)
+
+
+class _Writer:
+    """Writes the instructions of one sub-group of a typical work group out, at given sizes."""
 
     def __init__(
         self,
         program: KernelProgram,
         parameters: Mapping[str, int],
-        *,
         sub_group_size: int,
-        number: int = 0,
+        number: int,
     ) -> None:
         self.program = program
         self.sub_group_size = sub_group_size
-        self.number = number
+        # what does not change: sizes, host loops, groups, and the indices of the first work item
         self.fixed: dict[str, int] = {**parameters, SUB_GROUP: number}
         domains = program.domains
         within = frozenset[str]().union(*(s.within for s in program.statements))
         for name in sorted(program.launch_loops - domains.group_axes.keys()):
-            self.fixed[name] = self._value(name, parameters, None)
+            self.fixed[name] = self._choose_value(name, parameters, None)
         group = program.typical_group(self.fixed)
         for name in sorted(within & domains.group_axes.keys()):
-            self.fixed[name] = self._value(name, parameters, group[domains.group_axes[name]])
-        self._first_lane = self.lane(number * sub_group_size)
-        self._members: dict[Iterations, Membership] = {}
+            place = group[domains.group_axes[name]]
+            self.fixed[name] = self._choose_value(name, parameters, place)
+        item, lane = number * sub_group_size, dict[int, int]()
+        for axis in sorted(program.grid.items):
+            item, lane[axis] = divmod(item, program.grid.items[axis])
+        self.lanes = {n: lane[axis] for n, axis in domains.local_axes.items() if axis in lane}
+        self.nodes: list[Node | None] = []
+        self.recorder = Recorder()
+        self.values: dict[str, int] = {}  # of the loops that are open
+        self.private: dict[str, dict[Index, frozenset[int]]] = {}
+        self.stored: dict[tuple[Any, ...], int] = {}
+        accesses = [
+            node.key
+            for statement in program.statements
+            for node in statement.nodes
+            if isinstance(node.key, MemoryAccess)
+        ]
+        loaded = {access.array for access in accesses if access.direction == "load"}
+        self._forwarding = loaded & {a.array for a in accesses if a.direction == "store"}
 
-    def _value(self, name: str, parameters: Mapping[str, int], number: int | None) -> int:
+    def _choose_value(self, name: str, parameters: Mapping[str, int], number: int | None) -> int:
         """Return the value of a loop variable by its number, by default that in the middle."""
         line = Membership(at_values(self.program.domains.domain(frozenset([name])), parameters))
         if line.is_empty:
@@ -79,148 +102,97 @@ class SubGroup:
         ((low, high),) = line.bounds
         return min(low + ((high - low + 1) // 2 if number is None else number), high)
 
-    def lane(self, item: int) -> dict[int, int]:
-        """Return the index along each local axis of a work item of the group."""
-        index: dict[int, int] = {}
-        for axis in sorted(self.program.grid.items):
-            item, index[axis] = divmod(item, self.program.grid.items[axis])
-        return index
-
-    def members(self, iterations: Iterations) -> Membership:
+    @memoize_method
+    def _find_members(self, iterations: Iterations) -> Membership:
         """Return the values of the sequential loops at which something is executed."""
-        if iterations not in self._members:
-            executed = self.program.executed_set(iterations, self.sub_group_size)
-            self._members[iterations] = Membership(at_values(executed, self.fixed))
-        return self._members[iterations]
+        executed = self.program.executed_set(iterations, self.sub_group_size)
+        return Membership(at_values(executed, self.fixed))
 
-    def values_of(self, statement: Statement, item: int | None = None) -> dict[str, int]:
-        """Return the values that do not change: sizes, groups, and the indices of a work item."""
-        lane = self._first_lane if item is None else self.lane(item)
-        axes = self.program.domains.local_axes
-        lanes = {name: lane[axes[name]] for name in statement.within if name in axes}
-        return {**self.fixed, **lanes}
+    @memoize_method
+    def _project_members(self, iterations: Iterations, names: tuple[str, ...]) -> Membership:
+        return self._find_members(iterations).onto(names)
 
-    def loop_range(self, name: str, statements: Iterable[Statement]) -> range:
+    def _find_statements(self, items: Sequence[Item]) -> list[Statement]:
+        by_id = self.program.by_id
+        return [by_id[i] for i in ids_in(items) if i in by_id]
+
+    @memoize_method
+    def _find_range(self, loop: Loop) -> range:
         """Return the values of a loop for which one of its statements is executed."""
         domains = self.program.domains
-        if name in domains.data_loops:
-            _, trips = domains.trip_statistics(frozenset([name]))
+        if loop.iname in domains.data_loops:
+            _, trips = domains.trip_statistics(frozenset([loop.iname]))
             return range(round(trips.evaluate(self.fixed)))
-        lows: list[int] = []
-        highs: list[int] = []
-        for statement in statements:
-            members = self.members((statement.within, statement.cases))
-            if not members.is_empty:
-                low, high = members.bounds[members.names.index(name)]
-                lows.append(low)
-                highs.append(high)
-        return range(min(lows), max(highs) + 1) if lows else range(0)
-
-    def expand_instructions(self, max_instructions: int) -> Expansion:
-        """Write its instructions out, about as many as wanted at most."""
-        return _Writer(self).written(max_instructions)
-
-
-class _Writer:
-    """Writes the instructions of one sub-group out."""
-
-    def __init__(self, sub_group: SubGroup) -> None:
-        self.sub_group = sub_group
-        self.program = sub_group.program
-        self.nodes: list[Node | None] = []
-        self.recorder = Recorder()
-        self.values: dict[str, int] = {}
-        self.private: dict[str, dict[Index, frozenset[int]]] = {}
-        self.stored: dict[tuple[Any, ...], int] = {}
-        self._ranges: dict[int, range] = {}
-        self._projected: dict[Any, Membership] = {}
-        self._fixed: dict[tuple[int, str, Any], tuple[QuasiPolynomial, ...]] = {}
-        accesses = [
-            node.key
-            for statement in self.program.statements
-            for node in statement.nodes
-            if isinstance(node.key, MemoryAccess)
+        members = [
+            self._find_members((s.within, s.cases)) for s in self._find_statements(loop.body)
         ]
-        loaded = {access.array for access in accesses if access.direction == "load"}
-        self._forwarding = loaded & {a.array for a in accesses if a.direction == "store"}
+        bounds = [m.bounds[m.names.index(loop.iname)] for m in members if not m.is_empty]
+        if not bounds:
+            return range(0)
+        return range(min(low for low, _ in bounds), max(high for _, high in bounds) + 1)
 
-    def written(self, max_instructions: int) -> Expansion:
-        size = self._size(self.program.body)
+    def expand(self, max_instructions: int) -> Expansion:
+        size = self._count_instructions(self.program.body)
         fraction = min(1.0, max_instructions / size) if size else 1.0
-        self._run_instruction(self.program.body, fraction)
+        self._run_items(self.program.body, fraction)
         return Expansion(
             nodes=tuple(self.nodes), edges=tuple(self.recorder.edges), is_shortened=fraction < 1
         )
 
-    def _range(self, loop: LoopItem) -> range:
-        values = self._ranges.get(id(loop))
-        if values is None:
-            values = self.sub_group.loop_range(loop.name, statements_of(loop.body))
-            self._ranges[id(loop)] = values
-        return values
-
-    def _size(self, items: tuple[Item, ...]) -> int:
+    def _count_instructions(self, items: Sequence[Item]) -> int:
         total = 0
         for item in items:
-            if isinstance(item, LoopItem):
-                total += len(self._range(item)) * self._size(item.body)
-            else:
-                total += len(item.nodes) if isinstance(item, Statement) else 1
+            if isinstance(item, Loop):
+                total += len(self._find_range(item)) * self._count_instructions(item.body)
+            elif isinstance(item, Wait):
+                total += 1
+            elif item in self.program.by_id:
+                total += len(self.program.by_id[item].nodes)
         return total
 
-    def _run_instruction(self, items: tuple[Item, ...], fraction: float) -> None:
+    def _run_items(self, items: Sequence[Item], fraction: float) -> None:
         for item in items:
-            if isinstance(item, Statement):
-                if self._is_executed((item.within, item.cases)):
-                    self._run_statement(item)
-            elif isinstance(item, BarrierItem):
-                self._run_barrier()
-            else:
-                values = self._range(item)
+            if isinstance(item, Loop):
+                values = self._find_range(item)
                 kept = max(1, round(fraction * len(values)))
                 inner = min(1.0, fraction * len(values) / kept)
-                statements = tuple(statements_of(item.body))
+                statements = self._find_statements(item.body)
                 for value in values[:kept]:
-                    self.values[item.name] = value
-                    if self._is_entered(statements):
-                        self._run_instruction(item.body, inner)
-                self.values.pop(item.name, None)
-
-    def _is_entered(self, statements: tuple[Statement, ...]) -> bool:
-        """Return whether one of the statements is executed for the values of the loops so far."""
-        return any(self._is_executed((s.within, s.cases)) for s in statements)
+                    self.values[item.iname] = value
+                    if any(self._is_executed((s.within, s.cases)) for s in statements):
+                        self._run_items(item.body, inner)
+                self.values.pop(item.iname, None)
+            elif isinstance(item, Wait):
+                self.nodes.append(None)
+                self.recorder.barrier()
+            elif item in self.program.by_id:
+                statement = self.program.by_id[item]
+                if self._is_executed((statement.within, statement.cases)):
+                    self._run_statement(statement)
 
     def _is_executed(self, iterations: Iterations) -> bool:
-        members = self.sub_group.members(iterations)
+        """Return whether something is executed for the values of the loops so far."""
+        members = self._find_members(iterations)
         if members.is_empty:
             return False
         known = tuple(name for name in members.names if name in self.values)
         if len(known) < len(members.names):
-            members = self._onto(iterations, members, known)
+            members = self._project_members(iterations, known)
         return members.contains([self.values[name] for name in known])
-
-    def _onto(
-        self, iterations: Iterations, members: Membership, names: tuple[str, ...]
-    ) -> Membership:
-        key = (*iterations, names)
-        projected = self._projected.get(key)
-        if projected is None:
-            projected = self._projected[key] = members.onto(names)
-        return projected
 
     def _run_statement(self, statement: Statement) -> None:
         written: dict[Node, int] = {}
         for node in statement.nodes:
-            if node.cases != statement.cases and not self._is_executed(
-                (statement.within, node.cases)
-            ):
+            guarded = (statement.within, node.cases)
+            if node.cases != statement.cases and not self._is_executed(guarded):
                 continue
-            waits = self._resolve_subscript(statement, node.operands, written)
+            waits = self._find_waits(statement, node.operands, written)
             if isinstance(node.key, MemoryAccess) and node.key.array in self._forwarding:
-                waits |= self._through_memory(statement, node.key, len(self.nodes))
-            written[node] = self._add(node, waits)
+                waits |= self._pass_memory(statement, node.key, len(self.nodes))
+            self.nodes.append(node)
+            written[node] = self.recorder.add(waits)
         if statement.writes:
-            value = frozenset(self._resolve_subscript(statement, statement.value, written))
+            value = frozenset(self._find_waits(statement, statement.value, written))
             for write in statement.writes:
                 index = self._index(statement, write)
                 elements = self.private.setdefault(write.name, {})
@@ -228,7 +200,7 @@ class _Writer:
                     value |= elements[None]
                 elements[index] = value
 
-    def _resolve_subscript(
+    def _find_waits(
         self, statement: Statement, sources: Iterable[Source], written: Mapping[Node, int]
     ) -> set[int]:
         waits: set[int] = set()
@@ -249,37 +221,33 @@ class _Writer:
     def _index(self, statement: Statement, read: Read) -> Index:
         if not read.index:
             return None if read.index is None else ()
-        return self._at(statement, read.name, read.index)
+        return self._evaluate(statement.within, read.index)
 
-    def _at(
-        self, statement: Statement, name: str, expressions: tuple[QuasiPolynomial, ...]
+    def _evaluate(
+        self, within: frozenset[str], expressions: tuple[QuasiPolynomial, ...]
     ) -> tuple[int, ...]:
         """Evaluate expressions in the loop variables of a statement."""
-        key = (id(statement), name, expressions)
-        if key not in self._fixed:
-            fixed = self.sub_group.values_of(statement)
-            known = {name: QuasiPolynomial.constant(value) for name, value in fixed.items()}
-            self._fixed[key] = tuple(part.substitute(known) for part in expressions)
-        return tuple(int(part.evaluate(self.values)) for part in self._fixed[key])
+        fixed = self._fix_values(within, expressions)
+        return tuple(int(part.evaluate(self.values)) for part in fixed)
 
-    def _through_memory(self, statement: Statement, access: MemoryAccess, number: int) -> set[int]:
+    @memoize_method
+    def _fix_values(
+        self, within: frozenset[str], expressions: tuple[QuasiPolynomial, ...]
+    ) -> list[QuasiPolynomial]:
+        values = self.fixed | {n: lane for n, lane in self.lanes.items() if n in within}
+        known = {name: QuasiPolynomial.constant(value) for name, value in values.items()}
+        return [part.substitute(known) for part in expressions]
+
+    def _pass_memory(self, statement: Statement, access: MemoryAccess, number: int) -> set[int]:
         """Return the store that a load reads from, or note a store."""
-        address = self.program.address(access)
+        address = self.program.domains.address(access)
         if address is None:
             return set()
-        cell = (access.array, *self._at(statement, access.array, (address,)))
+        cell = (access.array, *self._evaluate(statement.within, (address.flat,)))
         if access.direction == "store":
             self.stored[cell] = number
             return set()
         return {self.stored[cell]} if cell in self.stored else set()
-
-    def _add(self, node: Node, waits: set[int]) -> int:
-        self.nodes.append(node)
-        return self.recorder.add(waits)
-
-    def _run_barrier(self) -> None:
-        self.nodes.append(None)
-        self.recorder.barrier()
 
 
 # --- Records instructions in program order and what each waits for, barriers included

@@ -1,38 +1,48 @@
-"""Elements of its arrays that a kernel addresses at given sizes.
+"""Elements of its arrays that a kernel addresses: how far each subscript goes.
 
-Only what a launch has to know before it begins: the smallest and the largest subscript. Conditions
-of instructions and of ``if`` expressions are taken into account where they are affine. A condition
-or a loop bound that depends on data is left out; the range then is one that the kernel stays
-within, and is marked as not exact. A subscript that is read from data has no range here.
+isl finds the ends of a subscript over the loops and conditions around it, as far as these are
+affine; what else bounds them is left out, so that a subscript may go less far, and its range is
+marked as not exact. Private variables stand for what is written to them. Each element of an integer
+array that is read stands for any number from the smallest to the largest of its array, the same one
+wherever it is read again; so rows from one element to the next (CSR) have ends, too. Before
+a launch, numbers that might leave their types in C are refused, and all but sums, products,
+quotients and remainders by numbers, minima and maxima of loop variables, sizes and elements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from typing import Any
 
 import loopy as lp
+import numpy as np
 from loopy.diagnostic import LoopyError
-from loopy.symbolic import SubstitutionMapper, WalkMapper
-from pymbolic.mapper.substitutor import make_subst_func
+from loopy.symbolic import WalkMapper
 
+from countperf.counting.expression_types import name_of, type_of
 from countperf.counting.frontend.callees import inline_callees
 from countperf.counting.frontend.copies import preprocessed
 from countperf.counting.frontend.loopy_patches import unattended
-from countperf.errors import CountingError
+from countperf.errors import CountingError, option
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, ToCondition, ToQuasiPolynomial
-from countperf.symbolic.coverage import at_values, extremes
 from countperf.symbolic.kernel_sets import domain_of
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
+from countperf.symbolic.sets import extremes, fix_parameters
 
-_OPERATIONS = 500_000
-"""Of isl for one access, a second or so; beyond, its range is not known."""
+_OPERATIONS = 2_000_000
+"""Of isl for one subscript, a second or so; beyond, its ends are not known."""
+_INT = np.iinfo(np.int32)  # in which C computes at least
+
+REFUSALS = (CountingError, NotAffineError, LoopyError)
+
+Interval = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class IndexRange:
     """Smallest and largest value of a combination of subscripts."""
 
@@ -74,186 +84,6 @@ def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess
             if opaque is not None:
                 opaque |= set(instruction.dependency_names())
     return list(accesses)
-
-
-@dataclass
-class AddressedElements:
-    """Ranges of the subscripts of a kernel's arrays."""
-
-    t_unit: Any
-
-    @cached_property
-    def kernel(self) -> Any:
-        """The kernel, preprocessed, with its callees in it; None if Loopy does not do that."""
-        try:
-            with unattended():
-                unit = inline_callees(self.t_unit)
-                kernel = unit.default_entrypoint
-                if kernel.state < lp.KernelState.PREPROCESSED:
-                    kernel = preprocessed(unit).default_entrypoint
-        except CountingError:
-            return None
-        return kernel
-
-    @cached_property
-    def copied_bounds(self) -> tuple[str, ...]:
-        """Private variables that bound loops and that Loopy copies, for which its code is wrong.
-
-        It compares the loop variable with the address of the copies (inducer/loopy issue 77).
-        """
-        if self.kernel is None:
-            return ()
-        variables = self.kernel.temporary_variables
-        return tuple(
-            sorted(n for n in self.kernel.all_params() if n in variables and variables[n].shape)
-        )
-
-    @cached_property
-    def _collected(self) -> tuple[dict[str, list[ArrayAccess]], frozenset[str]]:
-        """All accesses by array, and arrays with accesses of which nothing can be read."""
-        opaque: set[str] = set()
-        by_array: dict[str, list[ArrayAccess]] = {}
-        for access in accesses_of(self.kernel, opaque):
-            by_array.setdefault(access.array, []).append(access)
-        return by_array, frozenset(opaque)
-
-    def ranges(
-        self,
-        array: str,
-        weights: Sequence[Sequence[int]],
-        values: Mapping[str, int],
-        *,
-        fixed: Mapping[int, int] | None = None,
-        offset: int = 0,
-    ) -> tuple[IndexRange, ...] | None:
-        """Find the ranges of weighted sums of an array's subscripts."""
-        if self.kernel is None or array in self._collected[1]:
-            return None
-        parts: list[tuple[IndexRange, ...]] = []
-        for access in self._collected[0].get(array, []):
-            try:
-                with isl_sets.limit_operations(_OPERATIONS, f"the subscript of {access.text}"):
-                    part = self._of_access(access, weights, values, fixed or {}, offset)
-            except (NotAffineError, CountingError):
-                return None
-            if part is not None:
-                parts.append(part)
-        return tuple(_join_terms(some) for some in zip(*parts, strict=True))
-
-    def unproved(
-        self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, int]
-    ) -> list[ArrayAccess]:
-        """Return the accesses that are not shown to stay in their arrays without data."""
-        unproved: list[ArrayAccess] = []
-        by_array = {} if self.kernel is None else self._collected[0]
-        for array, accesses in by_array.items():
-            shape = shapes.get(array)
-            if shape is None:
-                continue
-            unit = [
-                [int(axis == other) for other in range(len(shape))] for axis in range(len(shape))
-            ]
-            flat = [one for one in accesses if one.is_flat or len(one.index) != len(shape)]
-            known = None if flat else self.ranges(array, unit, values)
-            if known is not None and all(one.is_exact for one in known):
-                continue  # compared with the buffer
-            unproved += [
-                access
-                for access in accesses
-                if access not in flat and not self._is_inside(access, unit, shape, values)
-            ]
-        return unproved
-
-    def _is_inside(
-        self,
-        access: ArrayAccess,
-        unit: Sequence[Sequence[int]],
-        shape: Sequence[int],
-        values: Mapping[str, int],
-    ) -> bool:
-        try:
-            with isl_sets.limit_operations(_OPERATIONS, f"the subscript of {access.text}"):
-                ranges = self._of_access(access, unit, values, {}, 0)
-        except (NotAffineError, CountingError):
-            return False
-        return ranges is None or all(
-            index_range.low >= 0 and index_range.high < extent
-            for index_range, extent in zip(ranges, shape, strict=True)
-        )
-
-    def _of_access(
-        self,
-        access: ArrayAccess,
-        weights: Sequence[Sequence[int]],
-        values: Mapping[str, int],
-        fixed: Mapping[int, int],
-        offset: int,
-    ) -> tuple[IndexRange, ...] | None:
-        points, is_exact = self._points(access.within, access.conditions, values)
-        to_polynomial = ToQuasiPolynomial(lambda name: name in self._inames)
-        index = [to_polynomial(_at_sizes(part, values)) for part in access.index]
-        if access.is_flat:
-            if fixed:
-                raise CountingError(f"{access.text} does not tell its axes apart")
-            sums = [index[0] for _ in weights]
-        else:
-            for axis, position in fixed.items():
-                points = sets.restrict(points, zero=[index[axis] - position])
-            sums = [_weigh_terms(index, some) for some in weights]
-        ends = extremes(points, sums)
-        if ends is None:
-            return None
-        return tuple(
-            IndexRange(low=low + offset, high=high + offset, is_exact=is_exact, access=access.text)
-            for low, high in ends
-        )
-
-    @cached_property
-    def _inames(self) -> frozenset[str]:
-        return self.kernel.all_inames()
-
-    def _points(
-        self,
-        within: frozenset[str],
-        conditions: Sequence[tuple[Any, bool]],
-        values: Mapping[str, int],
-    ) -> tuple[Any, bool]:
-        """Return where something is executed, and whether that is exact."""
-        try:
-            domain = domain_of(self.kernel, within)
-        except LoopyError as error:
-            raise CountingError(f"there is no domain of {', '.join(sorted(within))}") from error
-        domain, unknown = at_values(sets.project_onto(domain, within), values)
-        is_exact = not unknown
-        to_condition = ToCondition(ToQuasiPolynomial(lambda name: name in within))
-        for expression, holds in conditions:
-            try:
-                alternatives = to_condition(_at_sizes(expression, values))
-                holding = sets.where_holds(domain, alternatives)
-            except (NotAffineError, CountingError):
-                is_exact = False
-                continue
-            domain = holding if holds else sets.subtract(domain, holding)
-        return domain, is_exact
-
-
-def _at_sizes(expression: Any, values: Mapping[str, int]) -> Any:
-    return SubstitutionMapper(make_subst_func(dict(values)))(expression)
-
-
-def _weigh_terms(index: Sequence[QuasiPolynomial], weights: Sequence[int]) -> QuasiPolynomial:
-    return sum((part * weight for part, weight in zip(index, weights, strict=True) if weight), ZERO)
-
-
-def _join_terms(parts: Sequence[IndexRange]) -> IndexRange:
-    highest = max(parts, key=lambda part: part.high)
-    lowest = min(parts, key=lambda part: part.low)
-    return IndexRange(
-        low=lowest.low,
-        high=highest.high,
-        is_exact=lowest.is_exact and highest.is_exact,
-        access=lowest.access if lowest.low < 0 else highest.access,
-    )
 
 
 class _Accesses(WalkMapper[[]]):
@@ -318,3 +148,372 @@ class _Accesses(WalkMapper[[]]):
     def map_sub_array_ref(self, expr: Any) -> None:
         """Refuse: what is passed to a function that is not inlined cannot be followed."""
         raise CountingError(f"{expr} is passed to a function")
+
+
+@dataclass
+class AddressedElements:
+    """Ranges of the subscripts of a kernel's arrays."""
+
+    t_unit: Any
+
+    @cached_property
+    def kernel(self) -> Any:
+        """The kernel, preprocessed, with its callees in it; None if Loopy does not do that."""
+        try:
+            with unattended():
+                unit = inline_callees(self.t_unit)
+                kernel = unit.default_entrypoint
+                if kernel.state < lp.KernelState.PREPROCESSED:
+                    kernel = preprocessed(unit).default_entrypoint
+        except CountingError:
+            return None
+        return kernel
+
+    @cached_property
+    def copied_bounds(self) -> tuple[str, ...]:
+        """Private variables that bound loops and that Loopy copies, for which its code is wrong.
+
+        It compares the loop variable with the address of the copies (inducer/loopy issue 77).
+        """
+        if self.kernel is None:
+            return ()
+        variables = self.kernel.temporary_variables
+        return tuple(
+            sorted(n for n in self.kernel.all_params() if n in variables and variables[n].shape)
+        )
+
+    @cached_property
+    def _collected(self) -> tuple[dict[str, list[ArrayAccess]], set[str]]:
+        """All accesses by array, and arrays with accesses of which nothing can be read."""
+        opaque: set[str] = set()
+        by_array: dict[str, list[ArrayAccess]] = {}
+        for access in accesses_of(self.kernel, opaque):
+            by_array.setdefault(access.array, []).append(access)
+        return by_array, opaque
+
+    def ranges(
+        self,
+        array: str,
+        weights: Sequence[Sequence[int]],
+        values: Mapping[str, int],
+        *,
+        fixed: Mapping[int, int] | None = None,
+        offset: int = 0,
+    ) -> tuple[IndexRange, ...] | None:
+        """Find the ranges of weighted sums of an array's subscripts; None if data decides them."""
+        if self.kernel is None or array in self._collected[1]:
+            return None
+        subscripts = Subscripts(self.kernel, values, None)
+        parts: list[list[IndexRange]] = []
+        for access in self._collected[0].get(array, []):
+            wanted = [[1]] * len(weights) if access.is_flat else weights
+            try:
+                ends, region = subscripts.follow(access, access.index, wanted, fixed)
+            except REFUSALS:
+                return None
+            parts.append(
+                [IndexRange(a + offset, b + offset, region.is_exact, access.text) for a, b in ends]
+            )
+        return tuple(_join_ranges(some) for some in zip(*filter(None, parts), strict=True))
+
+    def describe_outside(
+        self,
+        sizes: Mapping[str, int],
+        shapes: Mapping[str, Sequence[int]],
+        ranges: Mapping[str, Interval],
+    ) -> str:
+        """Say which access may leave its array, and what helps; nothing if none may.
+
+        Accesses whose ends are exact without data are not looked at: these are compared with the
+        buffer.
+        """
+        for array, accesses in self._collected[0].items():
+            shape = shapes.get(array)
+            if shape is None:
+                continue
+            shaped = [a for a in accesses if not a.is_flat and len(a.index) == len(shape)]
+            if len(shaped) == len(accesses):
+                known = self.ranges(array, np.eye(len(shape), dtype=int).tolist(), sizes)
+                if known is not None and all(one.is_exact for one in known):
+                    continue
+            subscripts = Subscripts(self.kernel, sizes, ranges, checks_types=True)
+            for access in shaped:
+                if outside := _describe_access(subscripts, access, shape):
+                    return outside
+        return ""
+
+
+def _join_ranges(parts: Sequence[IndexRange]) -> IndexRange:
+    highest = max(parts, key=lambda part: part.high)
+    lowest = min(parts, key=lambda part: part.low)
+    access = lowest.access if lowest.low < 0 else highest.access
+    return IndexRange(lowest.low, highest.high, lowest.is_exact and highest.is_exact, access)
+
+
+def _describe_access(subscripts: Subscripts, access: ArrayAccess, shape: Sequence[int]) -> str:
+    """Say that an access may leave its array, and what helps; nothing if it may not."""
+    mend = f"or time it with {option('unchecked', 'True')}, if you know that it stays inside"
+    without_data = replace(subscripts, ranges=None, checks_types=False)
+    for axis, (index, extent) in enumerate(zip(access.index, shape, strict=True)):
+        inside = f"axis {axis} of its array goes from 0 to {extent - 1}"
+        with suppress(*REFUSALS):
+            if is_inside(without_data.follow(access, [index])[0], extent):
+                continue
+        try:
+            ends, region = subscripts.follow(access, [index])
+        except REFUSALS as error:
+            reason = f"{error} is not followed" if isinstance(error, NotAffineError) else error
+            return (
+                f"{access.text} may leave its array, and {inside}: {reason}; nothing was launched:"
+                " compute the subscript of loop variables, sizes and integer arguments that the"
+                " kernel does not write, by sums, products, quotients and remainders by sizes,"
+                f" minima and maxima, {mend}"
+            )
+        if is_inside(ends, extent):
+            continue
+        sources = " and ".join(map(repr, sorted(region.deciding)))
+        other = f"pass other elements of {sources}" if sources else "pass other sizes"
+        ((low, high),) = ends
+        return (
+            f"{access.text} may leave its array: its subscripts go from {low} to {high}, as far as"
+            f" the smallest and largest elements of {sources or 'no array'} tell, and {inside};"
+            f" nothing was launched: {other}, {mend}"
+        )
+    return ""
+
+
+def is_inside(ends: Sequence[Interval], extent: int) -> bool:
+    """Return whether a subscript stays in its axis; it does if it is never computed."""
+    return all(low >= 0 and high < extent for low, high in ends)
+
+
+# --- Ends of subscripts
+
+
+@dataclass(frozen=True)
+class Subscripts:
+    """Subscripts of a kernel at given sizes, and at ranges of the elements of integer arrays."""
+
+    kernel: Any
+    sizes: Mapping[str, int]
+    ranges: Mapping[str, Interval] | None  # if None, no private variables are followed either
+    checks_types: bool = False  # whether numbers that may leave their types are refused
+
+    @cached_property
+    def least(self) -> int:
+        """The least number with which C computes as mathematics does."""
+        kernel = self.kernel
+        names = (*kernel.arg_dict, *kernel.temporary_variables)
+        return 0 if any(type_of(kernel, name).kind == "u" for name in names) else int(_INT.min)
+
+    def follow(
+        self,
+        access: ArrayAccess,
+        index: Sequence[Any],
+        weights: Sequence[Sequence[int]] = ((1,),),
+        fixed: Mapping[int, int] | None = None,
+    ) -> tuple[Sequence[Interval], Region]:
+        """Return the ends of weighted sums of subscripts, and what decides them.
+
+        There are no ends where the access is never executed.
+        """
+        with isl_sets.limit_operations(_OPERATIONS, f"the subscript of {access.text}"):
+            region = Region(self, access.within, access.instruction, access.conditions)
+            parts = region.read(index)
+            if access.is_flat and fixed:
+                raise CountingError(f"{access.text} does not tell its axes apart")
+            zero = [parts[axis] - position for axis, position in (fixed or {}).items()]
+            points = sets.restrict(region.points, zero=zero) if zero else region.points
+            sums = [
+                sum((part * factor for part, factor in zip(parts, some, strict=True)), ZERO)
+                for some in weights
+            ]
+            return extremes(points, sums) or (), region
+
+
+class Region(ToQuasiPolynomial):
+    """The points of some loops, with the elements that expressions there consist of."""
+
+    def __init__(
+        self,
+        data: Subscripts,
+        within: frozenset[str],
+        reader: str,
+        conditions: Sequence[tuple[Any, bool]] = (),
+        around: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(within.__contains__)
+        self.elements: dict[Any, QuasiPolynomial] = {}
+        self.deciding: set[str] = set()  # the arrays that they are in
+        self._data = data
+        self._reader = ""  # Loopy writes what bounds a loop before it enters the loop
+        self._within = within | around
+        self._symbols = 0
+        domain = sets.project_onto(domain_of(data.kernel, within), within)
+        self.points = sets.at_values(domain, data.sizes)
+        _, unknown = fix_parameters(domain, data.sizes)
+        for name in unknown:
+            with suppress(*REFUSALS):  # without it, the loop has no bound that is known
+                bound = QuasiPolynomial.name(name) - self._read_written(name)
+                self.points = sets.restrict(self.points, zero=[bound])
+        self.is_exact = not unknown  # whether all points are reached
+        self._reader = reader
+        self.loop_arrays = frozenset(self.deciding)
+        for condition, holds in conditions:
+            try:
+                followed = ToCondition(self)(condition)  # which may add points
+                holding = sets.where_holds(self.points, followed)
+            except REFUSALS:
+                self.is_exact = False
+                continue
+            self.points = holding if holds else self.points - holding
+
+    def read(self, expressions: Sequence[Any]) -> list[QuasiPolynomial]:
+        """Return expressions as quasi-polynomials, and note which arrays decide them."""
+        self.deciding.clear()
+        values = list(map(self, expressions))
+        if any(value.names() & self._within for value in values):
+            self.deciding |= self.loop_arrays
+        return values
+
+    def rec(self, expr: Any, /, *_: Any, **__: Any) -> QuasiPolynomial:
+        """Refuse what may leave the type in which C computes it."""
+        return self._check_type(super().rec(expr), expr)
+
+    def map_foreign(self, expr: Any, /, *_: Any, **__: Any) -> QuasiPolynomial:
+        """Take numbers, but unsigned ones, with which C computes otherwise."""
+        if self._data.checks_types and isinstance(expr, np.unsignedinteger):
+            raise NotAffineError(expr)
+        return super().map_foreign(expr)
+
+    def map_variable(self, expr: Any) -> QuasiPolynomial:
+        """Take a loop variable, a size, or what is written to a private variable."""
+        if self.is_known(expr.name):
+            return QuasiPolynomial.name(expr.name)
+        if expr.name in self._data.sizes:
+            return QuasiPolynomial.constant(self._data.sizes[expr.name])
+        return self._read_written(expr.name)
+
+    def map_subscript(self, expr: Any) -> QuasiPolynomial:
+        """Take an element of an argument that the kernel does not write."""
+        name = expr.aggregate.name
+        self.deciding.add(name)
+        if expr not in self.elements:
+            if name in self._data.kernel.writer_map():
+                raise CountingError(f"the kernel writes {name!r}")
+            if self._data.ranges is None or name not in self._data.ranges:
+                raise CountingError(f"{name!r} is no integer argument")
+            self.elements[expr] = self._symbol(*self._data.ranges[name])
+        return self.elements[expr]
+
+    def map_sum(self, expr: Any) -> QuasiPolynomial:
+        """Add one after the other, as C does."""
+        parts = map(self.rec, expr.children)
+        return reduce(lambda one, other: self._check_type(one + other, expr), parts)
+
+    def map_product(self, expr: Any) -> QuasiPolynomial:
+        """Multiply; a product of two that vary is any number between its ends."""
+
+        def multiply(one: QuasiPolynomial, other: QuasiPolynomial) -> QuasiPolynomial:
+            product = one * other
+            if not product.is_affine:
+                corners = [a * b for a in self._ends(one) for b in self._ends(other)]
+                self.is_exact = False
+                product = self._symbol(min(corners), max(corners))
+            return self._check_type(product, expr)
+
+        return reduce(multiply, map(self.rec, expr.children))
+
+    def map_type_cast(self, expr: Any) -> QuasiPolynomial:
+        """Keep numbers that the type holds."""
+        return self._check_held(self.rec(expr.child), np.dtype(expr.type.numpy_dtype), expr)
+
+    def map_min(self, expr: Any) -> QuasiPolynomial:
+        """Choose the least."""
+        return self._choose(expr.children, 1)
+
+    def map_max(self, expr: Any) -> QuasiPolynomial:
+        """Choose the largest."""
+        return self._choose(expr.children, -1)
+
+    def map_call(self, expr: Any) -> QuasiPolynomial:
+        """Choose, if the function is a minimum or maximum."""
+        sign = {"min": 1, "max": -1}.get(name_of(expr.function))
+        if sign is None:
+            raise NotAffineError(expr)
+        return self._choose(expr.parameters, sign)
+
+    def _choose(self, parts: Sequence[Any], sign: int) -> QuasiPolynomial:
+        values = [self.rec(part) for part in parts]
+        chosen = self._name()
+        self.points = sets.union(
+            [
+                sets.restrict(
+                    self.points,
+                    zero=[chosen - value],
+                    nonnegative=[(other - value) * sign for other in values],
+                )
+                for value in values
+            ]
+        )
+        return chosen
+
+    def _read_written(self, name: str) -> QuasiPolynomial:
+        """Return the value of a private variable, if it is written once before it is read."""
+        kernel = self._data.kernel
+        if self._data.ranges is None:
+            raise CountingError(f"{name!r} is not followed")
+        variable = kernel.temporary_variables.get(name)
+        writers = [kernel.id_to_insn[writer] for writer in kernel.writer_map().get(name, ())]
+        if variable is None or variable.shape != () or len(writers) != 1:
+            raise CountingError(f"the value of {name!r} is not a single one")
+        if variable.address_space not in (lp.AddressSpace.PRIVATE, lp.auto):
+            raise CountingError(f"other work items may write {name!r}")
+        (writer,) = writers
+        before = kernel.recursive_insn_dep_map()
+        if (
+            not isinstance(writer, lp.Assignment)
+            or writer.predicates
+            or not writer.within_inames <= self._within
+            or (self._reader and writer.id not in before[self._reader])
+        ):
+            raise CountingError(f"{name!r} may be read before it is written")
+        outer, self._reader = self._reader, writer.id
+        try:
+            value = self.rec(writer.expression)
+        finally:
+            self._reader = outer
+        return self._check_held(value, type_of(kernel, name), name)
+
+    def _name(self) -> QuasiPolynomial:
+        self._symbols += 1
+        return QuasiPolynomial.name(f"_v{self._symbols}")
+
+    def _symbol(self, low: int, high: int) -> QuasiPolynomial:
+        symbol = self._name()
+        self.points = sets.restrict(self.points, nonnegative=[symbol - low, high - symbol])
+        return symbol
+
+    def _ends(self, value: QuasiPolynomial) -> Interval:
+        ends = extremes(self.points, [value])
+        return (0, 0) if ends is None else ends[0]
+
+    def _check_held(
+        self, value: QuasiPolynomial, dtype: np.dtype[Any], what: object
+    ) -> QuasiPolynomial:
+        if dtype.kind not in ("i" if self._data.checks_types else "iu"):
+            raise CountingError(f"{what} is no signed integer")
+        return self._check_type(value, what, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+
+    def _check_type(
+        self,
+        value: QuasiPolynomial,
+        what: object,
+        least: int = int(_INT.min),
+        most: int = int(_INT.max),
+    ) -> QuasiPolynomial:
+        if self._data.checks_types:
+            low, high = self._ends(value)
+            if low < max(least, self._data.least) or high > most:
+                raise CountingError(f"{what} may leave the range of its type")
+        return value

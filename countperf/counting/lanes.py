@@ -13,26 +13,21 @@ found for the shift modulo a number of elements (a cache line, say), since more 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.counting.components import (
-    MAXIMUM_ENTRIES,
-    Component,
-    bound_case,
-    components_of,
-    pieces_of,
-)
-from countperf.counting.domains import Domains
+from countperf.counting.keys import Case
 from countperf.counting.scopes import Scope
 from countperf.errors import CountingError
 from countperf.symbolic import sets
-from countperf.symbolic.point_arrays import Points, values_at
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.isl_sets import IntegerSet, to_isl
+from countperf.symbolic.point_arrays import Points, points_of_set, split_off_full, values_at
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 Histogram = dict[int, int]
@@ -40,6 +35,189 @@ Histogram = dict[int, int]
 
 _MAXIMUM_PATTERNS = 2**16
 _INACTIVE = np.iinfo(np.int64).max
+
+_SPLIT_FROM = 2**18
+"""Points from which the full work groups are split off, so as not to list them one by one."""
+
+_MAXIMUM_POINTS = 2**24
+_MAXIMUM_ENTRIES = 2**25
+"""Points of one part, and addresses, that are listed at most."""
+
+
+def _check_listed(number: int, most: int, what: str) -> None:
+    if number > most:
+        raise CountingError(
+            f"more than {most} {what} would have to be listed; choose smaller parameters"
+        )
+
+
+# --- Parts of a loop domain that share no constraints, conditions or terms of an address
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Factor:
+    """A part of a loop domain that shares no constraint with the others, at given parameters."""
+
+    names: frozenset[str]  # its loop variables
+    points: IntegerSet
+
+    def count(self) -> int:
+        return int(Counter(None).count(self.points).evaluate({}))
+
+
+@dataclass(slots=True, eq=False)
+class _Component:
+    """Loop variables that belong together."""
+
+    names: frozenset[str] = frozenset()
+    factors: list[_Factor] = field(default_factory=list[_Factor])
+    summands: list[QuasiPolynomial] = field(default_factory=list[QuasiPolynomial])
+    cases: list[Case] = field(default_factory=list[Case])
+
+    def list_addresses(self) -> tuple[Points, NDArray[np.int64], NDArray[np.bool_]]:
+        """List all points, the sum of the terms there, and whether all conditions hold."""
+        points: Points = {}
+        number = 1
+        for factor in self.factors:
+            more, more_number = points_of_set(factor.points, {}, _MAXIMUM_POINTS)
+            loops = f"points of the loops {', '.join(sorted(self.names))}"
+            _check_listed(number * more_number, _MAXIMUM_POINTS, loops)
+            points = {name: np.repeat(column, more_number) for name, column in points.items()}
+            points |= {name: np.tile(column, number) for name, column in more.items()}
+            number *= more_number
+        kept = np.ones(number, bool)
+        for case in self.cases:
+            holding = np.zeros(number, bool)
+            for guards in case.alternatives:
+                inside = np.ones(number, bool)
+                for guard in guards:
+                    inside &= values_at(guard, points, number) >= 0
+                holding |= inside
+            kept &= holding if case.holds else ~holding
+        addresses = np.zeros(number, np.int64)
+        for summand in self.summands:
+            addresses += values_at(summand, points, number)
+        return points, addresses, kept
+
+    def list_executed_addresses(self) -> NDArray[np.int64]:
+        """Return the sum of the terms at each point at which all conditions hold."""
+        _, addresses, kept = self.list_addresses()
+        return addresses[kept]
+
+
+def _split_domain(
+    scope: Scope, address: QuasiPolynomial, parameters: Mapping[str, int]
+) -> tuple[int, list[list[_Component]]]:
+    """Return the constant term of an address, and disjoint parts of its loop domain.
+
+    Each part is the product of its components.
+    """
+    bound = {name: QuasiPolynomial.constant(value) for name, value in parameters.items()}
+    numeric = address.substitute(bound)
+    summands = [QuasiPolynomial({m: c}) for m, c in numeric.terms.items() if m]
+    cases = [
+        Case(
+            alternatives=frozenset(
+                frozenset(guard.substitute(bound) for guard in guards)
+                for guards in case.alternatives
+            ),
+            holds=case.holds,
+        )
+        for case in scope.cases
+    ]
+    parts = [
+        _join_factors(factors, summands, remaining)
+        for factors, remaining in _split_full_groups(scope, cases, parameters)
+    ]
+    return int(numeric.constant_term), parts
+
+
+def _join_factors(
+    factors: Sequence[_Factor], summands: Sequence[QuasiPolynomial], cases: Sequence[Case]
+) -> list[_Component]:
+    """Return the components of a part of a loop domain: factors that a term or condition joins."""
+    components = [_Component(), *(_Component(factor.names, [factor]) for factor in factors)]
+    joints = [_Component(frozenset(s.names()), summands=[s]) for s in summands]
+    joints += [_Component(case.names, cases=[case]) for case in cases]
+    for joint in joints:
+        touched = [c for c in components if c.names & joint.names] or components[:1]
+        components = [c for c in components if all(c is not t for t in touched)]
+        for each in touched:
+            joint.factors += each.factors
+            joint.summands = each.summands + joint.summands
+            joint.cases = each.cases + joint.cases
+        joint.names = frozenset[str]().union(*(each.names for each in touched))
+        components.append(joint)
+    return components
+
+
+def _split_full_groups(
+    scope: Scope, cases: Sequence[Case], parameters: Mapping[str, int]
+) -> Iterator[tuple[list[_Factor], list[Case]]]:
+    """Yield disjoint parts of the loop domain of a place, and the conditions that remain there.
+
+    Where a part is large, the work groups in which all items are there are split off: their number
+    and the items of one of them say as much as all their items.
+    """
+    remaining = list(cases)
+    alternatives: list[list[list[_Factor]]] = []
+    for factor in _list_factors(scope, parameters):
+        outer = factor.names & scope.domains.group_axes.keys()
+        halves, absorbed = None, list[Case]()
+        if outer and outer < factor.names and factor.count() > _SPLIT_FROM:
+            absorbed = [case for case in remaining if _is_convex(case, factor.names)]
+            guards = [g for case in absorbed for guards in case.alternatives for g in guards]
+            halves = split_off_full(sets.restrict(factor.points, nonnegative=guards), outer)
+        if halves is None:
+            alternatives.append([[factor]])
+            continue
+        remaining = [case for case in remaining if case not in absorbed]
+        full, items, rest = halves
+        inner = _Factor(factor.names - outer, items)
+        alternatives.append([[_Factor(outer, full), inner], [_Factor(factor.names, rest)]])
+    for choice in product(*alternatives):
+        yield [factor for part in choice for factor in part], remaining
+
+
+def _is_convex(case: Case, names: frozenset[str]) -> bool:
+    """Return whether a condition is a conjunction of affine ones on some loop variables."""
+    if not case.holds or len(case.alternatives) != 1:
+        return False
+    (guards,) = case.alternatives
+    return all(g.is_linear and g.names() <= names for g in guards)
+
+
+def _list_factors(scope: Scope, parameters: Mapping[str, int]) -> list[_Factor]:
+    """Return the independent parts of the loop domain."""
+    if not scope.within:
+        return []
+    factored = scope.domains.factored(scope.within)
+    polyhedra = None if factored is None else factored.onto(scope.within)
+    if polyhedra is None:
+        whole = sets.at_values(scope.domains.domain(scope.within), parameters)
+        return [_Factor(scope.within, whole)]
+    return [
+        _Factor(frozenset(p.dimensions), sets.at_values(to_isl(p), parameters)) for p in polyhedra
+    ]
+
+
+def list_touched_addresses(
+    scope: Scope, address: QuasiPolynomial, parameters: Mapping[str, int]
+) -> NDArray[np.int64]:
+    """List the distinct addresses of an access, elements; as for `lane_patterns`."""
+    base, pieces = _split_domain(scope, address, parameters)
+    parts: list[NDArray[np.int64]] = []
+    for components in pieces:
+        touched = np.array([base], np.int64)
+        for component in components:
+            steps = np.unique(component.list_executed_addresses())
+            _check_listed(len(touched) * len(steps), _MAXIMUM_ENTRIES, "addresses")
+            touched = np.unique(touched[:, np.newaxis] + steps)
+        parts.append(touched)
+    return np.unique(np.concatenate(parts))
+
+
+# --- Patterns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,62 +236,56 @@ def lane_patterns(
     scope: Scope, address: QuasiPolynomial, parameters: Mapping[str, int], modulus: int
 ) -> list[LanePattern]:
     """Sort the executions of an instruction into patterns."""
-    bound = {name: QuasiPolynomial.constant(value) for name, value in parameters.items()}
-    numeric = address.substitute(bound)
-    cases = [bound_case(case, bound) for case in scope.cases]
-    base = int(numeric.constant_term)
-    summands = [QuasiPolynomial({m: c}) for m, c in numeric.terms.items() if m]
-    groups = _count_unused_groups(scope, parameters)
-    result: list[LanePattern] = []
-    for piece in pieces_of(scope, cases, parameters):
-        result += _patterns_in_piece(
-            list(components_of(piece, summands)), scope, base % modulus, groups, modulus
-        )
-    return result
+    base, pieces = _split_domain(scope, address, parameters)
+    used = {scope.domains.group_axes.get(name) for name in scope.within}
+    groups = prod(  # that differ only along axes that the instruction does not use
+        int(size.evaluate(parameters))
+        for axis, size in scope.grid.groups.items()
+        if axis not in used
+    )
+    return [
+        pattern
+        for components in pieces
+        for pattern in _sort_piece(components, scope, base % modulus, groups, modulus)
+    ]
 
 
-def _patterns_in_piece(
-    components: Sequence[Component], scope: Scope, base: int, groups: int, modulus: int
+def _sort_piece(
+    components: Iterable[_Component], scope: Scope, base: int, groups: int, modulus: int
 ) -> Iterator[LanePattern]:
     shifts: Histogram = {base: 1}
     axes = sorted(scope.grid.items, reverse=True)
     shape = tuple(scope.grid.items[axis] for axis in axes)
-    parts: list[list[_Part]] = []
+    parts: list[list[tuple[frozenset[int], LanePattern]]] = []
     for component in components:
         if component.names & scope.lanes.keys():
-            parts.append(_patterns_of(component, scope, modulus))
+            parts.append(_sort_component(component, scope, modulus))
         else:
-            shifts = _join_lanes(shifts, _shifts_of(component, modulus), modulus)
-    if prod(len(part) for part in parts) > _MAXIMUM_PATTERNS:
-        raise CountingError(
-            f"the work items of a group access in more than {_MAXIMUM_PATTERNS} different "
-            "patterns; choose smaller parameters"
-        )
+            shifts = _add_shifts(shifts, _count_shifts(component, modulus), modulus)
+    _check_patterns(prod(len(part) for part in parts))
     for combination in product(*parts):
         offsets = np.zeros(shape, np.int64)
         active = np.ones(shape, bool)
         joined = shifts
-        for part in combination:
-            spread = tuple(scope.grid.items[axis] if axis in part.axes else 1 for axis in axes)
+        for along, part in combination:
+            spread = tuple(scope.grid.items[axis] if axis in along else 1 for axis in axes)
             offsets = offsets + part.offsets.reshape(spread)
             active = active & part.active.reshape(spread)
-            joined = _join_lanes(joined, part.shifts, modulus)
+            joined = _add_shifts(joined, part.shifts, modulus)
         counted = {shift: number * groups for shift, number in joined.items() if number * groups}
         if counted:
             yield LanePattern(offsets.ravel(), active.ravel(), counted)
 
 
-def _count_unused_groups(scope: Scope, parameters: Mapping[str, int]) -> int:
-    """Return how many groups differ only along axes that the instruction does not use."""
-    used = {scope.domains.group_axes.get(name) for name in scope.within}
-    result = 1
-    for axis, size in scope.grid.groups.items():
-        if axis not in used:
-            result *= int(size.evaluate(parameters))
-    return result
+def _check_patterns(number: int) -> None:
+    if number > _MAXIMUM_PATTERNS:
+        raise CountingError(
+            f"the work items of a group access in more than {_MAXIMUM_PATTERNS} different "
+            "patterns; choose smaller parameters"
+        )
 
 
-def _join_lanes(left: Histogram, right: Histogram, modulus: int) -> Histogram:
+def _add_shifts(left: Histogram, right: Histogram, modulus: int) -> Histogram:
     result: Histogram = {}
     for a, number in left.items():
         for b, more in right.items():
@@ -122,79 +294,64 @@ def _join_lanes(left: Histogram, right: Histogram, modulus: int) -> Histogram:
     return result
 
 
-def _shifts_of(component: Component, modulus: int) -> Histogram:
+def _count_shifts(component: _Component, modulus: int) -> Histogram:
     """Return how often a component without work items shifts addresses by how much."""
-    if not component.cases and all(_is_multiple(s, modulus) for s in component.summands):
-        number = component.count()
+    is_aligned = all(
+        c.denominator == 1 and int(c) % modulus == 0
+        for summand in component.summands
+        for c in summand.terms.values()
+    )
+    if is_aligned and not component.cases:
+        number = prod(factor.count() for factor in component.factors)
         return {0: number} if number else {}
-    points, number = component.points()
-    kept = component.executed(points, number)
-    total = np.zeros(number, np.int64)
-    for summand in component.summands:
-        total += values_at(summand, points, number)
-    return _histogram(total[kept], modulus)
+    return _count_remainders(component.list_executed_addresses(), modulus)
 
 
-def _is_multiple(summand: QuasiPolynomial, modulus: int) -> bool:
-    return all(c.denominator == 1 and int(c) % modulus == 0 for c in summand.terms.values())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """A pattern over some of the local axes."""
-
-    axes: frozenset[int]
-    offsets: NDArray[np.int64]
-    active: NDArray[np.bool_]
-    shifts: Histogram
-
-
-def _patterns_of(component: Component, scope: Scope, modulus: int) -> list[_Part]:
-    points, number = component.points()
+def _sort_component(
+    component: _Component, scope: Scope, modulus: int
+) -> list[tuple[frozenset[int], LanePattern]]:
+    """Sort the executions of a component with work items; return patterns and their local axes."""
+    points, address, kept = component.list_addresses()
     lanes = {name: axis for name, axis in scope.lanes.items() if name in component.names}
-    axes = sorted(lanes.values(), reverse=True)
     items = scope.grid.items
-    lane = np.zeros(number, np.int64)
-    for axis in axes:
-        (name,) = [n for n, a in lanes.items() if a == axis]
-        lane = lane * items[axis] + (points[name] - _lowest(scope.domains, name))
-    address = np.zeros(number, np.int64)
-    for summand in component.summands:
-        address += values_at(summand, points, number)
+    lane = np.zeros(len(address), np.int64)
+    for name, axis in sorted(lanes.items(), key=lambda item: -item[1]):
+        first, _ = sets.constant_bounds(scope.domains.domain(frozenset([name])))[name]
+        assert first is not None  # else the launch geometry was refused
+        lane = lane * items[axis] + (points[name] - first)
     others = {name: column for name, column in points.items() if name not in lanes}
     for name in scope.loops:
         if name in others and name in scope.own_loops:
-            others[name] = _ranks(name, points, scope)
-    passes, pass_of = _number_tuples(list(others.values()), number)
-    width = prod(items[axis] for axis in axes)
-    if passes * width > MAXIMUM_ENTRIES:
-        raise CountingError(
-            f"more than {MAXIMUM_ENTRIES} points of the loops {', '.join(sorted(points))} would "
-            "have to be listed; choose smaller parameters"
-        )
+            others[name] = _number_iterations(name, points, scope)
+    passes, pass_of = _number_tuples(list(others.values()), len(address))
+    width = prod(items[axis] for axis in lanes.values())
+    loops = f"points of the loops {', '.join(sorted(points))}"
+    _check_listed(passes * width, _MAXIMUM_ENTRIES, loops)
     table = np.full((passes, width), _INACTIVE, np.int64)
-    kept = component.executed(points, number)
     table[pass_of[kept], lane[kept]] = address[kept]
     table = table[(table != _INACTIVE).any(axis=1)]
     lowest = table.min(axis=1, initial=_INACTIVE)
     table = np.where(table == _INACTIVE, _INACTIVE, table - lowest[:, np.newaxis])
+    axes = frozenset(lanes.values())
     return [
-        _Part(
-            axes=frozenset(axes),
-            offsets=np.where(row == _INACTIVE, 0, row),
-            active=row != _INACTIVE,
-            shifts=_histogram(lowest[equal], modulus),
+        (
+            axes,
+            LanePattern(
+                offsets=np.where(row == _INACTIVE, 0, row),
+                active=row != _INACTIVE,
+                shifts=_count_remainders(lowest[equal], modulus),
+            ),
         )
-        for row, equal in _distinct_rows(table)
+        for row, equal in _find_distinct_rows(table)
     ]
 
 
-def _histogram(values: NDArray[np.int64], modulus: int) -> Histogram:
+def _count_remainders(values: NDArray[np.int64], modulus: int) -> Histogram:
     counts = np.bincount(values % modulus, minlength=modulus)
     return {shift: int(counts[shift]) for shift in range(modulus) if counts[shift]}
 
 
-def _distinct_rows(
+def _find_distinct_rows(
     table: NDArray[np.int64],
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.intp]]]:
     """Yield each distinct row and the positions at which it stands; few rows are expected."""
@@ -209,22 +366,10 @@ def _distinct_rows(
     if not len(remaining):
         return
     rows, inverse = np.unique(table[remaining], axis=0, return_inverse=True)
-    if len(rows) > _MAXIMUM_PATTERNS:
-        raise CountingError(
-            f"the work items of a group access in more than {_MAXIMUM_PATTERNS} different "
-            "patterns; choose smaller parameters"
-        )
+    _check_patterns(len(rows))
     order = np.argsort(inverse.ravel(), kind="stable")
     ends = np.cumsum(np.bincount(inverse.ravel(), minlength=len(rows)))
-    for row, part in zip(rows, np.split(remaining[order], ends[:-1]), strict=True):
-        yield row, part
-
-
-def _lowest(domains: Domains, name: str) -> int:
-    """Return the value of a work-item index for the first item."""
-    low, _ = sets.constant_bounds(domains.domain(frozenset([name])))[name]
-    assert low is not None  # else the launch geometry was refused
-    return low
+    yield from zip(rows, np.split(remaining[order], ends[:-1]), strict=True)
 
 
 def _number_tuples(
@@ -232,30 +377,18 @@ def _number_tuples(
 ) -> tuple[int, NDArray[np.intp]]:
     """Return how many distinct tuples of columns there are, and the number of each point's."""
     code = np.zeros(number, np.intp)
-    count = 1 if number else 0
     for column in columns:
-        low = int(column.min(initial=_INACTIVE))
-        span = int(column.max(initial=low)) - low + 1
-        values = column - low
-        if span * count > 4 * number + 1024:  # far apart: number the values first
-            distinct, values = np.unique(column, return_inverse=True)
-            span, values = len(distinct), values.ravel()
-        code = code * span + values
-        present = np.zeros(count * span, bool)
-        present[code] = True
-        code = (np.cumsum(present) - 1)[code]
-        count = int(present.sum())
-    return count, code
+        distinct, values = np.unique(column, return_inverse=True)
+        code = np.unique(code * len(distinct) + values.ravel(), return_inverse=True)[1].ravel()
+    return int(code.max(initial=-1)) + 1, code
 
 
-def _ranks(name: str, points: Points, scope: Scope) -> NDArray[np.int64]:
+def _number_iterations(name: str, points: Points, scope: Scope) -> NDArray[np.int64]:
     """Return the number of the iteration of an item's own loop, from zero."""
-    order = scope.loops
     axes = (scope.domains.local_axes, scope.domains.group_axes)
-    around = set(order[: order.index(name)]).union(*axes)
+    around = set(scope.loops[: scope.loops.index(name)]).union(*axes)
     outside = [column for other, column in points.items() if other in around]
-    number = len(points[name])
-    count, code = _number_tuples(outside, number)
+    count, code = _number_tuples(outside, len(points[name]))
     first = np.full(count, _INACTIVE, np.int64)
     np.minimum.at(first, code, points[name])
     return points[name] - first[code]

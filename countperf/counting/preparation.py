@@ -119,7 +119,6 @@ class KernelTally:
     def __init__(self, prepared: PreparedKernel, rules: SourceCounter) -> None:
         self._prepared = prepared
         self._rules = rules
-        self._memo: dict[Any, Any] = {}
         self._read: dict[str, Instruction] = {}
 
     def instructions(self, launch: Launch) -> list[Instruction]:
@@ -127,7 +126,7 @@ class KernelTally:
         return [
             self.instruction(launch, outline, instruction_id)
             for outline in launch.regions
-            for instruction_id in computing(self._prepared.kernel, outline.instruction_ids)
+            for instruction_id in computing(self._prepared.kernel, outline.loops)
         ]
 
     def instruction(
@@ -166,9 +165,8 @@ class KernelTally:
             within=within,
             cases=predicates,
             grid=launch.grid,
-            loops=(*outline.around, *outline.loops[instruction_id]),
+            loops=tuple(loop.iname for loop in outline.nest(instruction_id)),
             own_loops=frozenset(name for name, kind in kinds.items() if kind == "loop"),
-            memo=self._memo,
         )
         return Instruction(
             loopy=instruction,
@@ -186,9 +184,10 @@ class KernelTally:
         """Return the kind of each loop variable around an instruction that is no hardware axis."""
         copied, hosts = self._prepared.copied, launch.program.launch_loops
         kinds: dict[str, AxisKind] = {
-            name: "launch loop" if name in hosts else "barrier loop" for name in outline.around
+            loop.iname: "launch loop" if loop.iname in hosts else "barrier loop"
+            for loop in outline.around
         }
-        for name in outline.loops[instruction_id]:
+        for name in (loop.iname for loop in outline.loops[instruction_id]):
             kinds[name] = "unrolled" if name in copied else "loop"
         return kinds | {name: "unrolled" for name in copied if name not in kinds}
 

@@ -1,16 +1,31 @@
-"""Device programs by barrier regions: loops, instructions, and chains that iterations carry."""
+"""Device programs by barrier regions: loops, instructions, and chains that iterations carry.
+
+A read of a private variable in a loop is *carried* if what it reads was written in an earlier
+iteration: no instruction before it in the body of the loop writes the element. Instructions that
+feed each other in a cycle with one carried read form a chain, of those that share instructions the
+longest: the recurrence that bounds the time of an iteration from below (B. R. Rau, Iterative modulo
+scheduling, MICRO 1994, section 2.2). Its length is what lies on the way from read to write: of two
+operands, the one that belongs to the chain. Ways that come back after several iterations only are
+no chains.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 import loopy as lp
+import numpy as np
+import pymbolic.primitives as p
+from loopy.library.reduction import ArgExtOp
+from loopy.symbolic import TypeCast, get_dependencies
 
-from countperf.counting.chains import Operations, PlacedInstruction, Recurrence, recurrences
-from countperf.counting.device_programs import LocalBarrier, RegionOutline
+from countperf.counting.device_programs import LocalBarrier, Loop, RegionOutline
+from countperf.counting.expression_types import flattened_operands, name_of
 from countperf.counting.keys import Grid, type_name
 from countperf.counting.operations.source_view import component_of, real_part
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, computing
@@ -18,6 +33,9 @@ from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
 from countperf.errors import CountingError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.text import ShortRepr
+
+Operations = tuple[tuple[str, int], ...]
+"""Kinds of operations and how many, sorted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +116,7 @@ def analyze_program(
         launches=launch.number,
         groups=tuple(grid.groups[axis] for axis in sorted(grid.groups)),
         shape=tuple(grid.items[axis] for axis in sorted(grid.items)),
-        regions=tuple(builder.region(outline) for outline in launch.regions),
+        regions=tuple(builder.analyze_region(outline) for outline in launch.regions),
     )
 
 
@@ -111,57 +129,50 @@ class _Builder:
         self.kernel = prepared.kernel
         self.copied = prepared.copied
         self.domains = prepared.domains
-        self.program = launch.program
         self.grid = launch.grid
         self.hardware = frozenset(self.domains.local_axes) | frozenset(self.domains.group_axes)
-        self.chains: dict[str, list[Recurrence]] = {}
-        self.nests: dict[str, tuple[str, ...]] = {}
-        self._find_chains(launch.regions)
+        self.nests = {i: outline.nest(i) for outline in launch.regions for i in outline.loops}
+        self.chains: dict[str, list[ChainAnalysis]] = {}
+        for found in self._find_chains():
+            self.chains.setdefault(found.instructions[-1], []).append(found)
 
-    def region(self, outline: RegionOutline) -> RegionAnalysis:
-        """Analyze a region."""
-        ids = computing(self.kernel, outline.instruction_ids)
+    def analyze_region(self, outline: RegionOutline) -> RegionAnalysis:
+        ids = computing(self.kernel, outline.loops)
+        around = [loop.iname for loop in outline.around]
+        barrier = LocalBarrier(within=frozenset(around), neighbors=frozenset(outline.loops))
+        launch_loops = self.launch.program.launch_loops
+        passes: Known = None
+        with suppress(CountingError):
+            grid = Grid(groups=self.grid.groups, items={})
+            passes = barrier_passes(self.domains, barrier, launch_loops, grid)
         return RegionAnalysis(
             index=outline.index,
-            barrier_loops=tuple(n for n in outline.around if n not in self.program.launch_loops),
-            loops=self._loops(outline, ids),
-            instructions=tuple(self._analyze_program(outline, i) for i in ids),
-            chains=tuple(self._chain(c) for i in ids for c in self.chains.get(i, ())),
-            passes=self._passes(outline),
+            barrier_loops=tuple(name for name in around if name not in launch_loops),
+            loops=tuple(self._analyze_loops(outline, ids)),
+            instructions=tuple(self._analyze_instruction(outline, i) for i in ids),
+            chains=tuple(found for i in ids for found in self.chains.get(i, ())),
+            passes=passes,
         )
 
-    def _passes(self, outline: RegionOutline) -> Known:
-        barrier = LocalBarrier(
-            within=frozenset(outline.around), neighbors=frozenset(outline.instruction_ids)
-        )
-        grid = Grid(groups=self.grid.groups, items={})
-        with suppress(CountingError):
-            return barrier_passes(self.domains, barrier, self.program.launch_loops, grid)
-        return None
-
-    def _loops(self, outline: RegionOutline, ids: list[str]) -> tuple[LoopAnalysis, ...]:
+    def _analyze_loops(self, outline: RegionOutline, ids: list[str]) -> Iterator[LoopAnalysis]:
         inside: dict[tuple[str, ...], list[str]] = {}
         for i in ids:
-            nest = outline.loops[i]
+            nest = tuple(loop.iname for loop in outline.loops[i])
             for depth in range(len(nest)):
                 inside.setdefault(nest[: depth + 1], []).append(i)
-        result: list[LoopAnalysis] = []
         for (*outer, name), members in inside.items():
             if name in self.copied:
                 continue
-            around = (*outline.around, *outer)
-            outside = self.hardware | {*around}
-            result.append(
-                LoopAnalysis(
-                    iname=name,
-                    around=around,
-                    iterations=self._executed(members, outside | {name}),
-                    entries=self._executed(members, outside - {name}),
-                )
+            around = (*(loop.iname for loop in outline.around), *outer)
+            outside = self.hardware.union(around)
+            yield LoopAnalysis(
+                iname=name,
+                around=around,
+                iterations=self._count_points(members, outside | {name}),
+                entries=self._count_points(members, outside - {name}),
             )
-        return tuple(result)
 
-    def _executed(self, members: list[str], names: frozenset[str]) -> Known:
+    def _count_points(self, members: list[str], names: frozenset[str]) -> Known:
         """Count the points of some loops in which instructions are executed, if all agree."""
         counts = {
             self.domains.executions(
@@ -171,7 +182,9 @@ class _Builder:
         }
         return counts.pop() if len(counts) == 1 else None
 
-    def _analyze_program(self, outline: RegionOutline, instruction_id: str) -> InstructionAnalysis:
+    def _analyze_instruction(
+        self, outline: RegionOutline, instruction_id: str
+    ) -> InstructionAnalysis:
         instruction = self.tally.instruction(self.launch, outline, instruction_id)
         scope = instruction.scope
         executions = self.domains.executions(scope.within, scope.cases, self.grid)
@@ -181,49 +194,271 @@ class _Builder:
             scope=scope,
         )
 
-    # --- chains
+    def _find_chains(self) -> Iterator[ChainAnalysis]:
+        types = _name_private_types(self.kernel)
+        bodies: dict[Loop, list[Any]] = {}  # outer ones first
+        for i, nest in self.nests.items():
+            if isinstance(self.kernel.id_to_insn[i], lp.MultiAssignmentBase):
+                for loop in nest:
+                    bodies.setdefault(loop, []).append(self.kernel.id_to_insn[i])
+        cycles_by_key: dict[tuple[Any, Any], list[tuple[str, list[_Edge]]]] = {}
+        for loop, body in bodies.items():
+            for cycle in _find_cycles(_find_edges(body, loop.iname, types)):
+                members = sorted({edge.target for edge in cycle})
+                variables = tuple(sorted({_name_of(edge.reference) for edge in cycle}))
+                key = (tuple(body[k].id for k in members), variables)
+                cycles_by_key.setdefault(key, []).append((loop.iname, cycle))
+        for (instructions, variables), cycles in cycles_by_key.items():
+            loops, inner = tuple(loop for loop, _ in cycles), cycles[-1][1]
+            operations = sum((edge.operations for edge in inner), Counter[str]())
+            within = self.kernel.id_to_insn[instructions[-1]].within_inames
+            yield ChainAnalysis(
+                instructions=instructions,
+                variables=variables,
+                loops=loops,
+                operations=tuple(sorted(operations.items())),
+                steps=trips_of(self.domains, loops, within.difference(loops)),
+                side_by_side=self._count_side_by_side(instructions[-1], loops, inner),
+            )
 
-    def _find_chains(self, outlines: tuple[RegionOutline, ...]) -> None:
-        types: dict[str, str] = {}
-        for name, variable in self.kernel.temporary_variables.items():
-            if variable.address_space == lp.AddressSpace.PRIVATE:
-                dtype = variable.dtype.numpy_dtype
-                parts = component_of(dtype)
-                number = dtype if parts is None else parts[0]
-                if number.kind == "c":
-                    number = real_part(number)
-                types[name] = type_name(number) if number.kind in "fiub" else str(dtype)
-        steps: list[PlacedInstruction] = []
-        for outline in outlines:
-            for i in outline.instruction_ids:
-                self.nests[i] = (*outline.around, *outline.loops[i])
-                instruction = self.kernel.id_to_insn[i]
-                if isinstance(instruction, lp.MultiAssignmentBase):
-                    entries = (*outline.around_entries, *outline.entries[i])
-                    steps.append(
-                        PlacedInstruction(
-                            instruction=instruction, loops=self.nests[i], entries=entries
-                        )
-                    )
-        for recurrence in recurrences(self.kernel, steps, types):
-            self.chains.setdefault(recurrence.instructions[-1], []).append(recurrence)
-
-    def _chain(self, chain: Recurrence) -> ChainAnalysis:
-        last = chain.instructions[-1]
+    def _count_side_by_side(self, last: str, loops: Sequence[str], cycle: Sequence[_Edge]) -> int:
+        """Count the chains that loop variables in the subscripts of variables tell apart."""
         within = self.kernel.id_to_insn[last].within_inames
-        carried = frozenset(chain.loops)
-        around = within - carried
-        nest = self.nests[last]
-        outside = nest[: nest.index(chain.loops[0])] if chain.loops[0] in nest else ()
-        apart = chain.subscripts & (within - self.hardware - frozenset(outside))
-        apart |= chain.subscripts & self.copied & within
-        count = trips_of(self.domains, apart, within - apart - carried) if apart else None
+        nest = [loop.iname for loop in self.nests[last]]
+        outside = nest[: nest.index(loops[0])] if loops[0] in nest else []
+        subscripts = within & get_dependencies(tuple(edge.reference for edge in cycle))
+        apart = subscripts - self.hardware.union(outside) | (subscripts & self.copied)
+        count = trips_of(self.domains, apart, within - apart.union(loops)) if apart else None
         number = None if count is None else count.as_polynomial()
-        return ChainAnalysis(
-            instructions=chain.instructions,
-            variables=chain.variables,
-            loops=chain.loops,
-            operations=chain.operations,
-            steps=trips_of(self.domains, carried, around),
-            side_by_side=int(number.constant_term) if number and number.is_constant else 1,
+        return int(number.constant_term) if number and number.is_constant else 1
+
+
+# --- Carried chains
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    source: int
+    target: int
+    is_carried: bool
+    reference: Any
+    operations: Counter[str]
+
+
+def _name_private_types(kernel: Any) -> dict[str, str]:
+    """Return the types of private variables, those of the parts of vectors and complex numbers."""
+    types: dict[str, str] = {}
+    for name, variable in kernel.temporary_variables.items():
+        if variable.address_space == lp.AddressSpace.PRIVATE:
+            dtype = variable.dtype.numpy_dtype
+            parts = component_of(dtype)
+            number = dtype if parts is None else parts[0]
+            if number.kind == "c":
+                number = real_part(number)
+            types[name] = type_name(number) if number.kind in "fiub" else str(dtype)
+    return types
+
+
+def _name_of(reference: Any) -> str:
+    named: Any = reference.aggregate if isinstance(reference, p.Subscript) else reference
+    return named.name
+
+
+# --- dependences
+
+
+def _find_edges(body: Sequence[Any], loop: str, types: Mapping[str, str]) -> list[_Edge]:
+    """Return which write each read of a private variable sees, and what lies in between."""
+    writes: list[tuple[int, Any]] = [
+        (number, target)
+        for number, instruction in enumerate(body)
+        for target in instruction.assignees
+        if isinstance(target, p.Variable | p.Subscript) and _name_of(target) in types
+    ]
+    result: list[_Edge] = []
+    for number, instruction in enumerate(body):
+        for reference in _find_references(instruction.expression, types):
+            if loop in get_dependencies(reference):
+                continue
+            same = [w for w, target in writes if _may_be_same(target, reference)]
+            before = [w for w in same if w < number]
+            source = max(before) if before else max(same, default=None)
+            if source is None:
+                continue
+            written = [_name_of(t) for t in instruction.assignees if _name_of(t) in types]
+            kind = types[next(iter([*written, *types]))]
+            ways = _yield_ways(instruction.expression, reference)
+            longest = max(ways, key=len, default=[])  # from the reference to the value
+            operations = Counter(k if "." in k else f"{k}.{kind}" for k in longest)
+            result.append(_Edge(source, number, not before, reference, operations))
+    return result
+
+
+def _may_be_same(left: Any, right: Any) -> bool:
+    """Return whether two references may be one element; constants in subscripts tell some apart."""
+    if _name_of(left) != _name_of(right):
+        return False
+    if isinstance(left, p.Subscript) and isinstance(right, p.Subscript):
+        return not any(
+            isinstance(a, int) and isinstance(b, int) and a != b
+            for a, b in zip(left.index_tuple, right.index_tuple, strict=True)
         )
+    return True
+
+
+def _find_references(expression: Any, names: Mapping[str, str]) -> set[Any]:
+    """Return the private variables, subscripted or not, that an expression reads."""
+    if isinstance(expression, p.Variable | p.Subscript) and _name_of(expression) in names:
+        return {expression}
+    parts = (_find_references(child, names) for child, _ in _children(expression))
+    return set[Any]().union(*parts)
+
+
+# --- operations on the way
+
+
+def _yield_ways(expr: Any, reference: Any) -> Iterator[list[str]]:
+    """Yield the operations on each way, innermost first."""
+    if expr == reference:
+        yield []
+        return
+    if isinstance(expr, p.Sum):
+        yield from _yield_ways_through_sum(expr, reference)
+        return
+    for child, kinds in _children(expr):
+        for way in _yield_ways(child, reference):
+            yield [*way, *kinds]
+
+
+def _yield_ways_through_sum(expr: Any, reference: Any) -> Iterator[list[str]]:
+    """Add from left to right; an addition of a product contracts with it."""
+    terms = flattened_operands(expr, p.Sum)
+    if len(terms) == 1:
+        yield from _yield_ways(terms[0], reference)
+        return
+    for position, term in enumerate(terms):
+        # what is added to the term, or to the sum that it is in
+        others = [terms[1 - position] if position < 2 else None, *terms[max(position, 1) + 1 :]]
+        for way in _yield_ways(term, reference):
+            if way[-1:] == ["mul"] and _is_product(term):
+                first = [*way[:-1], "fma"]
+            else:
+                first = [*way, "fma" if _is_product(others[0]) else "add"]
+            yield first + ["fma" if _is_product(other) else "add" for other in others[1:]]
+
+
+def _is_product(expr: Any) -> bool:
+    """Return whether an expression multiplies, negations aside."""
+    if not isinstance(expr, p.Product):
+        return isinstance(expr, p.Power) and expr.exponent == 2
+    factors = [f for f in flattened_operands(expr, p.Product) if f != -1]
+    return len(factors) > 1 or any(_is_product(f) for f in factors)
+
+
+def _children(expr: Any) -> list[tuple[Any, list[str]]]:
+    """Return the parts of an expression, each with the operations from it to the whole."""
+    match expr:
+        case p.Sum():
+            return [(child, ["add"]) for child in expr.children]
+        case p.Product():
+            factors = flattened_operands(expr, p.Product)
+            real = [f for f in factors if f != -1]
+            return [(f, ["mul"] * (len(real) - max(k, 1))) for k, f in enumerate(real)]
+        case p.Quotient():
+            return [(expr.numerator, ["div"]), (expr.denominator, ["div"])]
+        case p.FloorDiv() | p.Remainder():
+            kind = "div" if isinstance(expr, p.FloorDiv) else "mod"
+            kind = "shift" if is_power_of_two(expr.denominator) else kind
+            return [(expr.numerator, [kind]), (expr.denominator, [kind])]
+        case p.Power():
+            kind = "mul" if expr.exponent == 2 else "pow"
+            return [(expr.base, [kind]), (expr.exponent, ["pow"])]
+        case p.Min() | p.Max():
+            last = len(expr.children) - 1
+            return [(c, ["minmax"] * min(k + 1, last)) for k, c in enumerate(expr.children)]
+        case p.If():
+            return [(c, ["select"]) for c in (expr.condition, expr.then, expr.else_)]
+        case p.Comparison():
+            return [(expr.left, ["compare"]), (expr.right, ["compare"])]
+        case p.LogicalAnd() | p.LogicalOr():
+            return [(child, []) for child in expr.children]
+        case p.LogicalNot():
+            return [(expr.child, [])]
+        case p.BitwiseAnd() | p.BitwiseOr() | p.BitwiseXor():
+            return [(child, ["bitwise"]) for child in expr.children]
+        case p.BitwiseNot():
+            return [(expr.child, ["bitwise"])]
+        case p.LeftShift() | p.RightShift():
+            return [(expr.shiftee, ["shift"]), (expr.shift, ["shift"])]
+        case TypeCast():
+            return [(expr.child, ["convert"])]
+        case p.Subscript():
+            return [(part, ["load"]) for part in expr.index_tuple]
+        case p.Call():
+            return [(child, [_function_kind(expr.function)]) for child in expr.parameters]
+        case _:
+            return []
+
+
+def _function_kind(function: Any) -> str:
+    if isinstance(getattr(function, "name", None), ArgExtOp):
+        return "minmax"  # a comparison and the selection by it
+    name = name_of(function)
+    if name in {"min", "max", "fmin", "fmax"}:
+        return "minmax"
+    return "fma" if name in {"fma", "mad"} else "pow" if name == "pow" else "special"
+
+
+# --- cycles
+
+
+def _find_cycles(edges: Sequence[_Edge]) -> list[list[_Edge]]:
+    """Return the longest cycles that are carried once, no two through one instruction."""
+    forward = sorted(
+        [edge for edge in edges if not edge.is_carried], key=lambda e: (e.target, e.source)
+    )
+    cycles: list[list[_Edge]] = []
+    for first in edges:
+        if not first.is_carried:
+            continue
+        longest: dict[int, list[_Edge]] = {first.target: [first]}
+        for edge in forward:
+            way = [*longest.get(edge.source, ()), edge]
+            if len(way) > 1 and _weight(way) > _weight(longest.get(edge.target, ())):
+                longest[edge.target] = way
+        if first.source in longest:
+            cycles.append(longest[first.source])
+    apart: list[list[_Edge]] = []
+    for cycle in sorted(cycles, key=_weight, reverse=True):
+        members = {edge.target for edge in cycle}
+        if all(members.isdisjoint(edge.target for edge in other) for other in apart):
+            apart.append(cycle)
+    return apart
+
+
+def _weight(edges: Sequence[_Edge]) -> int:
+    """Return how many operations lie on edges; fewer than any if there are no edges."""
+    return sum(e.operations.total() for e in edges) if edges else -1
+
+
+# --- Integer divisions that compilers turn into shifts: those by constant powers of two
+
+
+def is_power_of_two(expr: Any) -> bool:
+    """Return whether an expression is a constant by which integers are divided by shifting them."""
+    return isinstance(expr, int | np.integer) and expr > 0 and int(expr).bit_count() == 1
+
+
+def divisions_that_shift(instruction: Any) -> frozenset[str]:
+    """Return which of ``div`` and ``mod`` an instruction has only by constant powers of two."""
+    if not isinstance(instruction, lp.MultiAssignmentBase):
+        return frozenset()
+    shifting, others = set[str](), set[str]()
+    waiting = [instruction.expression]
+    while waiting:
+        expr = waiting.pop()
+        if isinstance(expr, p.FloorDiv | p.Remainder):
+            kind = "div" if isinstance(expr, p.FloorDiv) else "mod"
+            (shifting if is_power_of_two(expr.denominator) else others).add(kind)
+        waiting += [child for child, _ in _children(expr)]
+    return frozenset(shifting - others)

@@ -7,14 +7,14 @@ values of any of them, which lockstep of the first, second ... iterations would 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import prod
 from typing import Any, TypeAlias
 
-import loopy as lp
+from pytools import memoize_method
 
-from countperf.counting import device_programs as schedule
 from countperf.counting.access_analysis import (
     PROBABILITY,
     AccessAnalysis,
@@ -22,9 +22,10 @@ from countperf.counting.access_analysis import (
     bank_conflicts,
     transactions,
 )
+from countperf.counting.device_programs import Item
 from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation
-from countperf.counting.preparation import PreparedKernel
+from countperf.counting.preparation import PreparedKernel, computing
 from countperf.counting.statements import Node, Statement, StatementReader
 from countperf.counting.work_groups import typical_group
 from countperf.errors import (
@@ -34,17 +35,15 @@ from countperf.errors import (
 )
 from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
-from countperf.symbolic.kinds import Point
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
-from countperf.symbolic.point_arrays import find_sub_groups_executing
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.point_arrays import Point, find_sub_groups_executing
 from countperf.text import ShortRepr
 
 Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 """Loop variables around something, and the conditions on them under which it is executed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class KernelProgram(ShortRepr):
     """One device program of a kernel, symbolic in the sizes."""
 
@@ -53,14 +52,11 @@ class KernelProgram(ShortRepr):
     grid: Grid  # geometry of a launch
     launches: PiecewiseQuasiPolynomial  # how often it is launched
     launch_loops: frozenset[str]  # host loops around the launch
-    body: tuple[Item, ...]  # what a work item executes, in order
+    body: list[Item]  # what a work item executes, in order
+    by_id: Mapping[str, Statement]  # its instructions that compute something, in order
     barriers: PiecewiseQuasiPolynomial  # local barriers times the work items that wait at them
     accesses: tuple[AccessAnalysis, ...]  # its accesses to memory, for what they cost
     is_estimate: str  # which of the caller's statistics entered; empty if none
-    _executions: dict[Any, PiecewiseQuasiPolynomial] = field(
-        default_factory=dict[Any, PiecewiseQuasiPolynomial]
-    )
-    _sets: dict[Any, Any] = field(default_factory=dict[Any, Any])
 
     @property
     def kernel(self) -> Any:
@@ -75,18 +71,20 @@ class KernelProgram(ShortRepr):
     @property
     def statements(self) -> tuple[Statement, ...]:
         """All statements, in order."""
-        return tuple(statements_of(self.body))
+        return tuple(self.by_id.values())
 
     def typical_group(self, values: Mapping[str, int]) -> Point:
         """Return the number of a work group of the kind that executes the most, at given sizes."""
-        key = ("typical group", *sorted(values.items()))
-        if key not in self._sets:
-            extents = {axis: int(n.evaluate(values)) for axis, n in self.grid.groups.items()}
-            groups = [extents.get(axis, 1) for axis in range(max(extents, default=-1) + 1)]
-            executed = {(s.within, n.cases) for s in self.statements for n in s.nodes}
-            executed |= {(s.within, s.cases) for s in self.statements}
-            self._sets[key] = typical_group(self.domains, executed, groups, values)
-        return self._sets[key]
+        return self._find_typical_group(tuple(sorted(values.items())))
+
+    @memoize_method
+    def _find_typical_group(self, sizes: tuple[tuple[str, int], ...]) -> Point:
+        values = dict(sizes)
+        extents = {axis: int(n.evaluate(values)) for axis, n in self.grid.groups.items()}
+        groups = [extents.get(axis, 1) for axis in range(max(extents, default=-1) + 1)]
+        executed = {(s.within, n.cases) for s in self.statements for n in s.nodes}
+        executed |= {(s.within, s.cases) for s in self.statements}
+        return typical_group(self.domains, executed, groups, values)
 
     def lanes(self, within: frozenset[str]) -> dict[int, str]:
         """Return the loop variable along each local axis that is among some."""
@@ -108,29 +106,32 @@ class KernelProgram(ShortRepr):
             without = without.scale(self.grid.items[self.domains.local_axes[name]])
         return counted != without
 
+    @memoize_method
     def executed_set(self, iterations: Iterations, sub_group_size: int) -> Any:
         """Return where sub-groups execute something."""
-        key = (iterations, sub_group_size)
-        if key not in self._sets:
-            within, cases = iterations
-            counted, _ = self.domains.trip_statistics(within)
-            executed = self.domains.executed_set(counted, cases)
-            lanes = self.lanes(within)
-            if self.depends_on_lane(iterations):
-                executing = find_sub_groups_executing(
-                    executed, lanes, self.grid.items, sub_group_size
-                )
-            else:
-                executing = sets.project_onto(executed, counted - set(lanes.values()))
-            self._sets[key] = executing
-        return self._sets[key]
+        within, cases = iterations
+        counted, _ = self.domains.trip_statistics(within)
+        executed = self.domains.executed_set(counted, cases)
+        lanes = self.lanes(within)
+        if self.depends_on_lane(iterations):
+            return find_sub_groups_executing(executed, lanes, self.grid.items, sub_group_size)
+        return sets.project_onto(executed, counted - set(lanes.values()))
 
+    @memoize_method
     def executions(self, iterations: Iterations, sub_group_size: int) -> PiecewiseQuasiPolynomial:
         """Count how often all sub-groups of all launches together execute something."""
-        key = (iterations, sub_group_size)
-        if key not in self._executions:
-            self._executions[key] = self._counted(iterations, sub_group_size)
-        return self._executions[key]
+        within, cases = iterations
+        number = self.sub_groups_per_group(sub_group_size)
+        if not self.depends_on_lane(iterations):
+            items = self.domains.executions(within, cases, self.grid)
+            return items.scale(Fraction(number, self.grid.group_size))
+        _, factor = self.domains.trip_statistics(within)
+        count = self.domains.counter.count(self.executed_set(iterations, sub_group_size)) * factor
+        used = {self.domains.group_axes.get(name) for name in within}
+        for axis, size in self.grid.groups.items():
+            if axis not in used:
+                count = count * size
+        return count
 
     def instruction_totals(
         self, sub_group_size: int
@@ -146,25 +147,6 @@ class KernelProgram(ShortRepr):
     def sub_groups_per_group(self, sub_group_size: int) -> int:
         """Return the sub-groups of a work group; a part of one counts as one."""
         return -(-self.grid.group_size // sub_group_size)
-
-    def _counted(self, iterations: Iterations, sub_group_size: int) -> PiecewiseQuasiPolynomial:
-        within, cases = iterations
-        number = self.sub_groups_per_group(sub_group_size)
-        if not self.depends_on_lane(iterations):
-            items = self.domains.executions(within, cases, self.grid)
-            return items.scale(Fraction(number, self.grid.group_size))
-        _, factor = self.domains.trip_statistics(within)
-        count = self.domains.counter.count(self.executed_set(iterations, sub_group_size)) * factor
-        used = {self.domains.group_axes.get(name) for name in within}
-        for axis, size in self.grid.groups.items():
-            if axis not in used:
-                count = count * size
-        return count
-
-    def address(self, access: MemoryAccess) -> QuasiPolynomial | None:
-        """Return the flattened address of an access in elements, None if it is read from data."""
-        address = self.domains.address(access)
-        return None if address is None else address.flat
 
     def local_bytes(self, parameters: Mapping[str, int]) -> int:
         """Return the bytes of local memory that a work group holds."""
@@ -197,11 +179,14 @@ def kernel_programs(
 ) -> tuple[KernelProgram, ...]:
     """Return the device programs of a kernel, in the order of their launches."""
     prepared = PreparedKernel.of(t_unit, statistics=statistics)
-    kernel, domains = prepared.kernel, prepared.domains
+    domains = prepared.domains
     reader = StatementReader(domains, contract=contract)
     with prepared.counting():
-        bodies = [_read(kernel, program.body, reader) for program in prepared.schedule.programs]
-        accesses = analyze_accesses(prepared)
+        accesses = analyze_accesses(prepared)  # refuses what has no counting rule
+        statements = [
+            {i: reader.read(domains.kernel.id_to_insn[i]) for i in computing(domains.kernel, ids)}
+            for ids in (program.instruction_ids for program in prepared.schedule.programs)
+        ]
         if not isinstance(t_unit, PreparedKernel):  # for models: `access_cost` takes these classes
             for access in accesses:
                 if access.is_estimate not in ("", PROBABILITY):
@@ -213,73 +198,17 @@ def kernel_programs(
             grid=launch.grid,
             launches=launch.number or one_count(),
             launch_loops=launch.program.launch_loops,
-            body=body,
+            body=launch.program.body,
+            by_id=by_id,
             barriers=launch.barriers,
             accesses=tuple(access for access in accesses if access.program == number),
             is_estimate=", ".join(sorted(prepared.statistics.numbers)),
         )
-        for number, (launch, body) in enumerate(zip(prepared.launches(), bodies, strict=True))
+        for number, (launch, by_id) in enumerate(zip(prepared.launches(), statements, strict=True))
     )
 
 
-# --- The schedule of a device program as a tree of loops, statements and barriers
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierItem(ShortRepr):
-    """A barrier that the work items of a group wait at."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoopItem(ShortRepr):
-    """A loop of the schedule."""
-
-    name: str  # its loop variable
-    body: tuple[Item, ...]  # what it repeats, in order
-
-
-Item: TypeAlias = LoopItem | Statement | BarrierItem
-
-
-def statements_of(items: tuple[Item, ...]) -> Iterator[Statement]:
-    """Yield the statements of items and of the loops among them."""
-    for item in items:
-        if isinstance(item, Statement):
-            yield item
-        elif isinstance(item, LoopItem):
-            yield from statements_of(item.body)
-
-
-def _read(kernel: Any, items: Sequence[schedule.Item], reader: StatementReader) -> tuple[Item, ...]:
-    """Return what a work item executes of a schedule, in order."""
-    read: list[Item] = []
-    for item in items:
-        if isinstance(item, schedule.Loop):
-            read.append(LoopItem(item.iname, _read(kernel, item.body, reader)))
-        elif isinstance(item, schedule.Wait):
-            read.append(BarrierItem())
-        elif (statement := _statement(kernel, kernel.id_to_insn[item], reader)) is not None:
-            read.append(statement)
-    return tuple(read)
-
-
-def _statement(kernel: Any, instruction: Any, reader: StatementReader) -> Statement | None:
-    if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
-        return None
-    if not isinstance(instruction, lp.Assignment | lp.CallInstruction) or (
-        isinstance(instruction, lp.Assignment) and instruction.atomicity
-    ):
-        raise UnsupportedExpressionError(
-            f"kernel '{kernel.name}', instruction '{instruction.id}': no profile of a "
-            f"{type(instruction).__name__} that is no plain assignment; write it as assignments"
-        )
-    return reader.read(instruction)
-
-
 # --- Instructions of a kernel's sub-groups at given sizes
-
-
-_NAMES = ("launched", "arithmetic", "load", "store", "local", "passes", "barrier")
 
 
 def sub_group_work(
@@ -289,11 +218,11 @@ def sub_group_work(
     sub_group_size: int,
 ) -> dict[str, int]:
     """Count what all sub-groups of a kernel execute."""
-    totals: dict[str, int] = dict.fromkeys(_NAMES, 0)
+    names = ("launched", "arithmetic", "load", "store", "local", "passes", "barrier")
+    totals = dict.fromkeys(names, 0)
     for program in programs:
-        groups = int(program.launches.evaluate(parameters))
-        for extent in program.grid.groups.values():
-            groups *= int(extent.evaluate(parameters))
+        numbers = (program.launches, *program.grid.groups.values())
+        groups = prod(int(number.evaluate(parameters)) for number in numbers)
         per_group = program.sub_groups_per_group(sub_group_size)
         totals["launched"] += groups * per_group
         waits = int(program.barriers.evaluate(parameters))

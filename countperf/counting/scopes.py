@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import prod
@@ -25,7 +25,7 @@ from countperf.symbolic.affine import Condition, Conjunction
 from countperf.symbolic.cardinality import FactoredDomain, count_within
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ZERO, Atom, Floor, QuasiPolynomial
 from countperf.text import ShortRepr
 
 
@@ -40,7 +40,6 @@ class Scope:
     # sequential loops around it, outermost first; barrier loops and unrolled ones too
     loops: tuple[str, ...]
     own_loops: frozenset[str]  # those of them that each item runs at its own pace
-    memo: dict[Any, Any] = field(default_factory=dict[Any, Any])  # shared by the scopes of a kernel
 
     @property
     def lanes(self) -> dict[str, int]:
@@ -66,7 +65,18 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
     if not counted:
         return factor
     with _limited(domains, f"the trip count of {', '.join(sorted(counted))}"):
-        return _trips(domains, counted, outside) * factor
+        factored = domains.factored(counted | outside)
+        if factored is not None:
+            outside &= frozenset[str]().union(*map(factored.component_of, counted))
+        if not outside:
+            return domains.counter.count(domains.domain(counted)) * factor
+        assumptions = assumptions_of(domains.kernel)
+        joint = sets.under_assumptions(domains.domain(counted | outside), assumptions)
+        for name in sorted(outside):
+            if sets.is_independent(joint, counted | (outside - {name}), name):
+                outside -= {name}
+                joint = sets.project_onto(joint, counted | outside)
+        return count_within(joint, outside) * factor
     return None
 
 
@@ -76,23 +86,6 @@ def _limited(domains: Domains, what: str) -> Generator[None]:
     what = f"kernel '{domains.kernel.name}': {what}"
     with suppress(CountingError), isl_sets.limit_operations(_OPERATIONS, what):
         yield
-
-
-def _trips(
-    domains: Domains, names: frozenset[str], around: frozenset[str]
-) -> PiecewiseQuasiPolynomial:
-    assumptions = assumptions_of(domains.kernel)
-    factored = domains.factored(names | around)
-    if factored is not None:
-        around = around & frozenset[str]().union(*(factored.component_of(n) for n in names))
-    if not around:
-        return domains.counter.count(domains.domain(names))
-    joint = sets.under_assumptions(domains.domain(names | around), assumptions)
-    for name in sorted(around):
-        if sets.is_independent(joint, names | (around - {name}), name):
-            around = around - {name}
-            joint = sets.project_onto(joint, names | around)
-    return count_within(joint, around)
 
 
 def slots_of(scope: Scope) -> Known:
@@ -106,11 +99,11 @@ def slots_of(scope: Scope) -> Known:
     if counted != scope.within:
         return None  # data decides how often a loop runs in each item
     with _limited(domains, f"the slots in {', '.join(sorted(scope.within))}"):
-        return _slots(scope)
+        return _count_slots(scope)
     return None
 
 
-def _slots(scope: Scope) -> Known:
+def _count_slots(scope: Scope) -> Known:
     domains, lanes = scope.domains, scope.lanes
     starts: dict[str, QuasiPolynomial] = {}
     if lanes and scope.own_loops & scope.within:
@@ -119,10 +112,11 @@ def _slots(scope: Scope) -> Known:
             if name not in scope.own_loops or name not in scope.within:
                 continue
             if factored is None:
-                if not _is_apart(scope, name):
+                whole = domains.domain(scope.within)
+                if not all(sets.is_independent(whole, {name}, lane) for lane in lanes):
                     return None
                 continue
-            lower = _lane_dependent_start(scope, factored, name)
+            lower = _find_lane_dependent_start(scope, factored, name)
             if lower is None:
                 return None
             if lower:
@@ -130,9 +124,7 @@ def _slots(scope: Scope) -> Known:
     kept = scope.within.difference(lanes)
     if not starts:
         return domains.executions(kept, (), scope.grid)
-    functions = [
-        QuasiPolynomial.name(name) - starts.get(name, QuasiPolynomial()) for name in sorted(kept)
-    ]
+    functions = [QuasiPolynomial.name(name) - starts.get(name, ZERO) for name in sorted(kept)]
     passes = domains.counter.count(sets.image(domains.domain(scope.within), functions))
     used = {domains.group_axes.get(name) for name in kept}
     for axis, size in scope.grid.groups.items():
@@ -141,13 +133,7 @@ def _slots(scope: Scope) -> Known:
     return passes.scale(scope.grid.group_size)
 
 
-def _is_apart(scope: Scope, name: str) -> bool:
-    """Return whether no work-item index bears on a loop."""
-    whole = scope.domains.domain(scope.within)
-    return all(sets.is_independent(whole, {name}, lane) for lane in scope.lanes)
-
-
-def _lane_dependent_start(
+def _find_lane_dependent_start(
     scope: Scope, factored: FactoredDomain, name: str
 ) -> QuasiPolynomial | None:
     """Return the first value of a loop where it depends on the item, else 0; None if not known."""
@@ -163,7 +149,7 @@ def _lane_dependent_start(
     rows = [row for row in (*polyhedron.inequalities, *both_ways) if row[column] > 0]
     lanes = [1 + names.index(lane) for lane in scope.lanes if lane in names]
     if not any(row[lane] for row in rows for lane in lanes):
-        return QuasiPolynomial()
+        return ZERO
     (row, *more) = rows
     if more or row[column] != 1:
         return None  # it is the largest of several, or a quotient
@@ -190,9 +176,8 @@ def barrier_passes(
                 f"kernel '{domains.kernel.name}': a barrier in the vectorized loop '{name}'; tag "
                 "the loop 'unr'"
             )
-    dependent = _group_inames_that_decide(domains, loops) | _idle_group_inames(
-        domains, barrier.neighbors, grid
-    )
+    dependent = _find_deciding_groups(domains, loops)
+    dependent |= _find_idle_groups(domains, barrier.neighbors, grid)
     points = domains.executions(loops | dependent, (), NOWHERE)
     used = {domains.group_axes[name] for name in dependent}
     if len(used) < len(dependent):
@@ -206,7 +191,7 @@ def barrier_passes(
     return points.scale(grid.group_size)
 
 
-def _idle_group_inames(
+def _find_idle_groups(
     domains: Domains, instruction_ids: frozenset[str], grid: Grid
 ) -> frozenset[str]:
     """Return the group inames of instructions, if some groups execute none of them."""
@@ -221,13 +206,13 @@ def _idle_group_inames(
     return frozenset() if working == everything else used
 
 
-def _group_inames_that_decide(domains: Domains, loops: frozenset[str]) -> frozenset[str]:
+def _find_deciding_groups(domains: Domains, loops: frozenset[str]) -> frozenset[str]:
     """Return the group inames on which the trip counts of loops depend."""
     counted, _ = domains.trip_statistics(loops)
     if not counted:
         return frozenset()
     whole = domains.joint_domain(counted)
-    present = set(isl_sets.names_of(whole, parameters=False)) & set(domains.group_axes)
+    present = set(isl_sets.names_of(whole, parameters=False)) & domains.group_axes.keys()
     factored = domains.factored(counted)
     if factored is not None:
         present = {n for n in present if factored.component_of(n) & counted}
@@ -269,8 +254,7 @@ def strides_of(
 ) -> tuple[AxisStride, ...]:
     """Return the strides along all axes of the launch and all loops around an access."""
     domains = scope.domains
-    if address is not None:
-        address = address.with_values(domains.determined(scope.within))
+    flat = None if address is None else address.with_values(domains.determined(scope.within)).flat
     result: list[AxisStride] = []
     hardware: tuple[tuple[AxisKind, Mapping[int, Any], Mapping[str, int]], ...] = (
         ("local", scope.grid.items, domains.local_axes),
@@ -280,66 +264,47 @@ def strides_of(
         names = {axes[name]: name for name in scope.within if name in axes}
         for axis in sorted(extents):
             is_lane = of_most and (kind, axis) == ("local", 0)
-            stride = _stride(scope, address, names.get(axis), changing, of_most=is_lane)
+            stride = _find_stride(scope, flat, names.get(axis), changing, of_most=is_lane)
             result.append(AxisStride(kind=kind, axis=axis, iname=names.get(axis), stride=stride))
-    copies = sorted(
-        name
-        for name in scope.within
-        if name not in scope.loops
-        and name not in domains.local_axes
-        and name not in domains.group_axes
-    )
-    for name in (*scope.loops, *copies):
-        if name not in scope.within:
-            continue
-        stride = _stride(scope, address, name, changing)
-        result.append(AxisStride(kind=kinds[name], axis=None, iname=name, stride=stride))
+    copies = scope.within.difference(scope.loops, domains.local_axes, domains.group_axes)
+    for name in (*scope.loops, *sorted(copies)):
+        if name in scope.within:
+            stride = _find_stride(scope, flat, name, changing)
+            result.append(AxisStride(kind=kinds[name], axis=None, iname=name, stride=stride))
     return tuple(result)
 
 
-def _stride(
+def _find_stride(
     scope: Scope,
-    address: Address | None,
+    flat: QuasiPolynomial | None,
     name: str | None,
     changing: Mapping[str, frozenset[str]],
     *,
     of_most: bool = False,
 ) -> QuasiPolynomial | None:
-    if address is None:
+    """Return the change of an address along a loop: the only one, or that of most lanes.
+
+    None if there is none; neighbors that stay or go on by one element count as going on.
+    """
+    if flat is None:
         return None
-    flat = address.flat
-    data = flat.names() & changing.keys()
-    if any(name is None or name in changing[scalar] for scalar in data):
+    names, domains = flat.names(), scope.domains
+    if any(name is None or name in changing[scalar] for scalar in names & changing.keys()):
         return None
-    if name is None or name not in flat.names():
-        return QuasiPolynomial()
-    bounds = _bounds(scope.domains, scope)
+    if name is None or name not in names:
+        return ZERO
+    bounds = domains.find_bounds(scope.within)
     stride = step_along(flat, name, bounds)
-    if stride is None:
-        stride = _main_stride(scope, flat, name, bounds, of_most=of_most)
-    return stride
-
-
-def _main_stride(
-    scope: Scope, flat: QuasiPolynomial, name: str, bounds: isl_sets.Bounds, *, of_most: bool
-) -> QuasiPolynomial | None:
-    counted, _ = scope.domains.trip_statistics(scope.within)
-    if not flat.names() <= counted | scope.domains.sizes:
-        return None
-    known = scope.domains.with_known_quotients(counted, flat)
-    steps = steps_along(known, name, bounds, scope.domains.domain(counted))
-    return main_step(steps) if of_most or len(steps) == 1 else None
-
-
-def _bounds(domains: Domains, scope: Scope) -> isl_sets.Bounds:
-    key = ("bounds", scope.within)
-    bounds = scope.memo.get(key)
-    if bounds is None:
-        counted, _ = domains.trip_statistics(scope.within)
-        known = sets.constant_bounds(domains.domain(counted)) if counted else {}
-        bounds = {**dict.fromkeys(sorted(scope.within), (None, None)), **known}
-        scope.memo[key] = bounds
-    return bounds
+    counted, _ = domains.trip_statistics(scope.within)
+    if stride is not None or not names <= counted | domains.sizes:
+        return stride
+    known = domains.with_known_quotients(counted, flat)
+    steps = steps_along(known, name, bounds, domains.domain(counted))
+    if len(steps) == 1 or (of_most and steps and steps[0].share > Fraction(1, 2)):
+        return steps[0].change
+    if of_most and are_neighbors(steps):
+        return next((step.change for step in steps if step.change), None)
+    return None
 
 
 # --- Steps of an address between work items where they are uneven
@@ -372,7 +337,8 @@ def steps_along(
     for change, conditions, share in _changes(resolved, name):
         if any(other in bounds for other in change.names()):
             return ()
-        if conditions and _is_nowhere(domain, conditions):
+        is_affine = all(guard.is_affine for guard in conditions)
+        if conditions and is_affine and sets.restrict(domain, nonnegative=conditions).is_empty():
             continue
         total, alternatives = shares.get(change, (Fraction(0), set()))
         shares[change] = total + share, alternatives | {conditions}
@@ -384,29 +350,9 @@ def steps_along(
     return tuple(sorted(steps, key=lambda step: (-step.share, str(step.change))))
 
 
-def main_step(steps: tuple[AddressStep, ...]) -> QuasiPolynomial | None:
-    """Return the change that stands for all: the only one, or that of most lanes.
-
-    None if there is none; neighbors that stay or go on by one element count as going on.
-    """
-    if not steps:
-        return None
-    if len(steps) == 1 or steps[0].share > Fraction(1, 2):
-        return steps[0].change
-    if are_neighbors(steps):
-        return next(step.change for step in steps if step.change)
-    return None
-
-
 def are_neighbors(steps: tuple[AddressStep, ...]) -> bool:
     """Return whether each lane accesses the element of the lane before it, or one beside that."""
     return all(step.change.is_constant and abs(step.change.constant_term) <= 1 for step in steps)
-
-
-def _is_nowhere(domain: isl_sets.IntegerSet, conditions: Conjunction) -> bool:
-    if not all(guard.is_affine for guard in conditions):
-        return False
-    return bool(sets.restrict(domain, nonnegative=conditions).is_empty())
 
 
 def _changes(expression: QuasiPolynomial, name: str) -> list[_Change]:
@@ -433,7 +379,7 @@ def _changes_of_floor(floor: Floor, name: str) -> list[_Change]:
         if not change.is_constant:
             return []
         if not floor.denominator:  # by a size parameter: all but one lane in so many
-            changes.append((QuasiPolynomial(), conditions, share))
+            changes.append((ZERO, conditions, share))
             continue
         low, rest = divmod(int(change.constant_term), floor.denominator)
         stays = QuasiPolynomial.constant(low)

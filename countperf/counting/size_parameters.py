@@ -12,8 +12,7 @@ import numpy as np
 from countperf.errors import InternalError, ParameterError, UnknownSizeError, nearest
 from countperf.sizes import as_integer
 from countperf.symbolic.compiled import nothing_wraps
-from countperf.symbolic.isl_counts import guards_of
-from countperf.symbolic.isl_sets import assumptions_text
+from countperf.symbolic.isl_sets import assumptions_text, guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial

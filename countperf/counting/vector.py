@@ -28,7 +28,7 @@ from countperf.counting.taxonomy import (
 from countperf.errors import CountingError
 from countperf.sizes import given_sizes
 from countperf.symbolic.compiled import CompiledCounts, CountSource
-from countperf.symbolic.isl_counts import from_isl_text
+from countperf.symbolic.isl_sets import from_isl_text
 from countperf.symbolic.piecewise import ZERO_COUNT, Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
 from countperf.text import Column, Printed, Result, point_text, shortened, table_of

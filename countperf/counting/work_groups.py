@@ -26,8 +26,7 @@ from countperf.counting.preparation import PreparedKernel
 from countperf.errors import DataDependentControlFlowError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError
-from countperf.symbolic.coverage import at_values
-from countperf.symbolic.kinds import (
+from countperf.symbolic.point_arrays import (
     MAX_KINDS,
     Kind,
     Point,
@@ -197,7 +196,7 @@ def _by_group(
             points = domains.executed_set(within.difference(domains.data_loops), cases)
         except DataDependentControlFlowError:
             continue
-        points, _ = at_values(sets.at_values(points, values), {})
+        points, _ = sets.fix_parameters(sets.at_values(points, values), {})
         names = isl_sets.names_of(points, parameters=False)
         axes = {domains.group_axes[name]: name for name in names if name in domains.group_axes}
         functions = [
@@ -211,7 +210,7 @@ def _by_group(
 
 def _lowest(domains: Domains, name: str, values: Mapping[str, int]) -> int:
     """Return the value of a loop variable in the first group."""
-    line, _ = at_values(domains.domain(frozenset([name])), values)
+    line, _ = sets.fix_parameters(domains.domain(frozenset([name])), values)
     return sets.constant_bounds(line)[name][0] or 0
 
 

@@ -37,12 +37,18 @@ def components_of(dtype: np.dtype[Any]) -> tuple[str, ...]:
 def as_scalar(dtype: np.dtype[Any], value: Any, what: str = "scalar argument") -> Any:
     """Return a number as a NumPy scalar of the type that a kernel declares."""
     try:
-        if dtype.names:
-            return _vector(dtype, value, what)
+        if dtype.names and getattr(value, "dtype", None) != dtype:
+            names = components_of(dtype)
+            result = np.zeros((), dtype)
+            for name, number in zip(names, np.broadcast_to(value, len(names)), strict=True):
+                result[name] = number
+            return result[()]
         number = np.asarray(value)
         if number.shape != ():
             raise KernelBuildError(f"{what} is an array of shape {number.shape}; pass one number")
-        if dtype.kind in "iu" and not _is_integer(number):
+        if dtype.names:
+            return number[()]
+        if dtype.kind in "iu" and int(number) != number:
             raise KernelBuildError(f"{what} is {value!r}; pass an integer")
         return dtype.type(int(number) if dtype.kind in "iu" else number[()])
     except OverflowError as error:
@@ -53,25 +59,6 @@ def as_scalar(dtype: np.dtype[Any], value: Any, what: str = "scalar argument") -
         ) from error
     except (TypeError, ValueError) as error:
         raise KernelBuildError(f"{what} is {value!r}; pass a number of type {dtype}") from error
-
-
-def _is_integer(number: NDArray[Any]) -> bool:
-    if number.dtype.kind in "iub":
-        return True
-    return bool(number.dtype.kind in "fO" and number[()] == int(number[()]))
-
-
-def _vector(dtype: np.dtype[Any], value: Any, what: str) -> Any:
-    if isinstance(value, np.void | np.ndarray) and value.dtype == dtype:
-        return np.asarray(value).reshape(())[()]
-    names = components_of(dtype)
-    numbers = np.asarray(value)
-    if numbers.shape not in ((), (len(names),)):
-        raise KernelBuildError(f"{what} has {len(names)} components; pass as many numbers, or one")
-    result = np.zeros((), dtype)
-    for name, number in zip(names, np.broadcast_to(numbers, len(names)), strict=True):
-        result[name] = number
-    return result[()]
 
 
 def without_vectors(array: NDArray[Any]) -> NDArray[Any]:
@@ -186,8 +173,7 @@ class ArrayArgument:
         if given is not None and len(given) == len(extents):
             known = zip(extents, given, strict=True)
             return tuple(other if extent is None else extent for extent, other in known)
-        axes = range(len(extents))
-        unit = [[int(other == axis) for other in axes] for axis in axes]
+        unit = np.eye(len(extents), dtype=int).tolist()
         ranges = None if addressed is None else self._ranges(addressed, unit, parameters)
         if ranges is None:
             raise KernelBuildError(
@@ -208,39 +194,32 @@ class ArrayArgument:
         parameters: Mapping[str, Any],
         offset: int = 0,
     ) -> tuple[IndexRange, ...] | None:
+        """Return the ranges of sums of subscripts, weighted by axis."""
         sizes = {
             name: int(value)
             for name, value in parameters.items()
             if isinstance(value, int | np.integer)
         }
-        padded: list[list[int]] = []
-        for row in weights:
-            numbers = list(row)
+        padded = [list(row) for row in weights]
+        for row in padded:
             for axis in sorted(self.fixed):
-                numbers.insert(axis, 0)
-            padded.append(numbers)
+                row.insert(axis, 0)
         return addressed.ranges(
             self.source or self.name, padded, sizes, fixed=self.fixed, offset=offset
         )
 
-    def chosen_strides(
-        self, shape: Sequence[int], parameters: Mapping[str, Any], given: NDArray[Any] | None = None
-    ) -> dict[str, int]:
+    def choose_strides(self, shape: Sequence[int], parameters: Mapping[str, Any]) -> dict[str, int]:
         """Choose the strides that are left to the caller, and that `parameters` lacks."""
         axes = {axis: name for name, axis in self.automatic.items() if name not in parameters}
-        if given is not None and len(axes) == len(self.strides) and given.shape == tuple(shape):
-            own = _strides_of(given)
-            if own is not None:
-                return {name: own[axis] for axis, name in axes.items()}
         span = self.vector
         for axis, stride in enumerate(self.strides):
             if axis not in axes and axis != self.vector_axis:
                 span = max(span, abs(evaluate_integer(stride, parameters)) * shape[axis])
-        chosen_strides: dict[str, int] = {}
+        chosen: dict[str, int] = {}
         for axis in sorted(axes, reverse=True):
-            chosen_strides[axes[axis]] = span
+            chosen[axes[axis]] = span
             span *= max(1, shape[axis])
-        return chosen_strides
+        return chosen
 
     def placement(
         self,
@@ -252,7 +231,12 @@ class ArrayArgument:
         extents = tuple(self.extents(parameters, addressed) if shape is None else shape)
         strides = tuple(evaluate_integer(stride, parameters) for stride in self.strides)
         offset = evaluate_integer(self.offset, parameters) * self.vector
-        self._check_vectors(strides)
+        for axis, stride in enumerate(strides):
+            if axis != self.vector_axis and stride % self.vector:
+                raise KernelBuildError(
+                    f"argument {self.name!r} has vectors of {self.vector} elements, and a stride of"
+                    f" {stride} along axis {axis}; pass a multiple of {self.vector}"
+                )
         low, high = offset, offset - 1
         if 0 not in extents:
             reach = [(extent - 1) * step for extent, step in zip(extents, strides, strict=True)]
@@ -282,30 +266,6 @@ class ArrayArgument:
         if addressed is not None:
             self._check_addressed(placement, addressed, parameters)
         return placement
-
-    def count_needed_elements(
-        self, parameters: Mapping[str, Any], addressed: AddressedElements
-    ) -> int:
-        """Return how many elements a buffer has to have for a launch.
-
-        As `placement`; of an array without a declared shape, 0 where data decides it.
-        """
-        if None not in self.shape:
-            return self.placement(parameters, addressed).count
-        axes = range(len(self.shape))
-        unit = [[int(other == axis) for other in axes] for axis in axes]
-        ranges = self._ranges(addressed, unit, parameters)
-        if ranges is None or not all(addresses.is_exact for addresses in ranges):
-            return 0  # whoever gives an array knows how large it is
-        return self.placement(parameters, addressed).count
-
-    def _check_vectors(self, strides: Sequence[int]) -> None:
-        for axis, stride in enumerate(strides):
-            if axis != self.vector_axis and stride % self.vector:
-                raise KernelBuildError(
-                    f"argument {self.name!r} has vectors of {self.vector} elements, and a stride of"
-                    f" {stride} along axis {axis}; pass a multiple of {self.vector}"
-                )
 
     def _least_offset(self, extents: Sequence[int], strides: Sequence[int]) -> str:
         terms: list[str] = []
@@ -374,15 +334,3 @@ def evaluate_integer(expression: Any, parameters: Mapping[str, Any]) -> int:
         raise KernelBuildError(
             f"no value for {error.args[0]}, on which {expression} depends"
         ) from error
-
-
-def _strides_of(array: NDArray[Any]) -> tuple[int, ...] | None:
-    """Return the strides of an array in elements, if its elements lie side by side."""
-    size = array.dtype.itemsize
-    expected = size
-    for stride, extent in sorted(zip(array.strides, array.shape, strict=True)):
-        if extent > 1:
-            if stride != expected:
-                return None
-            expected *= extent
-    return tuple(stride // size for stride in array.strides)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from loopy import AddressSpace
 from numpy.typing import NDArray
-from pymbolic import evaluate
 
-from countperf.counting.data_subscripts import (
+from countperf.counting.index_arrays import (
     IndexLimits,
-    describe_outside,
     index_limits,
     ranges_of,
     shapes_of_temporaries,
@@ -27,18 +24,7 @@ from countperf.errors import CountingError, KernelBuildError, option
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from countperf.devices.device import Device, Session
-
-
-try:
-    import resource
-except ImportError:  # not POSIX
-    resource = None
-
-_GPU_PRIVATE_BYTES = 2**19
-_STACK_SHARE = 7 / 8  # of which arrays are; the driver needs some itself
-_STACK_BYTES = 2**20  # of threads of Windows
-_UNLIMITED_STACK_BYTES = 2**21  # of threads of glibc, where the limit is none
+    from countperf.devices.device import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,25 +67,39 @@ def resolve_arguments(
 ) -> Bindings:
     """Find the values of all scalars, and where arrays lie, at given sizes."""
     arrays = {array.name: array for array in kernel.arrays}
-    given: dict[str, NDArray[Any]] = {}
-    numbers = {name: value for name, value in parameters.items() if name in kernel.scalars}
+    given = {name: np.asarray(value) for name, value in (inputs or {}).items() if name in arrays}
+    numbers = {**dict.fromkeys(kernel.offsets, 0), **parameters}
     for name, value in (inputs or {}).items():
-        if name in arrays:
-            given[name] = np.asarray(value)
-        elif name in kernel.scalars:
+        if name in kernel.scalars:
             numbers[name] = value
-        else:
+        elif name not in arrays:
             listed = ", ".join([*arrays, *kernel.scalars])
             raise KernelBuildError(
                 f"kernel {kernel.name!r} has no argument {name!r} (it has: {listed})"
             )
-    values = _scalars(kernel, numbers)
+    values = {
+        name: as_scalar(dtype, numbers[name], f"kernel {kernel.name!r}: {name}")
+        for name, dtype in kernel.scalars.items()
+        if name in numbers
+    }
+    if missing := sorted(set(kernel.scalars) - set(values) - kernel.optional):
+        raise KernelBuildError(
+            f"kernel {kernel.name!r}: no value for argument {', '.join(missing)}; pass"
+            f" {missing[0]}=... with the sizes, or in what make_arguments returns"
+        )
     shapes: dict[str, tuple[int, ...]] = {}
     for name, array in arrays.items():
-        shapes[name] = _shape(kernel, array, values, given.get(name))
-        if name in given:
-            _check_array(array, given[name], shapes[name])
-        _add_strides(kernel, array, values, shapes[name], given.get(name))
+        shape = shapes[name] = _shape(kernel, array, values, given.get(name))
+        has = given.get(name)
+        if has is not None and (has.dtype != array.dtype or has.shape != shape):
+            raise KernelBuildError(
+                f"argument {name!r} wants {array.dtype} of shape {shape}, not {has.dtype} of shape"
+                f" {has.shape}"
+            )
+        for part in array.parts.values():
+            strides = part.choose_strides(array.without_separate(shape), values)
+            for stride, value in strides.items():
+                values[stride] = as_scalar(kernel.scalars[stride], value, f"stride {stride}")
     kernel.check_sizes(values)
     placements: dict[str, Placement] = {}
     for name, array in arrays.items():
@@ -107,22 +107,6 @@ def resolve_arguments(
         for part in array.parts.values():
             placements[part.name] = part.placement(values, kernel.addressed, part_shape)
     return Bindings(scalars=values, shapes=shapes, placements=placements)
-
-
-def _scalars(kernel: DeviceKernel, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name, dtype in kernel.scalars.items():
-        if name in numbers:
-            values[name] = as_scalar(dtype, numbers[name], f"kernel {kernel.name!r}: {name}")
-        elif name in kernel.offsets:
-            values[name] = dtype.type(0)
-    missing = sorted(set(kernel.scalars) - set(values) - kernel.optional)
-    if missing:
-        raise KernelBuildError(
-            f"kernel {kernel.name!r}: no value for argument {', '.join(missing)}; pass"
-            f" {missing[0]}=... with the sizes, or in what make_arguments returns"
-        )
-    return values
 
 
 def _shape(
@@ -137,32 +121,6 @@ def _shape(
     return array.whole([max(extents) for extents in zip(*shape, strict=True)])
 
 
-def _check_array(array: KernelArray, given: NDArray[Any], shape: tuple[int, ...]) -> None:
-    if given.dtype == array.dtype and given.shape == shape:
-        return
-    raise KernelBuildError(
-        f"argument {array.name!r} wants {array.dtype} of shape {shape}, not {given.dtype} of shape"
-        f" {given.shape}"
-    )
-
-
-def _add_strides(
-    kernel: DeviceKernel,
-    array: KernelArray,
-    values: dict[str, Any],
-    shape: tuple[int, ...],
-    given: NDArray[Any] | None,
-) -> None:
-    own = array.without_separate(shape)
-    parts = [(part, None) for part in array.parts.values()]
-    if given is not None and given.size:
-        parts = list(array.split(given))
-    for part, content in parts:
-        if part.automatic:
-            for name, stride in part.chosen_strides(own, values, content).items():
-                values[name] = as_scalar(kernel.scalars[name], stride, f"stride {name}")
-
-
 def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
     """Refuse a launch in which a subscript that data decide may leave its array."""
     source = kernel.addressed.kernel
@@ -170,9 +128,6 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
     shapes = {**shapes_of_temporaries(source, sizes), **bindings.shapes}
-    accesses = kernel.addressed.unproved(shapes, sizes)
-    if not accesses:
-        return
     contents = {
         array.name: np.asarray(inputs.get(array.name, np.zeros(1, array.dtype)))
         for array in kernel.arrays
@@ -181,49 +136,10 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
     key = (*sizes.items(), *ranges.items())
     if key in kernel.checked_indices:
         return
-    outside = describe_outside(source, sizes, shapes, ranges, accesses)
+    outside = kernel.addressed.describe_outside(sizes, shapes, ranges)
     if outside:
         raise KernelBuildError(f"kernel {kernel.name!r}: {outside}")
     kernel.checked_indices.add(key)
-
-
-def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Bindings) -> None:
-    """Refuse private arrays that are larger than what a device has for a work group of them.
-
-    Processors have the arrays of all work items of a group on the stack of a thread: what exceeds
-    it ends the process. GPUs address 512 KiB for each work item.
-    """
-    source = kernel.addressed.kernel
-    if source is None:
-        return
-    sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
-    shapes = shapes_of_temporaries(source, sizes)
-    held = sum(
-        prod(shapes.get(name, ())) * variable.dtype.itemsize
-        for name, variable in source.temporary_variables.items()
-        if variable.address_space == AddressSpace.PRIVATE and shapes.get(name)
-    )
-    room, whose = _GPU_PRIVATE_BYTES, "a work item"
-    if held and device.identity.device_type == "cpu":
-        _, group = source.get_grid_size_upper_bounds_as_exprs(
-            kernel.addressed.t_unit.callables_table
-        )
-        held *= prod(int(evaluate(extent, sizes)) for extent in group)
-        room, whose = int(_STACK_SHARE * _stack_bytes()), "all work items of a group"
-    if held > room:
-        raise KernelBuildError(
-            f"kernel {kernel.name!r}: the private arrays of {whose} take {held} byte, and"
-            f" {device.label} has {room} for them; nothing was launched: make the arrays shorter,"
-            " the groups smaller, or keep the arrays in global memory"
-        )
-
-
-def _stack_bytes() -> int:
-    """Return the size of the stack of a new thread, byte."""
-    if resource is None:
-        return _STACK_BYTES
-    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
-    return _UNLIMITED_STACK_BYTES if soft == resource.RLIM_INFINITY else soft
 
 
 def bind_arguments(
@@ -239,7 +155,6 @@ def bind_arguments(
     Unchecked are subscripts that data decide.
     """
     bindings = resolve_arguments(kernel, parameters, inputs)
-    check_private_arrays(kernel, session.device, bindings)
     if not unchecked:
         check_accesses(kernel, bindings, inputs or {})
     arguments: dict[str, Any] = dict(bindings.scalars)
@@ -263,9 +178,7 @@ def bind_arguments(
 # arrays whose elements are subscripts, or bound loops, hold what keeps every access inside of its
 # array.
 
-_LOWEST, _HIGHEST = 0.5, 1.5
-"""Of floating-point numbers: around 1, so that long products neither vanish nor overflow."""
-
+_AROUND_1 = 0.5, 1.5  # so that long products neither vanish nor overflow
 _LARGEST_INTEGER = 3
 
 
@@ -277,17 +190,17 @@ def default_inputs(
     statistics: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Make inputs for a kernel, from the types and shapes that it declares."""
-    known, scalars, shapes, indices = _found(kernel, rng, parameters, given or {}, statistics or {})
-    inputs: dict[str, Any] = {**scalars, **known}
+    inputs, shapes, indices = _decide(kernel, rng, parameters, given or {}, statistics or {})
     for array in kernel.arrays:
-        if not array.is_read or array.name in known:
-            continue
-        shape = shapes[array.name]
-        if array.name in indices:
-            values = indices[array.name].values(rng, shape)
+        if array.is_read and array.name not in inputs:
+            shape, index = shapes[array.name], indices.get(array.name)
+            if index is None:
+                inputs[array.name] = _draw(rng, array.dtype, shape)
+                continue
+            values = rng.integers(index.low, index.high + 1, shape)
+            if index.rises:
+                values = np.linspace(index.low, index.high, prod(shape)).reshape(shape)
             inputs[array.name] = np.asarray(values).astype(array.dtype)
-        else:
-            inputs[array.name] = _numbers(rng, array.dtype, shape)
     return inputs
 
 
@@ -297,16 +210,12 @@ def made_up_indices(
     given: Mapping[str, Any],
     statistics: Mapping[str, Any],
 ) -> str:
-    """Say which index arrays `default_inputs` makes up, and how; nothing if there are none.
-
-    Parameters and errors are those of `default_inputs`.
-    """
-    *_, indices = _found(kernel, np.random.default_rng(0), parameters, given, statistics)
+    """Say which index arrays `default_inputs` makes up, and how; nothing if there are none."""
+    *_, indices = _decide(kernel, np.random.default_rng(0), parameters, given, statistics)
     return "; ".join(f"{name}: {index.text}" for name, index in indices.items())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Index:
+class _Index(NamedTuple):
     """Elements of an index array: random from `low` to `high`, or rising evenly."""
 
     low: int
@@ -314,52 +223,63 @@ class _Index:
     rises: bool
     text: str
 
-    def values(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        if self.rises:
-            return np.linspace(self.low, self.high, int(np.prod(shape))).reshape(shape)
-        return rng.integers(self.low, self.high + 1, shape)
 
-
-def _found(
+def _decide(
     kernel: DeviceKernel,
     rng: np.random.Generator,
     parameters: Mapping[str, Any],
     given: Mapping[str, Any],
     statistics: Mapping[str, Any],
-) -> tuple[dict[str, Any], dict[str, Any], Mapping[str, tuple[int, ...]], dict[str, _Index]]:
-    """Return inputs that are known, scalars, shapes of arrays, and what index arrays get."""
+) -> tuple[dict[str, Any], Mapping[str, tuple[int, ...]], dict[str, _Index]]:
+    """Return scalars and given inputs, shapes of arrays, and what index arrays get."""
+    source = kernel.addressed.kernel
+    sizes = frozenset(kernel.integers) if source is None else size_arguments(source)
     known = {name: value for name, value in given.items() if name not in parameters}
     scalars = {
-        name: _numbers(rng, dtype, ())[()]
+        name: _draw(rng, dtype, ())[()]
         for name, dtype in kernel.scalars.items()
-        if name not in {*parameters, *known, *kernel.optional, *_sizes(kernel)}
+        if name not in {*parameters, *known, *kernel.optional, *sizes}
     }
     bindings = resolve_arguments(kernel, {**parameters, **scalars}, known)
-    limits = _limits(kernel, bindings.scalars, bindings.shapes, known)
+    made_up = [array for array in kernel.arrays if array.is_read and array.name not in known]
+    limits: Mapping[str, IndexLimits] = {}
+    if source is not None:
+        values = {name: int(bindings.scalars[name]) for name in kernel.integers}
+        contents = {array.name: known[array.name] for array in kernel.arrays if array.name in known}
+        try:
+            limits = index_limits(source, values, bindings.shapes, contents)
+        except CountingError as error:
+            raise KernelBuildError(
+                f"kernel {kernel.name!r}: {error}; no inputs are made for it: pass yours by a"
+                f" function, {option('make_arguments')}"
+            ) from error
     waiting = {str(name): value for name, value in statistics.items() if value != "indirect"}
     indices: dict[str, _Index] = {}
-    for array in kernel.arrays:
-        if not array.is_read or array.name in known or array.name not in limits:
+    for array in made_up:
+        if (limit := limits.get(array.name)) is None:
             continue
-        limit = limits[array.name]
-        high = min(limit.high, int(np.iinfo(array.dtype).max))
-        text = f"random, {limit.low} to {high}"
-        rows = int(np.prod(bindings.shapes[array.name])) - 1
+        low, high = limit.low, min(limit.high, int(np.iinfo(array.dtype).max))
+        text = f"random, {low} to {high}"
+        rows = prod(bindings.shapes[array.name]) - 1
         if limit.rows and rows > 0:
-            stated = waiting.pop(limit.rows, (high - limit.low) / rows)
-            high = _high_of(limit, high, rows, float(stated), parameters)
-            text = f"rows of {(high - limit.low) / rows:.4g} on average, all alike ({limit.rows})"
+            mean = float(waiting.pop(limit.rows, (high - low) / rows))
+            if low + round(mean * rows) > high:
+                at = ", ".join(f"{name}={value}" for name, value in parameters.items())
+                raise KernelBuildError(
+                    f"{rows} rows of {mean:g} elements ({limit.rows}) need"
+                    f" {low + round(mean * rows)}, and the arrays hold {high} at {at}: make sizes"
+                    " and statistics agree, or pass your data by a function,"
+                    f" {option('make_arguments')}"
+                )
+            high = low + round(mean * rows)
+            text = f"rows of {(high - low) / rows:.4g} on average, all alike ({limit.rows})"
         elif limit.bounds_loops:
-            text = f"rising evenly from {limit.low} to {high}"
-        indices[array.name] = _Index(low=limit.low, high=high, rises=limit.bounds_loops, text=text)
-    source = kernel.addressed.kernel
+            text = f"rising evenly from {low} to {high}"
+        indices[array.name] = _Index(low, high, limit.bounds_loops, text)
     loops: frozenset[str] = frozenset() if source is None else source.all_inames()
-    made_up = {
-        a.name: a.dtype.kind in "iu" for a in kernel.arrays if a.is_read and a.name not in known
-    }
     for name, value in waiting.items():
         # access patterns follow from index arrays alone, trip counts from integers alone
-        deciding = [a for a, is_integer in made_up.items() if is_integer or name not in loops]
+        deciding = [a.name for a in made_up if a.dtype.kind in "iu" or name not in loops]
         if isinstance(value, str):
             deciding = list(indices)
         if deciding:
@@ -368,65 +288,20 @@ def _found(
                 f" ({', '.join(deciding)}) would not be so: pass yours by a function,"
                 f" {option('make_arguments')}"
             )
-    return known, scalars, bindings.shapes, indices
+    return {**scalars, **known}, bindings.shapes, indices
 
 
-def _high_of(
-    limit: IndexLimits, high: int, rows: int, mean: float, parameters: Mapping[str, Any]
-) -> int:
-    """Return the last element of an array of rows, so that these have a mean length."""
-    wanted = limit.low + round(mean * rows)
-    if wanted > high:
-        sizes = ", ".join(f"{name}={value}" for name, value in parameters.items())
-        raise KernelBuildError(
-            f"{rows} rows of {mean:g} elements ({limit.rows}) need {wanted}, and the arrays hold"
-            f" {high} at {sizes}: make sizes and statistics agree, or pass your data by a"
-            f" function, {option('make_arguments')}"
-        )
-    return wanted
-
-
-def _sizes(kernel: DeviceKernel) -> frozenset[str]:
-    """Return the integer scalars that decide loops, shapes or subscripts."""
-    source = kernel.addressed.kernel
-    return frozenset(kernel.integers) if source is None else size_arguments(source)
-
-
-def _limits(
-    kernel: DeviceKernel,
-    scalars: Mapping[str, Any],
-    shapes: Mapping[str, tuple[int, ...]],
-    known: Mapping[str, Any],
-) -> Mapping[str, IndexLimits]:
-    source = kernel.addressed.kernel
-    if source is None:
-        return {}
-    sizes = {name: int(scalars[name]) for name in kernel.integers}
-    contents = {array.name: known[array.name] for array in kernel.arrays if array.name in known}
-    try:
-        return index_limits(source, sizes, shapes, contents)
-    except CountingError as error:
-        raise KernelBuildError(
-            f"kernel {kernel.name!r}: {error}; no inputs are made for it: pass yours by a function,"
-            f" {option('make_arguments')}"
-        ) from error
-
-
-def _numbers(
-    rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> NDArray[Any]:
-    names = components_of(dtype)
-    if names:
+def _draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if names := components_of(dtype):
         fields: Any = dtype.fields
         result = np.zeros(shape, dtype)
         for name in names:
-            result[name] = _numbers(rng, fields[name][0], shape)
+            result[name] = _draw(rng, fields[name][0], shape)
         return result
-    if dtype.kind == "b":
-        return np.asarray(rng.integers(0, 2, shape)).astype(dtype)
-    if dtype.kind in "iu":
-        return np.asarray(rng.integers(1, _LARGEST_INTEGER + 1, shape)).astype(dtype)
-    real = np.asarray(rng.uniform(_LOWEST, _HIGHEST, shape))
+    if dtype.kind in "biu":
+        ends = (0, 1) if dtype.kind == "b" else (1, _LARGEST_INTEGER)
+        return np.asarray(rng.integers(ends[0], ends[1] + 1, shape)).astype(dtype)
+    real = np.asarray(rng.uniform(*_AROUND_1, shape))
     if dtype.kind == "c":
-        real = real + 1j * rng.uniform(_LOWEST, _HIGHEST, shape)
+        real = real + 1j * rng.uniform(*_AROUND_1, shape)
     return real.astype(dtype)

@@ -21,8 +21,8 @@ from countperf.counting.automatic import (
 from countperf.counting.extents import AddressedElements
 from countperf.devices.arrays import ArrayArgument, KernelArray, as_scalar, evaluate_integer
 from countperf.errors import KernelBuildError
-from countperf.symbolic.coverage import contains_values
 from countperf.symbolic.kernel_sets import assumptions_of
+from countperf.symbolic.sets import contains_values
 
 if TYPE_CHECKING:
     from countperf.counting.extents import AddressedElements
@@ -44,7 +44,7 @@ class DeviceKernel:
     temporaries: tuple[tuple[ArrayArgument, Any], ...] = field(repr=False)
     addressed: AddressedElements = field(repr=False)  # which elements it addresses
     assumptions: Any = field(repr=False)  # sizes for which Loopy generated the code
-    prepare_unchecked: Prepare | None = field(repr=False)  # None if it is only described
+    prepare: Prepare | None = field(repr=False)  # None if it is only described
     # sizes and digests of index arrays with which no access leaves its array
     checked_indices: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]], repr=False)
 
@@ -66,30 +66,17 @@ class DeviceKernel:
 
     def numbers(self, parameters: Mapping[str, int]) -> dict[str, Any]:
         """Return scalar arguments at given sizes: 1 where there is no value, offsets 0."""
-        strided = [part for part in self.arguments.values() if part.automatic]
         values: dict[str, Any] = dict.fromkeys(self.scalars.keys() - self.optional, 1)
         values |= dict.fromkeys(self.offsets, 0)
         values |= {name: parameters[name] for name in self.scalars if name in parameters}
-        for part in strided:
-            values |= part.chosen_strides(part.extents(values), values)
+        for part in self.arguments.values():
+            if part.automatic:
+                values |= part.choose_strides(part.extents(values), values)
         return {name: as_scalar(dtype, values[name], name) for name, dtype in self.scalars.items()}
 
-    def prepare(self, arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
-        """Return what enqueues the kernel, unless a buffer is smaller than what it addresses."""
-        values = {name: arguments[name] for name in self.scalars}
-        self.check_sizes(values)
-        for name, argument in self.arguments.items():
-            size = argument.count_needed_elements(values, self.addressed) * argument.dtype.itemsize
-            if arguments[name].size < size:
-                raise KernelBuildError(
-                    f"kernel {self.name!r} addresses {size} byte of {name!r}, and its buffer has"
-                    f" {arguments[name].size}; allocate more"
-                )
-        assert self.prepare_unchecked is not None
-        return self.prepare_unchecked(arguments)
-
     def launch(self, arguments: Mapping[str, Any]) -> list[Any]:
-        """Enqueue the kernel once, as `prepare`; return the events of its launches."""
+        """Enqueue the kernel once, with bound arguments; return the events of its launches."""
+        assert self.prepare is not None
         return self.prepare(arguments)()
 
     def check_sizes(self, values: Mapping[str, Any]) -> None:
@@ -161,7 +148,7 @@ def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel
         temporaries=tuple(_temporaries(entry, t_unit.target, limit)),
         addressed=AddressedElements(t_unit),
         assumptions=assumptions_of(entry),
-        prepare_unchecked=prepare,
+        prepare=prepare,
     )
 
 
@@ -187,31 +174,28 @@ def _read_variables(kernel: Any) -> frozenset[str]:
 def _array(
     kernel: Any, target: Any, argument: Any, limit: int, read: frozenset[str]
 ) -> KernelArray:
-    is_read = argument.name in read
     separation = getattr(argument, "_separation_info", None)
-    if not separation:
-        return KernelArray(
-            name=argument.name,
-            parts={(): _part(kernel, target, argument, limit)},
-            is_read=is_read,
+    separate: tuple[int, ...] = ()
+    names = {(): argument.name}
+    if separation:
+        separate, names = tuple(sorted(separation.sep_axis_indices_set)), separation.subarray_names
+    parts = {
+        index: _part(
+            kernel,
+            target,
+            kernel.arg_dict[name],
+            limit,
+            source=argument.name,
+            fixed=dict(zip(separate, index, strict=True)),
         )
-    separate = tuple(sorted(separation.sep_axis_indices_set))
+        for index, name in names.items()
+    }
     return KernelArray(
         name=argument.name,
-        parts={
-            index: _part(
-                kernel,
-                target,
-                kernel.arg_dict[name],
-                limit,
-                source=argument.name,
-                fixed=dict(zip(separate, index, strict=True)),
-            )
-            for index, name in separation.subarray_names.items()
-        },
+        parts=parts,
         separate=separate,
         extent=tuple(int(argument.shape[axis]) for axis in separate),
-        is_read=is_read,
+        is_read=argument.name in read,
     )
 
 

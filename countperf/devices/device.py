@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from countperf.devices.description import DeviceKernel
 
 
-GroupClass = Literal["small", "medium", "large"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLimits(ShortRepr):
     """Limits of a device: group sizes, memory, timer resolution."""
@@ -40,10 +37,11 @@ class DeviceLimits(ShortRepr):
     timer_resolution_s: float = 1e-9  # of event times, s
     max_clock_mhz: int = 0  # as the driver reports it, MHz
     sub_group_size: int = 0  # work items that execute together
+    cache_line_bytes: int = 0  # bytes of global memory that move together
     compute_capability: str = ""  # NVIDIA's version of the architecture, such as ``"9.0"``
 
     @property
-    def group_class(self) -> GroupClass:
+    def group_class(self) -> Literal["small", "medium", "large"]:
         """Set of the paper's work-group sizes that suits the device.
 
         The paper leaves the rule open. Ours: large from 1024 items per group on, small below 512,
@@ -164,12 +162,11 @@ class Findings:
     label_prefix: str = ""  # of the labels of its devices, if they share one
     devices: tuple[Device, ...] = ()  # all its devices, whether they work or not
     platforms: tuple[tuple[str, str], ...] = ()  # name and version of each platform
-    problem: str = ""  # if it can have no devices: why, and what to do about it
+    drivers: tuple[DriverFile, ...] = ()  # that a loader was to load, where the backend has one
+    problem: str = ""  # if it has no devices: why, and what to do about it
     advice: str = ""
     # whether the machine seems to have such devices, so that the advice is worth giving
-    is_expected: bool = False
-    # drivers that a loader was to load, where the backend has one
-    drivers: DriverSearch | None = None
+    is_expected: bool = True
 
 
 OPENCL_PRELUDE, CUDA_PRELUDE = (
@@ -280,47 +277,31 @@ class DriverFile:
             object.__setattr__(self, "problem", f"{self.library} is not there")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverSearch:
-    """Drivers that the loader finds, and where."""
-
-    files: tuple[DriverFile, ...]  # the drivers
-    needs_folder: bool = False  # whether the drivers have to be gathered in a folder of our own
-    problem: str = ""  # what is wrong with the user's setting, and how to mend it
-    advice: str = ""
-
-
 def find_drivers(
     environment: Mapping[str, str] | None = None,
     prefix: Path | str | None = None,
     *,
     system_folder: Path = _SYSTEM_FOLDER,
-) -> DriverSearch:
-    """Find out which drivers the loader is to see; changes nothing."""
+) -> tuple[tuple[DriverFile, ...], bool]:
+    """Find out which drivers the loader is to see, and whether it takes a folder of our own."""
     variables = os.environ if environment is None else environment
-    root = Path(sys.prefix if prefix is None else prefix)
-    system = Path(variables.get(_SYSTEM_VARIABLE) or system_folder)
-    setting = variables.get(VENDORS_VARIABLE)
-    if setting:
-        return _search_setting(setting, system)
-    of_system = _read_folder(system)
+    if setting := variables.get(VENDORS_VARIABLE):
+        return _read_folder(Path(setting)), False
+    of_system = _read_folder(Path(variables.get(_SYSTEM_VARIABLE) or system_folder))
     known = {Path(file.library).name for file in of_system if not file.problem}
+    root = Path(sys.prefix if prefix is None else prefix)
     own = tuple(file for file in _find_own(root) if Path(file.library).name not in known)
-    return DriverSearch(files=(*of_system, *own), needs_folder=bool(own))
+    return (*of_system, *own), bool(own)
 
 
 @contextmanager
-def loader_setting(search: DriverSearch) -> Generator[None]:
-    """Point the loader to the drivers while it asks for platforms for the first time.
+def loader_setting(files: Iterable[DriverFile]) -> Generator[None]:
+    """Point the loader to drivers while it asks for platforms for the first time.
 
-    The variable is put back afterwards, so that child processes make up their own minds.
+    The variable is taken away afterwards, so that child processes make up their own minds.
     """
-    if not search.needs_folder:
-        yield
-        return
-    before = os.environ.get(VENDORS_VARIABLE)
     with tempfile.TemporaryDirectory(prefix="countperf-opencl-") as folder:
-        for number, file in enumerate(search.files):
+        for number, file in enumerate(files):
             # the loader takes files in their alphabetical order; keep ours after the system's
             target = Path(folder) / f"{number:02d}-{file.name}"
             target.write_text(file.library + "\n", encoding="utf-8")
@@ -328,10 +309,7 @@ def loader_setting(search: DriverSearch) -> Generator[None]:
         try:
             yield
         finally:
-            if before is None:
-                del os.environ[VENDORS_VARIABLE]
-            else:
-                os.environ[VENDORS_VARIABLE] = before
+            del os.environ[VENDORS_VARIABLE]
 
 
 def _find_own(prefix: Path) -> Iterator[DriverFile]:
@@ -343,44 +321,17 @@ def _find_own(prefix: Path) -> Iterator[DriverFile]:
             yield file
 
 
-def _search_setting(setting: str, system: Path) -> DriverSearch:
-    advice = (
-        f"unset {VENDORS_VARIABLE}, and countperf finds the drivers of the system and of the Python"
-        f" environment itself; or set it to a folder with .icd files such as {system}"
-    )
-    path = Path(setting)
-    if path.is_dir():
-        files = _read_folder(path)
-        problem = ""
-        if not files:
-            problem = f"{VENDORS_VARIABLE}={setting} is a folder without .icd files"
-        elif all(file.problem for file in files):
-            problem = f"{VENDORS_VARIABLE}={setting}: {files[0].problem}"
-        return DriverSearch(files=files, problem=problem, advice=advice if problem else "")
-    for file in (path, *(() if "/" in setting else (system / setting,))):
-        if setting.endswith(".icd") and file.is_file():
-            return DriverSearch(files=_read_files([file]))
-    if path.is_file() or ("/" not in setting and ".so" in setting):
-        library = DriverFile(name="", library=setting, origin=VENDORS_VARIABLE)
-        return DriverSearch(files=(library,))
-    kind = "a list, which the loader does not understand" if ":" in setting else "not there"
-    problem = f"{VENDORS_VARIABLE}={setting} is {kind}"
-    return DriverSearch(files=(), problem=problem, advice=advice)
-
-
 def _read_folder(folder: Path) -> tuple[DriverFile, ...]:
+    """Read the files in a folder; one that cannot be read has nothing for the loader either."""
     try:
-        return _read_files(sorted(folder.glob("*.icd")))
-    except OSError:  # a folder that cannot be read has nothing for the loader either
+        paths = sorted(folder.glob("*.icd"))
+        texts = [path.read_text(encoding="utf-8", errors="replace").strip() for path in paths]
+    except OSError:
         return ()
-
-
-def _read_files(paths: list[Path]) -> tuple[DriverFile, ...]:
-    texts = ((path, path.read_text(encoding="utf-8", errors="replace")) for path in paths)
     return tuple(
-        DriverFile(name=path.name, library=text.split("\n")[0].strip(), origin=str(path.parent))
-        for path, text in texts
-        if text.strip()
+        DriverFile(name=path.name, library=text.split("\n")[0].strip(), origin=str(folder))
+        for path, text in zip(paths, texts, strict=True)
+        if text
     )
 
 
@@ -388,3 +339,14 @@ INSTALL_ADVICE = (
     "install an OpenCL driver: on Debian or Ubuntu 'apt-get install pocl-opencl-icd' (as root),"
     " or in any Python environment on an x86-64 processor 'pip install countperf[intel]'"
 )
+
+
+def advise_drivers() -> tuple[str, str]:
+    """Say why OpenCL has no device, as far as its setting tells, and what to do about it."""
+    if setting := os.environ.get(VENDORS_VARIABLE):
+        return f"no OpenCL driver: {VENDORS_VARIABLE}={setting} is no folder of working drivers", (
+            f"unset {VENDORS_VARIABLE}, and countperf finds the drivers of the system and of the"
+            f" Python environment itself; or set it to a folder with .icd files such as"
+            f" {_SYSTEM_FOLDER}"
+        )
+    return "no OpenCL device found", INSTALL_ADVICE

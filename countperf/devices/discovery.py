@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from countperf.caches import unwritable_caches
-from countperf.devices.device import (
-    INSTALL_ADVICE,
-    Device,
-    DriverFile,
-    DriverSearch,
-    Findings,
-    Session,
-    check_process,
-)
+from countperf.devices.device import Device, DriverFile, Findings, Session, check_process
 from countperf.devices.machine import read_processor
-from countperf.devices.workers import WorkerLostError, run_apart
 from countperf.errors import DeviceError, KernelBuildError, nearest
 from countperf.machine_code.tools import (
     ANALYZER_ADVICE,
@@ -33,7 +24,7 @@ from countperf.sizes import checks_keywords
 from countperf.text import Printed, Result, ShortRepr, check_lines
 
 if TYPE_CHECKING:
-    from countperf.devices.cuda.backend import CudaBackend
+    from countperf.devices.cuda import CudaBackend
     from countperf.devices.identity import DeviceIdentity
     from countperf.devices.opencl import OpenClBackend
 
@@ -41,7 +32,7 @@ if TYPE_CHECKING:
 @cache
 def backends() -> Mapping[str, OpenClBackend | CudaBackend]:
     """Return the backends by name; none of them is imported before it is used."""
-    from countperf.devices.cuda.backend import CudaBackend
+    from countperf.devices.cuda import CudaBackend
     from countperf.devices.opencl import OpenClBackend
 
     return {"opencl": OpenClBackend(), "cuda": CudaBackend()}
@@ -49,11 +40,7 @@ def backends() -> Mapping[str, OpenClBackend | CudaBackend]:
 
 def backend_of(device: Device) -> OpenClBackend | CudaBackend:
     """Return what runs kernels on a device."""
-    try:
-        return backends()[device.backend]
-    except KeyError:
-        message = f"{device.label}: no backend {device.backend!r}; there is {', '.join(backends())}"
-        raise DeviceError(message, device=device.label) from None
+    return backends()[device.backend]
 
 
 def open_session(device: Device) -> Session:
@@ -68,36 +55,28 @@ KERNEL trial(GLOBAL const float *in, GLOBAL float *out)
 """
 _TRIAL_ITEMS = 256
 _TRIAL_GROUP = 64
-_TRIAL_S = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Discovery:
-    """Devices of this machine, and backends that have none."""
+    """What the backends found on this machine."""
 
-    drivers: DriverSearch  # which drivers the OpenCL loader was to load
-    platforms: tuple[tuple[str, str], ...]  # name and version of each platform
-    devices: tuple[Device, ...]  # all devices, whether they work or not
-    # backends other than OpenCL that can have no devices, and why
-    absences: tuple[Findings, ...] = ()
+    findings: tuple[Findings, ...]
 
-    def absence(self, name: str) -> Findings | None:
-        """Return why there is no device of that name, if its beginning is a backend's."""
-        wanted = name.strip().lower().partition(":")[0]
-        return next((absence for absence in self.absences if absence.label_prefix == wanted), None)
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """All devices, whether they work or not."""
+        return tuple(device for backend in self.findings for device in backend.devices)
+
+    def advise(self) -> list[str]:
+        """Say what to do about backends without devices that the machine seems to have."""
+        return [f"{b.problem}: {b.advice}" for b in self.findings if b.problem and b.is_expected]
 
 
 @cache
 def discover() -> Discovery:
     """List the devices of all backends; the first call decides which drivers the process sees."""
-    findings = [backend.discover() for backend in backends().values()]
-    searches = [backend.drivers for backend in findings if backend.drivers is not None]
-    return Discovery(
-        drivers=searches[0] if searches else DriverSearch(files=()),
-        platforms=tuple(platform for backend in findings for platform in backend.platforms),
-        devices=tuple(device for backend in findings for device in backend.devices),
-        absences=tuple(backend for backend in findings if backend.problem and backend.label_prefix),
-    )
+    return Discovery(tuple(backend.discover() for backend in backends().values()))
 
 
 def matching_devices(identity: DeviceIdentity) -> list[Device]:
@@ -117,10 +96,6 @@ def select_device(name: str, devices: Sequence[Device]) -> Device:
     matches = exact or [device for device in devices if _is_part(wanted, device)]
     if len(matches) == 1:
         return matches[0]
-    if not devices:
-        raise DeviceError(
-            f"no device {name!r}: there is none at all; {INSTALL_ADVICE}", device=name
-        )
     if matches:
         message = f"{name!r} means several devices: {_listing(matches)}; give the whole label"
         raise DeviceError(message, device=name)
@@ -149,9 +124,12 @@ class DeviceTrial:
 
 
 def try_device(device: Device) -> DeviceTrial:
-    """Build and run a one-line kernel and look at its numbers."""
+    """Build and run a one-line kernel and look at its numbers.
+
+    A driver does not survive a fork: what its opener found works, and is refused when it is opened.
+    """
     if device.process != os.getpid():
-        return _try_apart(device.label)
+        return DeviceTrial(works=True)
     backend = backend_of(device)
     try:
         if _run_trial(backend.open(device)):
@@ -160,19 +138,6 @@ def try_device(device: Device) -> DeviceTrial:
     except (KernelBuildError, *backend.failures()) as error:
         reason = str(error)
     return DeviceTrial(works=False, reason=reason, advice=backend.advise(device))
-
-
-@cache
-def _try_apart(label: str) -> DeviceTrial:
-    """Try a device in a fresh process: a driver does not survive the fork that made this one."""
-    try:
-        return run_apart(_TRIAL_S, _try_labelled, label)
-    except WorkerLostError as lost:
-        return DeviceTrial(works=False, reason=lost.reason, advice=INSTALL_ADVICE)
-
-
-def _try_labelled(label: str) -> DeviceTrial:
-    return try_device(select_device(label, discover().devices))
 
 
 def _run_trial(session: Session) -> bool:
@@ -198,31 +163,23 @@ def find_device(
 ) -> Device:
     """Return a device that works."""
     discovery = discovery or discover()
-    attempt = attempt or try_device
-    if name is not None and (absence := discovery.absence(name)) is not None:
-        raise DeviceError(f"no device {name!r}: {absence.problem}; {absence.advice}", device=name)
-    if discovery.drivers.problem and not discovery.devices:
-        message = f"no OpenCL driver: {discovery.drivers.problem}; {discovery.drivers.advice}"
-        raise DeviceError(message, device=name)
-    if name is not None:
-        device = select_device(name, discovery.devices)
-        trial = attempt(device)
+    prefix = (name or "").strip().lower().partition(":")[0]
+    for absent in discovery.findings:
+        if absent.problem and prefix and prefix == absent.label_prefix:
+            raise DeviceError(f"no device {name!r}: {absent.problem}; {absent.advice}", device=name)
+    candidates = in_order(discovery.devices)
+    if name is not None and candidates:
+        candidates = [select_device(name, candidates)]
+    reasons: list[str] = []
+    for device in candidates:
+        trial = (attempt or try_device)(device)
         if trial.works:
             return device
-        message = f"{device.label} ({device.identity.name}) does not work: {trial.reason}"
-        raise DeviceError(f"{message}; {trial.advice}", device=name)
-    reasons = ""
-    for device in in_order(discovery.devices):
-        trial = attempt(device)
-        if trial.works:
-            return device
-        reasons += f"{device.label}: {trial.reason}; "
-    nothing = "no OpenCL device works" if reasons else "no OpenCL device found"
-    expected = [absence for absence in discovery.absences if absence.is_expected]
-    advice = "; ".join(
-        [*(f"{absence.problem}: {absence.advice}" for absence in expected), INSTALL_ADVICE]
-    )
-    raise DeviceError(f"{nothing}: {reasons}{advice}")
+        reasons.append(
+            f"{device.label} ({device.identity.name}) does not work: {trial.reason}; {trial.advice}"
+        )
+    advice = discovery.advise() if name is None or not candidates else []
+    raise DeviceError("; ".join([*reasons, *advice]), device=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,10 +217,6 @@ class DoctorReport(ShortRepr, Result):
         """True if some device works."""
         return self.default is not None
 
-    def to_object(self) -> dict[str, Any]:
-        """Return the report as plain JSON-able values."""
-        return asdict(self)
-
     def lay_out(self) -> Printed:
         """Give drivers, devices and programs, and what to do about those that do not work."""
         said = [
@@ -271,8 +224,14 @@ class DoctorReport(ShortRepr, Result):
             + (f": {driver.problem}" if driver.problem else "")
             for driver in self.drivers
         ]
-        advice = "; ".join(self.advice)
-        said.append(doctor_text(self.devices, default=self.default or "", advice=advice))
+        for device in self.devices:
+            chosen = " (default)" if device.label == self.default else ""
+            state = f"works{chosen}" if device.works else f"does not work: {device.reason}"
+            line = f"{device.label}  {device.name}: {state}"
+            said += check_lines([(device.works, line, device.advice)])
+        if not self.is_healthy:
+            said.append("no OpenCL device works" if self.devices else "no OpenCL device was found")
+            said.append(f"      mend: {'; '.join(self.advice)}")
         for tool in self.tools:
             state = tool.path or f"not found; {tool.needed_for} needs it: {tool.advice}"
             said.append(f"{'ok' if tool.path else '--'}  {tool.name}: {state}")
@@ -310,10 +269,10 @@ def doctor(
     )
     working = {report.label for report in devices if report.works}
     return DoctorReport(
-        drivers=discovery.drivers.files,
+        drivers=tuple(file for backend in discovery.findings for file in backend.drivers),
         devices=devices,
         default=next((e.label for e in in_order(discovery.devices) if e.label in working), None),
-        advice=tuple(_advice(discovery, devices)),
+        advice=tuple(_advise(discovery, devices)),
         tools=find_tools(),
     )
 
@@ -341,44 +300,17 @@ def find_tools() -> tuple[ToolReport, ...]:
     )
 
 
-def _advice(discovery: Discovery, devices: tuple[DeviceReport, ...]) -> list[str]:
-    drivers = discovery.drivers
-    advice = list(unwritable_caches())
-    if drivers.problem:
-        advice.append(f"{drivers.problem}: {drivers.advice}")
-    advice += [f"{device.label}: {device.advice}" for device in devices if not device.works]
-    advice += [
-        f"{absence.problem}: {absence.advice}"
-        for absence in discovery.absences
-        if absence.is_expected
-    ]
-    advice += [
-        f"{file.origin}/{file.name} names {file.library}, which is not there: reinstall that"
-        " driver, or remove the file"
-        for file in drivers.files
-        if file.problem
-    ]
-    advice += [
-        f"{name} has no device: for a GPU, see that its kernel driver is loaded"
-        for name, _ in discovery.platforms
-        if not any(device.platform == name for device in devices)
-    ]
-    if not devices and not drivers.problem:
-        advice.append(f"no OpenCL device found: {INSTALL_ADVICE}")
-    return advice
-
-
-def doctor_text(findings: Sequence[DeviceReport], *, default: str = "", advice: str = "") -> str:
-    """Write which devices work, and for those that do not, why and what to do."""
-    checks: list[tuple[bool, str, str]] = []
-    for finding in findings:
-        chosen = " (default)" if finding.label == default else ""
-        state = f"works{chosen}" if finding.works else f"does not work: {finding.reason}"
-        mend = "" if finding.works else finding.advice
-        checks.append((finding.works, f"{finding.label}  {finding.name}: {state}", mend))
-    lines = check_lines(checks)
-    if not any(finding.works for finding in findings):
-        lines.append("no OpenCL device works" if findings else "no OpenCL device was found")
-        if advice:
-            lines.append(f"      mend: {advice}")
-    return "\n".join(lines)
+def _advise(discovery: Discovery, devices: tuple[DeviceReport, ...]) -> Iterator[str]:
+    yield from unwritable_caches()
+    yield from discovery.advise()
+    yield from (f"{device.label}: {device.advice}" for device in devices if not device.works)
+    for backend in discovery.findings:
+        for file in backend.drivers:
+            if file.problem:
+                yield (
+                    f"{file.origin}/{file.name} names {file.library}, which is not there: reinstall"
+                    " that driver, or remove the file"
+                )
+        for name, _ in backend.platforms:
+            if not any(device.platform == name for device in devices):
+                yield f"{name} has no device: for a GPU, see that its kernel driver is loaded"

@@ -2,7 +2,7 @@
 
 ``ptxas -v`` says what each kernel takes once compiled for an architecture. Any number of kernels is
 put into one file, since starting the compiler takes longer than most kernels do. Machine code as
-text (SASS) is nvdisasm's; `countperf.machine_code.sass_listing` reads it.
+text (SASS) is nvdisasm's; `countperf.machine_code.sass` reads it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _candidates(name: str) -> Iterator[Path]:
 
 def compile_for(t_unit: Any, capability: str = "9.0") -> dict[str, KernelResources]:
     """Compile a Loopy kernel for a compute capability and read what it takes."""
-    from countperf.devices.cuda.target import generate_cuda
+    from countperf.devices.cuda_target import generate_cuda
 
     code = generate_cuda(t_unit)
     resources = compile_sources({"kernel": code.source}, capability)["kernel"]

@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,6 +27,7 @@ from countperf.devices.device import (
     Device,
     DeviceLimits,
     Findings,
+    advise_drivers,
     find_drivers,
     loader_setting,
     pick_errors,
@@ -44,9 +46,9 @@ class OpenClBackend:
 
     def discover(self) -> Findings:
         """List platforms and devices; the first call decides which drivers the process sees."""
-        drivers = find_drivers()
+        drivers, needs_folder = find_drivers()
         give_a_cache(POCLS)
-        with loader_setting(drivers):
+        with loader_setting(drivers) if needs_folder else nullcontext():
             try:
                 platforms = cl.get_platforms()
             except cl.Error:  # the loader has no driver at all
@@ -58,10 +60,13 @@ class OpenClBackend:
             for handle in _devices_of(platform):
                 devices.append(describe(handle, f"{prefix}:{counter[prefix]}"))
                 counter[prefix] += 1
+        problem, advice = ("", "") if devices else advise_drivers()
         return Findings(
             drivers=drivers,
             platforms=tuple((platform.name, platform.version) for platform in platforms),
             devices=tuple(devices),
+            problem=problem,
+            advice=advice,
         )
 
     def open(self, device: Device) -> OpenCLSession:
@@ -120,6 +125,7 @@ def describe(handle: cl.Device, label: str) -> Device:
         timer_resolution_s=handle.profiling_timer_resolution * 1e-9,
         max_clock_mhz=handle.max_clock_frequency,
         sub_group_size=_sub_group_size(handle, device_type),
+        cache_line_bytes=handle.global_mem_cacheline_size,
         compute_capability=".".join(map(str, capability)) if None not in capability else "",
     )
     return Device(label=label, identity=identity, limits=limits, handle=handle, backend="opencl")

@@ -77,20 +77,11 @@ class PosteriorSampler(BaseSampler):
             self._asked[trial.number] = index
         self._chosen[trial.number] = self._configurations[index]
 
-    def infer_relative_search_space(
-        self,
-        study: Study,  # noqa: ARG002
-        trial: FrozenTrial,  # noqa: ARG002
-    ) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(self, *_: Any, **__: Any) -> dict[str, BaseDistribution]:
         """Return nothing: the objective says in which order a parameter has its values."""
         return {}
 
-    def sample_relative(
-        self,
-        study: Study,  # noqa: ARG002
-        trial: FrozenTrial,  # noqa: ARG002
-        search_space: dict[str, BaseDistribution],  # noqa: ARG002
-    ) -> dict[str, Any]:
+    def sample_relative(self, *_: Any, **__: Any) -> dict[str, Any]:
         """Return nothing, as there is no relative search space."""
         return {}
 

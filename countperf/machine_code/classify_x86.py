@@ -59,28 +59,25 @@ from functools import lru_cache
 
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, LINE_BYTES, CacheSize
 from countperf.machine_code.interpreter import MachineProgram
-from countperf.machine_code.operands import WIDTHS, operands_of, widest
+from countperf.machine_code.operands import operands_of, widest
+
+ROOT = "code"
+"""First part of the names of these properties."""
+
+CONFLICT = "miss.conflict"
+"""First part of the names of properties of accesses that miss a first-level cache."""
 
 HEADER = re.compile(r"^([0-9a-f]+) <(.+)>:$")
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+([^#]*[^#\s])")
 PREFIXES = re.compile(r"^(?:(?:data16|[cdefgs]s|bnd|notrack|lock|rep\w*|rex\S*|\{\w+\})\s+)+")
 _STACK = re.compile(r"\(%r[sb]p\)")
-_EMBEDDED = re.compile(r"\{1to(\d+)\}")
-_KINDS = {
-    "fma": r"fn?m(?:add|sub)+\d*",
-    "add": r"(?:add|sub)+|hadd|hsub",
-    "mul": "mul|dp",
-    "div": "div",
-    "sqrt": "sqrt",
-    "special": r"(?:rcp|rsqrt)\d*|exp2|getexp|getmant|scalef|reduce",
-    "minmax": "min|max|range",
-    "compare": r"u?comi|cmp\w*?|fpclass",
-    "round": "round|rndscale",
-}
-_FLOPS = tuple((kind, re.compile(f"(?:{text})([ps])([sd])")) for kind, text in _KINDS.items())
-_TYPES = {"s": ("f32", 32), "d": ("f64", 64)}
+_FLOP = re.compile(
+    r"(?:fn?m(?:add|sub)+\d*|(?:add|sub)+|hadd|hsub|mul|dp|min|max|range|u?comi|cmp\w*?|fpclass"
+    r"|round|rndscale|(?P<div>div)|(?P<sqrt>sqrt)"
+    r"|(?P<special>(?:rcp|rsqrt)\d*|exp2|getexp|getmant|scalef|reduce))(?P<unit>[ps])(?P<type>[sd])"
+)
 _FULL_MOVE = re.compile(r"mov(?:[au]|nt)p[sd]|mov(?:dq[au]|ntdq)\w*|lddqu|p?maskmov\w+")
-_SCALAR_MOVES = {"movss": 32, "movd": 32, "movsd": 64, "movq": 64}
+_SCALAR_MOVE = re.compile(r"movs[sd]|mov[dq]")
 _HALF_MOVE = re.compile(r"mov[lh]p[sd]")
 _OTHERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("gather", re.compile(r"p?gather")),
@@ -94,19 +91,18 @@ _OTHERS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(r"mov|p?(?:shuf|erm|unpck|blend|ack|alignr|compress|expand)|perm|align"),
     ),
 )
-_SMALL = (
-    (8, re.compile(r"p\w+rb|pbroadcastb")),
-    (16, re.compile(r"p\w+rw|pbroadcastw")),
-    (32, re.compile(r"p\w+rd|pbroadcastd|broadcastss|(?:insert|extract)ps|cvts[si]\w*")),
-    (64, re.compile(r"p\w+rq|pbroadcastq|broadcastsd|movddup|broadcast[fi]32x2|cvtsd\w*")),
-    (128, re.compile(r"\w+(?:128|32x4|64x2)")),
-    (256, re.compile(r"\w+(?:32x8|64x4)")),
+_ELEMENT = re.compile(
+    r"p\w+r[bwdq]|pbroadcast[bwdq]|broadcasts[sd]|(?:insert|extract)ps|cvts[sid]\w*|movddup"
+    r"|broadcast[fi]32x2"
 )
+"""Instructions whose operand in memory is smaller than a vector."""
+
+_CROSS = re.compile(r"vperm|valign|vshuf[fi]")
+_DIRECTION = re.compile(r"(?:spill_)?(load|store)_")
+_WIDE_ELEMENTS = re.compile(r"(?:q|qps|qpd|dpd)$")
 _NOTHING = re.compile(r"nop[wl]?|endbr64|data16|xchgw?")
 _MOVES = re.compile(r"mov(?:abs)?[bwlq]?")
-_WIDENING = re.compile(r"mov[sz]")
-_ENDS = re.compile(r"ret[lq]?|ud2|hlt|jmp[lq]?")
-_UNCOUNTED = re.compile(r"push|pop[qlw]?$|leave|prefetch|vzero|f")
+_UNCOUNTED = re.compile(r"(?:ret[lq]?|ud2|hlt|jmp[lq]?|pop[qlw]?)$|push|leave|prefetch|vzero|f")
 _READ_ONLY = re.compile(r"cmp|test|bt[lqw]?$|mul|imul")
 
 
@@ -124,104 +120,91 @@ def instruction_in(line: str) -> tuple[int, str, str] | None:
     return int(match[1], 16), mnemonic, operands.strip()
 
 
-@lru_cache(maxsize=2**14)
-def classify(mnemonic: str, operands: str) -> tuple[str, ...]:
-    """Say what an instruction does."""
+@lru_cache(maxsize=2**15)
+def properties_of(mnemonic: str, operands: str) -> tuple[tuple[str, int], ...]:
+    """Return what executing an instruction counts as, by property name."""
+    names = [("all", 1)]
+    for name in classify(mnemonic, operands):
+        names.append((name, 1))
+        if name in ("gather", "scatter"):
+            bits = 64 if _WIDE_ELEMENTS.search(mnemonic) else 32
+            names.append((f"{name}_lanes", 8 * widest(operands) // bits))
+    return tuple((f"{ROOT}.{name}", number) for name, number in names)
+
+
+def classify(mnemonic: str, operands: str) -> list[str]:
+    """Say what an instruction does, by the names of properties."""
     parts = operands_of(operands)
-    if width := 8 * widest(operands):
-        return _vector(mnemonic.removeprefix("v"), parts, width)
-    if mnemonic.startswith("j"):
-        return ("branch",)
-    if mnemonic.startswith("call"):
-        return ("call",)
-    if mnemonic.startswith("k"):
-        return ("mask",)
-    return _integer(mnemonic, parts)
-
-
-def _vector(name: str, parts: Sequence[str], width: int) -> tuple[str, ...]:
-    """Classify what has a vector register among its operands."""
     memory = next((part for part in parts if "(" in part), "")
-    direction = "store" if memory and memory == parts[-1] else "load"
-    embedded = _EMBEDDED.search(memory)
-    if flop := _flop(name, width):
-        classes, kind = [flop[0]], flop[1]
+    if widest(operands):
+        return _classify_vector(mnemonic, parts, memory)
+    if mnemonic.startswith("j"):
+        return ["branch"]
+    if mnemonic.startswith("call"):
+        return ["call"]
+    if mnemonic.startswith("k"):
+        return ["mask"]
+    return _classify_integer(mnemonic, parts, memory)
+
+
+def _classify_vector(mnemonic: str, parts: Sequence[str], memory: str) -> list[str]:
+    """Classify what has a vector register among its operands."""
+    name, unit, kinds = mnemonic.removeprefix("v"), "vector", list[str]()
+    direction = "store" if memory == parts[-1] else "load"
+    if flop := _FLOP.fullmatch(name):
+        unit = "vector" if flop["unit"] == "p" else "scalar"
+        kind = next((kind for kind in ("div", "sqrt", "special") if flop[kind]), "")
+        bits = 32 if flop["type"] == "s" else 64
+        kinds = [f"{kind}_f{bits}_{unit}" if kind else f"arithmetic_{unit}"]
     elif _FULL_MOVE.fullmatch(name):
-        classes, kind = [] if memory else ["move"], f"vector.{width}"
-    elif name in _SCALAR_MOVES:
-        classes, kind = _scalar_move(parts, memory), f"scalar.{_SCALAR_MOVES[name]}"
+        kinds = [] if memory else ["move"]
+    elif _SCALAR_MOVE.fullmatch(name):
+        unit = "scalar"
+        if not memory:
+            of_vectors = ["mm" in parts[0], "mm" in parts[-1]]
+            kinds = ["move" if all(of_vectors) else "extract" if of_vectors[0] else "insert"]
     elif _HALF_MOVE.fullmatch(name):
-        classes, kind = ["insert" if direction == "load" else "extract"], "scalar.64"
+        unit, kinds = "scalar", ["insert" if direction == "load" else "extract"]
     else:
-        classes = [next((key for key, text in _OTHERS if text.match(name)), "iop.vector")]
-        small = next((bits for bits, text in _SMALL if text.fullmatch(name)), width)
-        kind = f"vector.{small}" if small >= 8 * WIDTHS["x"] else f"scalar.{small}"
-    if classes[:1] in (["gather"], ["scatter"]):
-        return tuple(classes)
-    if embedded:
-        classes.append("broadcast")
-        kind = f"scalar.{width // int(embedded[1])}"
-    return (*classes, *([_access(direction, memory, kind)] if memory else []))
+        kind = next((key for key, text in _OTHERS if text.match(name)), "iop_vector")
+        if kind in ("gather", "scatter"):
+            return [kind]
+        if kind == "shuffle":
+            kind = "shuffle_cross" if _CROSS.match(mnemonic) else "shuffle_lane"
+        unit, kinds = "scalar" if _ELEMENT.fullmatch(name) else "vector", [kind]
+    if "{1to" in memory:
+        unit = "scalar"
+        kinds.append("broadcast")
+    return [*kinds, *([_name_access(direction, memory, unit)] if memory else [])]
 
 
-def _flop(name: str, width: int) -> tuple[str, str] | None:
-    """Return the class of arithmetic, and what an operand in memory would be."""
-    for kind, text in _FLOPS:
-        if match := text.fullmatch(name):
-            type_name, bits = _TYPES[match[2]]
-            if match[1] == "s":
-                return f"flop.{kind}.{type_name}.1", f"scalar.{bits}"
-            return f"flop.{kind}.{type_name}.{width // bits}", f"vector.{width}"
-    return None
-
-
-def _scalar_move(parts: Sequence[str], memory: str) -> list[str]:
-    if memory:
-        return []
-    if "mm" not in parts[0]:
-        return ["insert"]
-    return ["move" if "mm" in parts[-1] else "extract"]
-
-
-def _integer(name: str, parts: Sequence[str]) -> tuple[str, ...]:
+def _classify_integer(name: str, parts: Sequence[str], memory: str) -> list[str]:
     """Classify what has integer registers only."""
     if _NOTHING.fullmatch(name):
-        return ()
-    if _ENDS.fullmatch(name) or _UNCOUNTED.match(name):
-        return ("other",)
+        return []
+    if _UNCOUNTED.match(name):
+        return ["other"]
     if name.startswith("lea") or not parts:
-        return ("iop.scalar",)
-    memory = next((part for part in parts if "(" in part), "")
-    loads = [_access("load", memory, "integer")] if memory else []
-    stores = [_access("store", memory, "integer")] if memory and memory == parts[-1] else []
+        return ["iop_scalar"]
+    loads = [_name_access("load", memory, "integer")] if memory else []
+    stores = [_name_access("store", memory, "integer")] if memory and memory == parts[-1] else []
     if _MOVES.fullmatch(name):
-        return tuple(stores or loads or ["move"])
-    if _WIDENING.match(name):
-        return tuple(loads or ["iop.scalar"])
+        return stores or loads or ["move"]
+    if name.startswith(("movs", "movz")):
+        return loads or ["iop_scalar"]
     if name.startswith("set"):
-        return ("iop.scalar", *stores)
+        return ["iop_scalar", *stores]
     if name.startswith(("div", "idiv")):
-        return ("idiv", *loads)
-    return ("iop.scalar", *loads, *([] if _READ_ONLY.match(name) else stores))
+        return ["idiv", *loads]
+    return ["iop_scalar", *loads, *([] if _READ_ONLY.match(name) else stores)]
 
 
-def _access(direction: str, memory: str, kind: str) -> str:
+def _name_access(direction: str, memory: str, unit: str) -> str:
     if "%rip" in memory:
-        return "load.constant"
+        return "load_constant"
     if _STACK.search(memory):
-        return f"spill.{direction}.{kind.rpartition('.')[2]}"
-    return f"{direction}.{kind}"
-
-
-ROOT = "code"
-"""First part of the names of these properties."""
-
-CONFLICT = "miss.conflict"
-"""First part of the names of properties of accesses that miss a first-level cache."""
-
-_SIMPLE = ("add", "mul", "fma", "minmax", "compare", "round")
-_CROSS = re.compile(r"v?p?erm(?!il)|vperm|valign|vshuf[fi]|vpmov|vinsert|vextract")
-_WIDE_ELEMENTS = re.compile(r"(?:q|qps|qpd|dpd)$")
+        return f"spill_{direction}_{'integer' if unit == 'integer' else 'vector'}"
+    return f"{direction}_{'scalar' if unit == 'integer' else unit}"
 
 
 def missed(
@@ -235,8 +218,9 @@ def missed(
     misses: Counter[str] = Counter()
     for number, share in shares.items():
         line = program.lines[number]
-        for direction in _directions(line.mnemonic, line.operands):
-            misses[f"{CONFLICT}.{direction}"] += round(share * executed[number])
+        for name in classify(line.mnemonic, line.operands):
+            if match := _DIRECTION.match(name):
+                misses[f"{CONFLICT}.{match[1]}"] += round(share * executed[number])
     return misses
 
 
@@ -260,40 +244,3 @@ def set_conflicts(
                 share = (len(lines) - cache.ways) / (len(lines) - 1)
                 shares.update((number, share) for some in lines.values() for number in some)
     return shares
-
-
-def _directions(mnemonic: str, operands: str) -> list[str]:
-    """Return the directions of an instruction's accesses: ``load``, ``store`` or both."""
-    kinds = (kind.removeprefix("spill.") for kind in classify(mnemonic, operands))
-    return [kind.split(".")[0] for kind in kinds if kind.startswith(("load", "store"))]
-
-
-@lru_cache(maxsize=2**15)
-def properties_of(mnemonic: str, operands: str) -> tuple[tuple[str, int], ...]:
-    """Return what executing an instruction counts as, by property name."""
-    names: list[tuple[str, int]] = [("all", 1)]
-    for kind in classify(mnemonic, operands):
-        if kind in ("gather", "scatter"):
-            bits = 64 if _WIDE_ELEMENTS.search(mnemonic) else 32
-            names += [(kind, 1), (f"{kind}_lanes", 8 * widest(operands) // bits)]
-        else:
-            names.append((_name_class(kind, mnemonic), 1))
-    return tuple((f"{ROOT}.{name}", number) for name, number in names)
-
-
-def _name_class(kind: str, mnemonic: str) -> str:
-    parts = kind.split(".")
-    match parts[0]:
-        case "flop":
-            unit = "scalar" if parts[3] == "1" else "vector"
-            name = "arithmetic" if parts[1] in _SIMPLE else f"{parts[1]}_{parts[2]}"
-            return f"{name}_{unit}"
-        case "load" | "store":
-            unit = "scalar" if parts[1] == "integer" else parts[1]
-            return f"{parts[0]}_{unit}"
-        case "spill":
-            return f"spill_{parts[1]}_{'integer' if parts[2] == 'integer' else 'vector'}"
-        case "shuffle":
-            return f"shuffle_{'cross' if _CROSS.match(mnemonic) else 'lane'}"
-        case _:
-            return "_".join(parts)

@@ -136,8 +136,6 @@ class Machine:
         default_factory=list[tuple[int, int, ArrayData]]
     )
     flags: Flags | None = None  # none if they are not known
-    # what a function that divides is about to return
-    quotient: Lanes = field(default_factory=lambda: _unknown(1, VECTOR_BYTES)[0])
     # what instructions did since it was begun
     journal: EffectRecord = field(default_factory=EffectRecord)
     # where instructions that were asked to note it accessed memory, by their number

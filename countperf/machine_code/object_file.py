@@ -11,9 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from countperf.errors import DeviceError
-from countperf.machine_code.blocks import Line
 from countperf.machine_code.classify_x86 import HEADER, instruction_in
-from countperf.machine_code.interpreter import MachineProgram
+from countperf.machine_code.interpreter import Line, MachineProgram
 from countperf.machine_code.machine_state import Constants
 from countperf.machine_code.tools import OBJDUMP_ADVICE, find_objdump, run_program
 

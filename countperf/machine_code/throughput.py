@@ -13,13 +13,12 @@ from __future__ import annotations
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from countperf.errors import DeviceError
-from countperf.machine_code.blocks import Line
 from countperf.machine_code.interpreter import MachineProgram
-from countperf.machine_code.loop_nests import iterations
 from countperf.machine_code.tools import ANALYZER_ADVICE, find_analyzer, run_program
 
 PROCESSOR = "znver4"
@@ -63,76 +62,67 @@ class Cycles(NamedTuple):
 
 
 BlockText = tuple[str, ...]
-Analyzed = dict[BlockText, Cycles]
+_ANALYZED: dict[BlockText, Cycles] = {}
+"""Blocks that were analyzed already."""
 
 
-def cycles_of(
-    program: MachineProgram, executed: Mapping[int, int], analyzed: Analyzed
-) -> Counter[str]:
+class Block(NamedTuple):
+    """Instructions that are executed together, as the analyzer takes them."""
+
+    text: BlockText
+    times: float  # how often they are executed
+    kind: str  # ``loop`` if they repeat themselves, ``joined`` if loops inside are joined
+
+
+def cycles_of(program: MachineProgram, executed: Mapping[int, int]) -> Counter[str]:
     """Return what executing lines takes on the processor of reference."""
-    blocks, joined = _blocks_of(program, executed), _join_blocks_of(program, executed)
-    analyze((block for block, *_ in (*blocks, *joined)), analyzed)
+    blocks = blocks_of(program, executed)
+    analyze(blocks)
     cycles: Counter[str] = Counter()
-    for block, times, is_loop in blocks:
-        figures = analyzed[block]
+    for text, times, kind in blocks:
+        figures = _ANALYZED[text]
+        if kind == "joined":
+            cycles["cycles_overlapped"] += round(times * figures.cycles)
+            continue
         cycles["cycles"] += round(times * figures.cycles)
         cycles["cycles_throughput"] += round(times * figures.throughput)
         cycles["cycles_operations"] += round(times * figures.operations)
-        if is_loop:
+        if kind == "loop":
             cycles["cycles_loop"] += round(times * figures.cycles)
-    for block, times in joined:
-        cycles["cycles_overlapped"] += round(times * analyzed[block].cycles)
     return cycles
 
 
-def _blocks_of(
-    program: MachineProgram, executed: Mapping[int, int]
-) -> list[tuple[BlockText, int, bool]]:
-    """Return blocks that matter, how often each is executed, and whether it repeats itself."""
+def blocks_of(program: MachineProgram, executed: Mapping[int, int]) -> list[Block]:
+    """Return the blocks that matter, one by one and with short loops joined to what is around."""
     least = SMALLEST_SHARE * sum(executed.values())
-    return [
-        (block, executed[lines[0]], is_loop)
+    blocks = [
+        Block(_text(program, lines), executed[lines[0]], "loop" if is_loop else "")
         for lines, is_loop in program.straight(executed)
         if executed[lines[0]] * len(lines) >= least
-        and (block := _text(program.lines[line] for line in lines))
     ]
-
-
-def _join_blocks_of(
-    program: MachineProgram, executed: Mapping[int, int]
-) -> list[tuple[BlockText, float]]:
-    """Return the same with short loops joined with what is around them, without repetitions."""
-    least = SMALLEST_SHARE * sum(executed.values())
-    return [
-        (block, part.executed / len(lines))
+    blocks += [
+        Block(_text(program, lines), part.executed / len(lines), "joined")
         for part in iterations(program, executed, LONGEST_ITERATION)
-        if part.executed >= least
-        and (lines := part.iteration())
-        and (block := _text(program.lines[line] for line in lines))
+        if part.executed >= least and (lines := part.iteration())
     ]
+    return [block for block in blocks if block.text]
 
 
-def blocks_of(program: MachineProgram, executed: Mapping[int, int]) -> list[BlockText]:
-    """Return the blocks that `cycles_of` needs to be analyzed; parameters are those of it."""
-    blocks = _blocks_of(program, executed), _join_blocks_of(program, executed)
-    return [block for some in blocks for block, *_ in some]
-
-
-def analyze(blocks: Iterable[BlockText], analyzed: Analyzed) -> None:
+def analyze(blocks: Iterable[Block]) -> None:
     """Analyze blocks that are not known yet, all in one run of the analyzer (up to 200 blocks)."""
-    new = sorted({block for block in blocks if block not in analyzed})
+    new = sorted({block.text for block in blocks} - _ANALYZED.keys())
     for first in range(0, len(new), _AT_ONCE):
         some = new[first : first + _AT_ONCE]
         figures = _figures(_run(some))
         if len(figures) != len(some):
             figures = [_alone(block) for block in some]
-        analyzed |= zip(some, figures, strict=True)
+        _ANALYZED.update(zip(some, figures, strict=True))
 
 
-def _text(lines: Iterable[Line]) -> BlockText:
+def _text(program: MachineProgram, lines: Iterable[int]) -> BlockText:
     texts: list[str] = []
-    for line in lines:
-        name, operands = line.mnemonic, line.operands
+    for number in lines:
+        name, operands = program.lines[number].mnemonic, program.lines[number].operands
         if name.startswith(_LEFT_OUT) or operands.startswith("*"):
             continue
         if name[0] == "j":
@@ -184,3 +174,94 @@ def _run(blocks: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
     if _UNKNOWN_PROCESSOR in outcome.stderr:
         raise DeviceError(f"{program} does not know {PROCESSOR}: {ANALYZER_ADVICE}")
     return outcome
+
+
+# {{{ loops within each other, read from branches backward
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Instructions that are executed one after the other, or a loop of stretches."""
+
+    count: int  # how often it is executed; a loop: how many iterations
+    lines: tuple[int, ...] = ()  # numbers of its lines, none of a loop
+    parts: tuple[Stretch, ...] = ()  # what an iteration of a loop executes
+
+    @property
+    def executed(self) -> int:
+        """Number of executed instructions."""
+        return self.count * len(self.lines) + sum(part.executed for part in self.parts)
+
+    def times(self, part: Stretch) -> int:
+        """Return how often an iteration executes a part, rounded."""
+        return (2 * part.count + self.count) // (2 * self.count)
+
+    @property
+    def length(self) -> int:
+        """Number of instructions of an iteration, with all iterations of loops inside."""
+        return len(self.lines) + sum(self.times(part) * part.length for part in self.parts)
+
+    def iteration(self) -> list[int]:
+        """Return the lines of an iteration, those of loops inside as often as they are executed."""
+        lines = list(self.lines)
+        for part in self.parts:
+            lines += part.iteration() * self.times(part)
+        return lines
+
+
+def iterations(
+    code: MachineProgram, executed: Mapping[int, int], longest: int
+) -> Iterator[Stretch]:
+    """Yield loops whose iterations have at most so many instructions, and what is outside of them.
+
+    Loops inside belong to an iteration of the loop around them where they are short enough.
+    """
+    straight = [Stretch(executed[lines[0]], lines) for lines, _ in code.straight(executed)]
+    ends: dict[int, list[int]] = {}
+    for position, stretch in enumerate(straight):
+        target = code.targets.get(stretch.lines[-1])
+        if target is not None and target <= stretch.lines[-1]:
+            ends.setdefault(target, []).append(position)
+    waiting = _nest_parts(straight, range(len(straight)), ends)[::-1]
+    while waiting:
+        part = waiting.pop()
+        if part.parts and part.length > longest:
+            waiting += part.parts[::-1]
+        else:
+            yield part
+
+
+def _nest_parts(
+    straight: Sequence[Stretch], where: range, ends: Mapping[int, Sequence[int]], within: int = -1
+) -> list[Stretch]:
+    """Return the parts of code; those of a loop that ends at ``within`` end before.
+
+    Of loops that begin alike, the last one is around the others if it ends its iterations more
+    seldom than they begin; else all end iterations of one loop.
+    """
+    parts: list[Stretch] = []
+    position = where.start
+    while position < where.stop:
+        part = straight[position]
+        limit = within if position == where.start and within >= 0 else where.stop
+        back = [end for end in ends.get(part.lines[0], ()) if position <= end < limit]
+        if back:
+            end = back[-1]
+            is_outer = len(back) > 1 and 2 * straight[end].count < part.count
+            count = straight[end].count if is_outer else part.count
+            inside = range(position, end + 1)
+            parts.append(
+                Stretch(
+                    count,
+                    (),
+                    tuple(_nest_parts(straight, inside, ends, end if is_outer else position)),
+                )
+            )
+            position = end
+        else:
+            parts.append(part)
+        position += 1
+    return parts
+
+
+# }}}

@@ -10,7 +10,7 @@ Source: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", v
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,87 @@ _INDEXED = re.compile(r"^vp?(?:gather|scatter)(?P<index>[dq])(?P<element>p[sd]|[
 _PLACE = re.compile(
     r"^(?P<offset>-?(?:0x)?[0-9a-f]+)?\((?P<base>%\w+)?,%[xyz]mm(?P<index>\d+),?(?P<scale>[1248])?\)"
 )
+
+
+# {{{ instructions that are needed
+
+_REGISTER = re.compile(r"%(?:[xyz]mm(\d+)|k([0-7]))")
+_WHOLE = re.compile(r"^%(?:[xyz]mm\d+|k[0-7])(?:\{%k[0-7]\}\{z\})?$")
+_NUMBERS = re.compile(
+    r"^v?(?:add|sub|mul|div|sqrt|rsqrt|rcp|fn?m(?:add|sub)\w*|hadd|addsub|round|rndscale|scalef"
+    r"|getexp|getmant|fixupimm|range|reduce|min|max)\w*[ps][hsd]$"
+)
+"""Arithmetic on floating-point numbers: results that are never known."""
+_READS_TARGET = re.compile(r"^(?![vk])|^v(?:pternlog|perm[it]2|pdp|pmadd52|psh[lr]dv|\w*gather)")
+"""Instructions that read their destination, or leave part of it: mostly those without VEX."""
+_FLAGGING = ("vptest", "vtestp", "kortest", "ktest", "vucomi", "vcomi", "ucomi", "comi", "ptest")
+
+
+def _name_block(text: str) -> set[str]:
+    return {f"k{match[2]}" if match[2] else f"v{match[1]}" for match in _REGISTER.finditer(text)}
+
+
+class _Effect:
+    """Vector and mask registers that an instruction reads and writes.
+
+    ``decides`` is whether it writes anything else; ``kills``, whether nothing is left of what was
+    in the register that it writes.
+    """
+
+    __slots__ = ("decides", "kills", "reads", "writes")
+
+    def __init__(self, mnemonic: str, operands: str) -> None:
+        parts, named = operands_of(operands), _name_block(operands)
+        self.reads, self.writes = named, set[str]()
+        self.kills = self.decides = False
+        if not named:
+            return
+        target = _REGISTER.match(parts[-1])
+        sets_mask = parts[-1].startswith("%k")
+        is_test = mnemonic.startswith(("ktest", "kortest")) or (
+            mnemonic.startswith(_FLAGGING) and not sets_mask
+        )
+        if target is None or is_test:
+            self.decides = True
+            return
+        own = _name_block(target[0])
+        others = set[str]().union(*(_name_block(part) for part in parts[:-1]))
+        others |= _name_block(parts[-1].removeprefix(target[0]))
+        keeps = _READS_TARGET.match(mnemonic) is not None or not _WHOLE.match(parts[-1])
+        self.writes, self.kills = own, not keeps
+        self.reads = others | own if keeps else others
+        if "gather" in mnemonic:  # which clears its mask
+            self.writes |= {name for name in others if name.startswith("k")}
+        if _NUMBERS.match(mnemonic):
+            self.reads = own if keeps and mnemonic.startswith("v") else set[str]()
+
+
+def needed_lines(
+    lines: Sequence[tuple[str, str]],
+    blocks: Iterable[Sequence[int]],
+    always: Iterable[int] = (),
+) -> frozenset[int]:
+    """Return the numbers of instructions with vectors or masks that can decide anything."""
+    effects = [_Effect(*line) for line in lines]
+    parts = [list(block) for block in blocks]
+    at_end = {f"v{number}" for number in always}
+    while True:
+        before, needed = len(at_end), set[int]()
+        for block in parts:
+            live = set(at_end)
+            for number in reversed(block):
+                effect = effects[number]
+                if effect.decides or effect.writes & live:
+                    needed.add(number)
+                    if effect.kills:
+                        live -= effect.writes
+                    live |= effect.reads
+            at_end |= live
+        if len(at_end) == before:
+            return frozenset(needed)
+
+
+# }}}
 
 
 def leads_to_integers(mnemonic: str, operands: str) -> bool:

@@ -25,15 +25,8 @@ from functools import cached_property
 import numpy as np
 
 from countperf.errors import CountingError
-from countperf.machine_code.sass_instruction import (
-    CALLS,
-    LANES,
-    Bits,
-    SassInstruction,
-    WarpState,
-    lanes_of,
-)
-from countperf.machine_code.warp_unit import execute, is_data
+from countperf.machine_code.sass import CALLS, SassInstruction
+from countperf.machine_code.warp_unit import LANES, Bits, WarpState, execute, lanes_of
 
 MOST_BLOCKS = 300_000
 """Runs of instructions without a branch after which a sub-group is given up."""
@@ -90,7 +83,7 @@ class WarpProgram:
                     needed.add(index)
                     if not instruction.guard:
                         live_before -= written
-                    if not is_data(instruction.opcode, instruction.operands):
+                    if not instruction.is_data:
                         live_before |= instruction.reads
                 if live_before != before[index]:
                     before[index] = live_before
@@ -180,7 +173,7 @@ class _Walk:
                 self.idle[index] += int((active & ~own).sum())
             if index in self.program.needed:
                 try:
-                    execute(instruction.opcode, instruction.operands, self.state, own)
+                    execute(instruction, self.state, own)
                 except (IndexError, KeyError, TypeError, ValueError) as error:
                     raise CountingError(
                         f"{self.program.name}: instruction {index}, {instruction.opcode}"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import platform
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
-from countperf.devices.device import Device, EventClock, check_clocks
+from countperf.devices.device import Device, DeviceLimits, EventClock, check_clocks
+from countperf.devices.machine import available_cores, read_clocks, read_processor
 from countperf.errors import CountingError, DeviceLostError, MeasurementError
 from countperf.measuring import (
     FailedCase,
@@ -18,10 +23,10 @@ from countperf.measuring import (
     MeasurementSet,
     Protocol,
     Resumption,
+    summarize,
 )
 from countperf.measuring.apart import LONGEST_S, open_runner
-from countperf.measuring.environment import gather_environment, timestamp
-from countperf.measuring.lines import case_fields, format_line
+from countperf.measuring.lines import Environment, case_fields, format_line
 from countperf.measuring.runner import BROAD, CaseRunner, Repeats, RoundSchedule, in_mixed_order
 from countperf.sizes import checks_keywords
 from countperf.steps import report
@@ -29,6 +34,46 @@ from countperf.store import AppendedLines, lock_file, write_atomically
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
+
+
+_PACKAGES = (
+    *("countperf", "loopy", "islpy", "pymbolic", "pyopencl", "numpy", "intel-opencl-rt"),
+    *("cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
+)
+_STORED_LIMITS = (
+    *("max_group_size", "local_memory_bytes", "global_memory_bytes", "max_allocation_bytes"),
+)
+
+
+def gather_environment(limits: DeviceLimits, versions: Mapping[str, str]) -> Environment:
+    """Describe the machine as it is now; versions are those that the device's driver gives."""
+    clocks = read_clocks()
+    if limits.max_clock_mhz > 0:
+        clocks["device_max"] = float(limits.max_clock_mhz)
+    return Environment(
+        recorded_at=timestamp(),
+        operating_system=platform.platform(),
+        processor=read_processor(),
+        cores=available_cores(),
+        clocks_mhz=clocks,
+        versions={**_list_versions(), **versions},
+        device_limits={name: getattr(limits, name) for name in _STORED_LIMITS},
+    )
+
+
+def timestamp() -> str:
+    """Return the time of day, UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _list_versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
 
 
 class Store(AppendedLines):
@@ -43,7 +88,7 @@ class Store(AppendedLines):
             check_compatible(self.content.header, header, Path(path))
             self.resumption = Resumption(environment=header.environment)
 
-        super().__init__(path, "measurements", format_line(header), read)
+        super().__init__(path, format_line(header), read)
 
     def append(self, entry: Measurement | FailedCase | Resumption) -> None:
         """Write a line; it is on the disk when this returns."""
@@ -109,7 +154,9 @@ def measure(
     go on. Kernels of all families take turns, so that a machine that others slow down for a while
     slows down some of each. A store that is open stays open.
     """
-    _check_names(cases)
+    twice = [name for name, number in Counter(case.name for case in cases).items() if number > 1]
+    if twice:
+        raise MeasurementError(f"two cases are named {twice[0]!r}", case=twice[0])
     with ExitStack() as stack:
         runner = stack.enter_context(open_runner(runner, device, clock, longest_s=longest_s))
         file = store
@@ -158,22 +205,23 @@ class _Campaign:
         self._done = done
         self._vectors: dict[object, tuple[dict[str, Any] | None, str]] = {}
         self._broken: dict[str, MeasurementError] = {}
-        self._resolution_s = runner.limits.timer_resolution_s
         self._begun: set[str] = set()
         self._measured: list[Measurement] = []
 
     def run(self, cases: Sequence[KernelCase], begin_no_more: IsOver) -> None:
         """Measure cases until none is left."""
-        clock = self._runner.clock
-        schedule = RoundSchedule(cases, self._protocol)
+        clock, resolution_s = self._runner.clock, self._runner.limits.timer_resolution_s
+        schedule = RoundSchedule(
+            Repeats(case=case, protocol=self._protocol, resolution_s=resolution_s) for case in cases
+        )
         while True:
             if begin_no_more(self._begun, self._measured):
-                schedule.begin_no_more()
-            if pause_s := schedule.pause_s(clock.now()):
-                clock.sleep(pause_s)
-            state = schedule.next(clock.now())
+                schedule.fresh.clear()
+            state, pause_s = schedule.take(clock.now())
             if state is None:
                 break
+            if pause_s:
+                clock.sleep(pause_s)
             report("measuring", self._done, self._total)
             self._begun.add(state.case.kernel)
             try:
@@ -185,7 +233,7 @@ class _Campaign:
                 raise
             if failure is not None:
                 self._record_failure(state.case, failure)
-            elif state.is_finished(self._protocol, self._resolution_s):
+            elif state.is_finished():
                 self._record(state)
             else:
                 schedule.again(state, clock.now())
@@ -201,19 +249,17 @@ class _Campaign:
             self._broken[case.kernel] = error
             return error
         try:
-            turn = self._runner.time_round(case, self._protocol)
+            state.rounds.append(self._runner.time_round(case, self._protocol))
         except MeasurementError as error:
             return error
-        state.rounds.append(turn)
-        if min(time_s for time_s, _ in state.counted(self._protocol.drops)) <= 0:
+        if min(time_s for time_s, _ in state.counted) <= 0:
             message = f"{case.name}: the event timer gives a time of zero"
             return MeasurementError(message, case=case.name)
         return None
 
     def _record(self, state: Repeats) -> None:
-        summary = state.summary(self._protocol, self._resolution_s)
-        stable = state.is_stable(self._protocol, self._resolution_s)
-        overhead_s, doubt = check_clocks(state.counted(self._protocol.drops))
+        summary = summarize(state.samples_s, self._protocol.drops, resolution_s=state.resolution_s)
+        overhead_s, doubt = check_clocks(state.counted)
         properties, trouble = self._properties(state.case)
         cut = "cut short by the protocol" if any(turn.cut_short for turn in state.rounds) else ""
         levels = ""
@@ -224,11 +270,11 @@ class _Campaign:
             busy = f"other programs kept cores busy in {number} of {len(state.rounds)} rounds"
         measurement = Measurement.from_samples(
             state.case,
-            state.samples_s(),
+            state.samples_s,
             dropped=self._protocol.drops,
-            stable=stable,
+            stable=state.is_stable(),
             recorded_at=timestamp(),
-            resolution_s=self._resolution_s,
+            resolution_s=state.resolution_s,
             clocks_agree=not doubt,
             remarks=tuple(remark for remark in (doubt, levels, cut, busy, trouble) if remark),
             host_overhead_s=overhead_s,
@@ -258,14 +304,6 @@ class _Campaign:
             else:
                 self._vectors[key] = (document, "")
         return self._vectors[key]
-
-
-def _check_names(cases: Sequence[KernelCase]) -> None:
-    seen: set[str] = set()
-    for case in cases:
-        if case.name in seen:
-            raise MeasurementError(f"two cases are named {case.name!r}", case=case.name)
-        seen.add(case.name)
 
 
 def _check_content(store: Store, cases: Sequence[KernelCase], *, counting: bool) -> None:

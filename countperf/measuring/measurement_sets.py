@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -17,7 +18,7 @@ from pydantic import Field, PositiveFloat, model_validator
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
-from countperf.documents import Document, IntervalOfTimes, Part, read_once
+from countperf.documents import Document, IntervalOfTimes, Part
 from countperf.errors import DocumentError, PredictionError, option
 from countperf.measuring.lines import (
     NOISE_DEVIATIONS,
@@ -32,8 +33,8 @@ from countperf.measuring.lines import (
 )
 from countperf.store import (
     COMPRESSED,
-    make_damaged_line_error,
     make_file_error,
+    make_line_error,
     parse_lines,
     read_content,
     split_lines,
@@ -167,7 +168,6 @@ class MeasurementSet(Result, ShortRepr):
         return cls(header=table_header(device, source), measurements=lines)
 
     @classmethod
-    @read_once(2)
     def read_file(cls, path: Path | str) -> MeasurementSet:
         """Read a measurement file, plain or compressed by gzip.
 
@@ -189,7 +189,7 @@ class MeasurementSet(Result, ShortRepr):
             The file is missing, foreign or damaged; ``field`` holds line and path of the field,
             such as ``line 12: $.samples_s[0][3]``.
         """
-        return cls.read_lines(split_lines(read_content(path), path=path).lines, path=path)
+        return _parse_content(read_content(path), str(path))
 
     @classmethod
     def read_text(cls, text: str, *, path: Path | str | None = None) -> MeasurementSet:
@@ -213,8 +213,10 @@ class MeasurementSet(Result, ShortRepr):
             path=path,
         )
         for number, line in enumerate(entries, start=2):
-            if not isinstance(line, Resumption):
-                _check_new(line.case, number, measured, path)
+            if not isinstance(line, Resumption) and line.case in measured:
+                field = f"line {number}: $.case"
+                said = f"{field}: {line.case} is measured in an earlier line; one has to hold"
+                raise make_line_error(said, number, path=path, field=field)
             match line:
                 case Measurement() as entry:
                     failed.pop(entry.case, None)
@@ -269,18 +271,9 @@ class MeasurementSet(Result, ShortRepr):
         )
 
 
-def _check_new(
-    case: str,
-    number: int,
-    measured: Mapping[str, Measurement],
-    path: Path | str | None,
-) -> None:
-    """Refuse a line of a case that an earlier line has measured: which of them holds is unknown."""
-    if case in measured:
-        field = f"line {number}: $.case"
-        said = f"{field}: {case} is measured in an earlier line; a case has one measurement"
-
-        raise make_damaged_line_error(said, number, path=path, field=field)
+@lru_cache(2)  # the same content need not be validated again
+def _parse_content(content: bytes, path: str) -> MeasurementSet:
+    return MeasurementSet.read_lines(split_lines(content, path=path), path=path)
 
 
 TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]

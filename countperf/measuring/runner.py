@@ -29,7 +29,7 @@ from countperf.devices.discovery import open_session
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.machine import Neighbors, time_of_others_s
 from countperf.errors import DeviceLostError, KernelBuildError, MeasurementError, WrongResultError
-from countperf.measuring import KernelCase, Protocol, Summary, summarize
+from countperf.measuring import KernelCase, Protocol, summarize
 from countperf.user_code import describe_failure
 
 if TYPE_CHECKING:
@@ -111,37 +111,40 @@ class Repeats:
     """The rounds of a case in the course of a campaign."""
 
     case: KernelCase
+    protocol: Protocol
+    resolution_s: float = 0.0  # of the timer
     rounds: list[Round] = field(default_factory=list[Round])
 
+    @property
     def samples_s(self) -> list[tuple[float, ...]]:
-        """Return all run times in rounds, s."""
+        """All run times in rounds, s."""
         return [turn.samples_s for turn in self.rounds]
 
-    def counted(self, drops: int) -> list[tuple[float, float]]:
-        """Return the runs that count: times by the timer and by the host's clock, s."""
+    @property
+    def counted(self) -> list[tuple[float, float]]:
+        """The runs that count: times by the timer and by the host's clock, s."""
         return [
             pair
             for turn in self.rounds
-            for pair in list(zip(turn.samples_s, turn.host_s, strict=True))[drops:]
+            for pair in list(zip(turn.samples_s, turn.host_s, strict=True))[self.protocol.drops :]
         ]
 
-    def summary(self, protocol: Protocol, resolution_s: float) -> Summary:
-        """Reduce the samples so far."""
-        return summarize(self.samples_s(), protocol.drops, resolution_s=resolution_s)
+    def is_early(self) -> bool:
+        """Tell whether the case has not all of the rounds that each case has."""
+        return len(self.rounds) < self.protocol.rounds
 
-    def is_finished(self, protocol: Protocol, resolution_s: float) -> bool:
+    def is_finished(self) -> bool:
         """Tell whether the case has all its rounds, and more of them would not help."""
-        if len(self.rounds) < protocol.rounds:
-            return False
-        if len(self.rounds) >= protocol.rounds + protocol.extra_rounds:
-            return True
-        return self.is_stable(protocol, resolution_s)
+        most = self.protocol.rounds + self.protocol.extra_rounds
+        return not self.is_early() and (len(self.rounds) >= most or self.is_stable())
 
-    def is_stable(self, protocol: Protocol, resolution_s: float) -> bool:
+    def is_stable(self) -> bool:
         """Tell whether the samples agree, and some round had the processor to itself."""
         if all(turn.disturbed for turn in self.rounds):
             return False
-        return protocol.is_stable(self.summary(protocol, resolution_s))
+        drops = self.protocol.drops
+        summary = summarize(self.samples_s, drops, resolution_s=self.resolution_s)
+        return self.protocol.is_stable(summary)
 
 
 class RoundSchedule:
@@ -152,42 +155,26 @@ class RoundSchedule:
     finish one after another all along the campaign, and little is lost if it is interrupted.
     """
 
-    def __init__(self, cases: Iterable[KernelCase], protocol: Protocol) -> None:
-        self._fresh = deque(Repeats(case=case) for case in cases)
+    def __init__(self, fresh: Iterable[Repeats]) -> None:
+        self.fresh = deque(fresh)
         self._waiting: deque[tuple[float, Repeats]] = deque()
-        self._protocol = protocol
 
-    def next(self, now: float) -> Repeats | None:
-        """Take the case that runs next; None when nothing is left."""
-        if self._waiting and self._waiting[0][0] <= now:
-            return self._waiting.popleft()[1]
-        if self._fresh:
-            return self._fresh.popleft()
-        early = [entry for entry in self._waiting if self._is_early(entry[1])]
-        entry = next(iter(early or self._waiting), None)
-        if entry is None:
-            return None
+    def take(self, now: float) -> tuple[Repeats | None, float]:
+        """Take the case that runs next, None when nothing is left; and how long to wait, s."""
+        if self.fresh and not (self._waiting and self._waiting[0][0] <= now):
+            return self.fresh.popleft(), 0.0
+        if not self._waiting:
+            return None, 0.0
+        first = self._waiting[0]
+        early = (entry for entry in self._waiting if entry[1].is_early())
+        entry = first if first[0] <= now else next(early, first)
         self._waiting.remove(entry)
-        return entry[1]
-
-    def pause_s(self, now: float) -> float:
-        """Return how long to wait before taking the next case, s."""
-        if self._fresh or not self._waiting:
-            return 0.0
-        if any(self._is_early(state) for _, state in self._waiting):
-            return 0.0
-        return max(0.0, self._waiting[0][0] - now)
-
-    def _is_early(self, state: Repeats) -> bool:
-        return len(state.rounds) < self._protocol.rounds
+        due, state = entry
+        return state, 0.0 if state.is_early() else max(0.0, due - now)
 
     def again(self, state: Repeats, now: float) -> None:
         """Put a case back for another round, later."""
-        self._waiting.append((now + self._protocol.separation_s, state))
-
-    def begin_no_more(self) -> None:
-        """Drop the cases that have not begun."""
-        self._fresh.clear()
+        self._waiting.append((now + state.protocol.separation_s, state))
 
 
 def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
@@ -239,17 +226,15 @@ class CaseRunner(ABC):
         return function(self, case, *more)
 
     @cached_property
-    def neighbors(self) -> Neighbors:
-        """Watch of the processor time that other programs use while cases run."""
+    def _neighbors(self) -> Neighbors:
         return Neighbors(self.time_of_others_s, self.clock.now)
 
     def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
         """Put a case into memory, and run it as often as the protocol says."""
-        neighbors = self.neighbors
         with self.loaded(case) as run:
-            neighbors.look()
+            self._neighbors.look()
             turn = time_round(run, protocol, self.clock.now)
-        return replace(turn, disturbed=neighbors.disturb(neighbors.look()))
+        return replace(turn, disturbed=self._neighbors.disturb(self._neighbors.look()))
 
 
 class KernelRunner(CaseRunner):
@@ -380,17 +365,6 @@ class KernelRunner(CaseRunner):
             raise kind(message, case=case.name) from error
 
 
-def tolerance_of(dtype: np.dtype[Any]) -> float:
-    """Return how far results may be off by default, relative to the largest.
-
-    Sums of a million numbers in another order stay within it; integers are exact.
-    """
-    if dtype.kind not in "fc":
-        return 0.0
-    bits = 8 * dtype.itemsize // (2 if dtype.kind == "c" else 1)
-    return {16: 1e-2, 32: 1e-4}.get(bits, 1e-10)
-
-
 def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) -> None:
     """Compare an output with the reference."""
     got, expected = without_vectors(got), without_vectors(np.asarray(want))
@@ -401,7 +375,10 @@ def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) 
         return
     wide = np.result_type(got.dtype, expected.dtype, np.float64)
     difference = np.abs(got.astype(wide) - expected.astype(wide))
-    tolerance = tolerance_of(got.dtype) if case.tolerance is None else case.tolerance
+    tolerance = case.tolerance
+    if tolerance is None:  # sums of a million numbers in another order stay within it
+        bits = 8 * got.real.dtype.itemsize if got.dtype.kind in "fc" else 0
+        tolerance = {0: 0.0, 16: 1e-2, 32: 1e-4}.get(bits, 1e-10)
     allowed = tolerance * max(1.0, float(np.max(np.abs(expected))))
     wrong = ~(difference <= allowed)  # a NaN is wrong
     if not wrong.any():

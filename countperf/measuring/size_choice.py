@@ -12,6 +12,7 @@ shows it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -97,24 +98,21 @@ class SizeCalibration(Document):
 
     def choice(self, entry: Sizable) -> SizeChoice | None:
         """Return the choice for a kernel, if there is one."""
-        return next(
-            (choice for choice in self.choices if size_key(choice) == size_key(entry)), None
-        )
+        found = (each for each in self.choices if _size_key(each) == _size_key(entry))
+        return next(found, None)
 
     def cases(self, entries: Iterable[Sizable]) -> list[KernelCase]:
         """Make the cases of kernels at the chosen sizes."""
         cases: dict[str, KernelCase] = {}
         for entry in entries:
-            choice = self.choice(entry)
-            if choice is None:
-                continue
-            for exponent in choice.exponents:
-                case = entry.case(exponent)  # small sizes may be rounded up to the same
-                cases.setdefault(case.name, case)
+            if (choice := self.choice(entry)) is not None:
+                for exponent in choice.exponents:
+                    case = entry.case(exponent)  # small sizes may be rounded up to the same
+                    cases.setdefault(case.name, case)
         return list(cases.values())
 
 
-def size_key(kernel: Sizable | SizeChoice) -> tuple[str, str, str]:
+def _size_key(kernel: Sizable | SizeChoice) -> tuple[str, str, str]:
     """Return what kernels share that differ in their work groups only."""
     return kernel.family, kernel.variant, kernel.element_type
 
@@ -187,80 +185,68 @@ def _time_loaded(runner: CaseRunner, case: KernelCase, limits: SizeLimits) -> tu
     return min(times), setup_s
 
 
-class _SizeSearch:
-    """The sizes of one kernel: what was tried, and from where on nothing fits."""
-
-    def __init__(self, entry: Sizable, cost_of: CostOf, limits: SizeLimits) -> None:
-        self._entry = entry
-        self._cost_of = cost_of
-        self._limits = limits
-        self._known: dict[int, float | None] = {}
-        self.refusal = ""
-        self.slow: dict[int, float] = {}  # sizes that fit into memory but not into the time
-
-    def run_s(self, exponent: int) -> float | None:
-        """Return the time of a run at that size, s; None if the size does not fit."""
-        if any(time is None and exponent >= known for known, time in self._known.items()):
-            return None
-        if exponent not in self._known:
-            self._known[exponent] = self._try(exponent)
-        return self._known[exponent]
-
-    def _try(self, exponent: int) -> float | None:
-        limits = self._limits
-        try:
-            case = self._entry.case(exponent)
-        except ParameterError as error:
-            self.refusal = str(error)
-            return None
-        if case.global_memory_bytes > limits.memory_bytes:
-            self.refusal = f"larger sizes take more than {limits.memory_bytes} byte of memory"
-            return None
-        run_s, setup_s = self._cost_of(case)
-        if run_s > limits.max_run_s:
-            if run_s <= _HOPELESS_FACTOR * limits.max_run_s:
-                self.slow[exponent] = run_s
-            self.refusal = f"larger sizes run longer than {limits.max_run_s} s"
-            return None
-        if setup_s > limits.max_setup_s:
-            self.refusal = f"larger sizes take longer than {limits.max_setup_s} s to set up"
-            return None
-        return run_s
+def _try_size(
+    entry: Sizable, exponent: int, cost_of: CostOf, limits: SizeLimits
+) -> tuple[float, str]:
+    """Return the time of a run at a size, s, and why the size does not fit."""
+    try:
+        case = entry.case(exponent)
+    except ParameterError as error:
+        return math.inf, str(error)
+    if case.global_memory_bytes > limits.memory_bytes:
+        return math.inf, f"larger sizes take more than {limits.memory_bytes} byte of memory"
+    run_s, setup_s = cost_of(case)
+    if run_s > limits.max_run_s:
+        return run_s, f"larger sizes run longer than {limits.max_run_s} s"
+    if setup_s > limits.max_setup_s:
+        return math.inf, f"larger sizes take longer than {limits.max_setup_s} s to set up"
+    return run_s, ""
 
 
 def choose_sizes(entry: Sizable, cost_of: CostOf, limits: SizeLimits) -> SizeChoice:
     """Choose the sizes at which a kernel is measured."""
-    search = _SizeSearch(entry, cost_of, limits)
+    refusal = ""
+    known: dict[int, float] = {}
+    unfit: dict[int, float] = {}
+
+    def find_time(exponent: int) -> float | None:
+        """Return the time of a run at that size, s; None if the size does not fit."""
+        nonlocal refusal
+        if exponent not in known and all(exponent < smaller for smaller in unfit):
+            run_s, why = _try_size(entry, exponent, cost_of, limits)
+            refusal = why or refusal
+            (unfit if why else known)[exponent] = run_s
+        return known.get(exponent)
+
     steps = entry.exponent_steps
-    nothing_to_do = entry.case(entry.exponents[0] + steps[0]).global_memory_bytes == 0
+    smallest = chosen = entry.exponents[0]  # a last step that is too large need not spoil the first
+    nothing_to_do = entry.case(smallest + steps[0]).global_memory_bytes == 0
     deciding = steps[-1] if nothing_to_do else steps[0]
-    chosen = None
     for p in entry.exponents:
-        run_s = search.run_s(p + deciding)
+        run_s = find_time(p + deciding)
         if run_s is None:
             break
         chosen = p
         if run_s >= limits.shortest_run_s:
             break
     else:
-        search.refusal = f"no size takes {limits.shortest_run_s:.3g} s"
-    while chosen is not None and chosen > entry.exponents[0]:
+        refusal = f"no size takes {limits.shortest_run_s:.3g} s"
+    while chosen > smallest:
         # better all sizes, the first of them a little shorter, than only some of them
-        below = search.run_s(chosen - 1 + deciding)
-        complete = all(search.run_s(chosen + step) is not None for step in steps)
+        below = find_time(chosen - 1 + deciding)
+        complete = all(find_time(chosen + step) is not None for step in steps)
         if complete or below is None or below < limits.clear_run_s:
             break
         chosen -= 1
-    if chosen is None:  # a last step that is too large need not spoil the first ones
-        chosen = entry.exponents[0]
-    sizes = [(chosen + step, search.run_s(chosen + step)) for step in steps]
+    sizes = [(chosen + step, find_time(chosen + step)) for step in steps]
     fitting = [(exponent, run_s) for exponent, run_s in sizes if run_s is not None]
     if not fitting:  # better one slow case than a property that nothing measures
-        fitting = [min(search.slow.items())] if search.slow else []
-    return _choice(entry, fitting, search.refusal)
+        slow = ((n, s) for n, s in unfit.items() if s <= _HOPELESS_FACTOR * limits.max_run_s)
+        fitting = sorted(slow)[:1]
+    return _make_choice(entry, fitting, refusal)
 
 
-def _choice(entry: Sizable, sizes: Sequence[tuple[int, float]], reason: str) -> SizeChoice:
+def _make_choice(entry: Sizable, sizes: Sequence[tuple[int, float]], reason: str) -> SizeChoice:
     return SizeChoice(
         family=entry.family,
         variant=entry.variant,
@@ -281,38 +267,31 @@ def calibrate(
     """Choose the sizes of many kernels, alike for those that differ in their work groups only."""
     calibration = SizeCalibration(device=runner.identity, limits=limits)
     if store is not None and Path(store).exists():
-        calibration = _resume_choice(calibration, Path(store))
+        stored = SizeCalibration.read_text(read_file_text(store), path=store)
+        pairs = stored.device.differences(runner.identity)
+        for name in ("overhead_factor", "max_run_s", "max_setup_s"):
+            pairs[name] = getattr(stored.limits, name), getattr(limits, name)
+        refuse_differences(pairs, Path(store), "sizes")
+        calibration = stored
     groups: dict[tuple[str, str, str], list[Sizable]] = {}
     for entry in entries:
         if calibration.choice(entry) is None:
-            groups.setdefault(size_key(entry), []).append(entry)
+            groups.setdefault(_size_key(entry), []).append(entry)
+    time_of = partial(time_case, runner, limits=calibration.limits)
     for group in stepped(groups.values(), "choosing sizes"):
         entry = group[len(group) // 2]
         lost: DeviceLostError | None = None
         try:
-            choice = choose_sizes(
-                entry, partial(time_case, runner, limits=calibration.limits), calibration.limits
+            choice = choose_sizes(entry, time_of, calibration.limits)
+        except (MeasurementError, DeviceLostError) as error:
+            choice = _make_choice(
+                entry, [(entry.exponents[0] + entry.exponent_steps[0], 0.0)], str(error)
             )
-        except MeasurementError as error:
-            choice = _fail_choice(entry, error)
-        except DeviceLostError as error:  # noted, so that the next process goes on behind it
-            choice, lost = _fail_choice(entry, error), error
+            if isinstance(error, DeviceLostError):
+                lost = error  # noted, so that the next process goes on behind it
         calibration = calibration.model_copy(update={"choices": (*calibration.choices, choice)})
         if store is not None:
             calibration.write_file(store)
         if lost is not None:
             raise lost
     return calibration
-
-
-def _fail_choice(entry: Sizable, error: Exception) -> SizeChoice:
-    return _choice(entry, [(entry.exponents[0] + entry.exponent_steps[0], 0.0)], str(error))
-
-
-def _resume_choice(wanted: SizeCalibration, path: Path) -> SizeCalibration:
-    stored = SizeCalibration.read_text(read_file_text(path), path=path)
-    pairs = stored.device.differences(wanted.device)
-    for name in ("overhead_factor", "max_run_s", "max_setup_s"):
-        pairs[name] = getattr(stored.limits, name), getattr(wanted.limits, name)
-    refuse_differences(pairs, path, "sizes")
-    return stored

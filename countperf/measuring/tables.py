@@ -1,4 +1,9 @@
-"""Measurements from tables of times that a profiler, a cluster or a paper gave.
+"""Measurements from times that a profiler, a cluster or a paper gave, or another tuner recorded.
+
+A table has a column ``kernel``, one of times, and one for each size or choice of a kernel; see
+`MeasurementSet.from_table`. In a file (.csv) commas separate columns, and lines that begin with
+``#`` are skipped. Of a cache of Kernel Tuner (.json; 1.5, ``process_cache``), a configuration that
+ran becomes a row of its parameters and its ``time``, ms. Either may be compressed by gzip.
 
 What a table does not say is marked and not guessed: lines carry the remark `ELSEWHERE`, the
 environment says `UNKNOWN`, and the noise of a single time is zero, so that a fit counts all cases
@@ -7,18 +12,26 @@ the same.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import math
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ConfigDict
 
 from countperf.counting.size_parameters import check_range, size_ranges
 from countperf.counting.structure.memory_hierarchy import CountedCaches
 from countperf.devices.identity import DeviceIdentity
-from countperf.errors import CountingError, ParameterError, TableError, option
+from countperf.documents import Part, parse_json, validate
+from countperf.errors import CountingError, DocumentError, ParameterError, TableError, option
 from countperf.measuring.cases import PURPOSES, KernelCase
 from countperf.measuring.lines import Environment, Header, Measurement, Protocol
+from countperf.store import make_file_error, read_content
 from countperf.user_code import describe_failure
 
 if TYPE_CHECKING:
@@ -30,10 +43,94 @@ ELSEWHERE = "measured elsewhere; spread and noise are not known"
 UNKNOWN = "unknown"
 """Word for properties of an environment that nobody noted."""
 
-SECONDS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
+_SECONDS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
 """Columns that may hold the time, and their unit, s."""
 
 _TEXTS = ("case", "family", "variant", "purpose")
+_FAILED_MS = 1e19  # Kernel Tuner wrote times of at least that for what failed
+_KINDS = (
+    "a table (.csv) with a column of times, such as seconds; and a cache of Kernel Tuner (.json,"
+    " with the fields tune_params_keys and cache); each also compressed by gzip"
+)
+
+
+def read_times(path: Path | str) -> pd.DataFrame:
+    """Read a table of times from a file."""
+    try:
+        text = read_content(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise make_file_error(f"no text in UTF-8 ({error}); read are: {_KINDS}", path) from error
+    if not text.strip():
+        raise make_file_error(f"the file is empty; read are: {_KINDS}", path)
+    return (_read_cache if text.lstrip()[0] in "{[" else _read_table)(text, path)
+
+
+def _read_table(text: str, path: Path | str) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # of rows that are too long
+            table = pd.read_csv(
+                io.StringIO(text), comment="#", skipinitialspace=True, index_col=False, dtype=object
+            )
+    except (ValueError, pd.errors.ParserWarning) as error:
+        raise make_file_error(f"no table: {error}; read are: {_KINDS}", path) from error
+    table.columns = table.columns.str.strip()
+    return table.map(_parse_cell)
+
+
+def _parse_cell(cell: Any) -> bool | float | str | None:
+    """Return what a cell stands for: a number, ``true`` or ``false``, nothing, else the text."""
+    for number in (int, float):
+        with contextlib.suppress(ValueError):
+            return number(cell)
+    text = str(cell).strip()
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+class _Cache(Part):
+    """The fields of a cache of Kernel Tuner that are read."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    tune_params_keys: tuple[str, ...]
+    objective: str | tuple[str, ...] = "time"
+    cache: dict[str, dict[str, Any]]
+
+
+def _read_cache(text: str, path: Path | str) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        parsed = parse_json(text, path=path, allow_nan=True)
+    except DocumentError:  # a killed run leaves the brackets open, and its last line cut short
+        kept = text.rstrip()
+        if not kept.endswith((",", "{", "}")):
+            kept = kept.rpartition("\n")[0].rstrip()
+        parsed = parse_json(kept.removesuffix(",") + "}}", path=path, allow_nan=True)
+    if not isinstance(parsed, dict) or "cache" not in parsed:
+        raise make_file_error(f"no cache of Kernel Tuner; read are: {_KINDS}", path)
+    content = validate(_Cache, parsed, path=path)
+    objectives = [content.objective] if isinstance(content.objective, str) else content.objective
+    times: list[dict[str, Any]] = []
+    for key, row in content.cache.items():
+        measured = [row.get(name) for name in ("time", *objectives)]
+        if "__error__" in row or any(isinstance(value, str) for value in measured):
+            continue
+        for name in (*content.tune_params_keys, "time"):
+            if name not in row:
+                mend = ": tune with the objective time, or keep its field" if name == "time" else ""
+                raise make_file_error(f"$.cache[{key!r}] has no field {name!r}{mend}", path)
+        time_ms = row["time"]
+        if isinstance(time_ms, bool | list | dict) or (time_ms is not None and time_ms <= 0):
+            raise make_file_error(f"$.cache[{key!r}].time is no time: {time_ms}", path)
+        if time_ms is not None and time_ms < _FAILED_MS:
+            values = {name: row[name] for name in content.tune_params_keys}
+            times.append({**values, "milliseconds": time_ms})
+    if not times:
+        raise make_file_error("$.cache has no configuration that ran", path)
+    return pd.DataFrame(times)
 
 
 def identity_elsewhere(slug: str, name: str, compute_units: int) -> DeviceIdentity:
@@ -98,21 +195,21 @@ def lines_of_table(
         used |= {*choice, *line.parameters}
     for column in columns:
         if column not in used:
-            said = f"column {column!r} is no size of any of the kernels; drop it, or name it in"
-            raise TableError(f"{said} {option('ignore')}", column=column)
+            said = f"column {column!r} is no size of any of the kernels; drop it"
+            raise TableError(f"{said}, or in Python pass ignore=[{column!r}]", column=column)
     return tuple(lines.values())
 
 
 def _time_column(columns: Sequence[str]) -> str:
     """Return the column of times of a table that has a column of kernels, too."""
-    times = [column for column in columns if column in SECONDS]
+    times = [column for column in columns if column in _SECONDS]
     there = f"(columns: {', '.join(columns)}); commas separate those of a file"
     if "kernel" not in columns:
         said = f"the table has no column 'kernel'; add one with the names that {option('kernels')}"
         raise TableError(f"{said} has {there}", column="kernel")
     if len(times) != 1:
         said = f"the table has {len(times)} columns of times; it needs one of"
-        raise TableError(f"{said} {', '.join(SECONDS)} {there}", column="seconds")
+        raise TableError(f"{said} {', '.join(_SECONDS)} {there}", column="seconds")
     return times[0]
 
 
@@ -153,7 +250,7 @@ class _TableRow:
     def seconds(self, column: str) -> float:
         """Return the time, s."""
         try:
-            value = float(self.cells[column]) * SECONDS[column]
+            value = float(self.cells[column]) * _SECONDS[column]
         except (TypeError, ValueError):
             value = math.nan
         if not (math.isfinite(value) and value > 0):
@@ -162,8 +259,7 @@ class _TableRow:
         return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TableKernel:
+class _TableKernel(NamedTuple):
     """A kernel of a table, counted; one that cannot be keeps its times, with the reason."""
 
     unit: Any
@@ -206,8 +302,7 @@ def _count_kernel(
         if not hasattr(unit, "callables_table"):
             said = f"the function {name!r} returns no kernel, but {type(unit).__name__}"
             raise row.error("kernel", said)
-    sizes, why_not, properties = tuple(sorted(unit.default_entrypoint.all_params())), "", None
-    shapes: set[tuple[int, ...]] = set()
+    sizes = tuple(sorted(unit.default_entrypoint.all_params()))
     try:
         vector = count_kernel(unit, view="structure", caches=caches)
         grids = [launch.grid.items for launch in PreparedKernel(unit).launches()]
@@ -216,18 +311,12 @@ def _count_kernel(
         if "Loopy generates no code for it" in why_not:  # such as groups of 0
             said = f"{why_not} for {dict(choice)}: it cannot have run; drop the row"
             raise row.error("kernel", said) from error
-    else:
-        sizes, properties = vector.parameters, vector.to_document()
-        shapes = {tuple(items[axis] for axis in sorted(items)) for items in grids}
-    extents = (*next(iter(shapes)), 1, 1) if len(shapes) == 1 else (0, 0)
-    is_planar = math.prod(extents[2:]) == 1
-    return _TableKernel(
-        unit=unit,
-        sizes=sizes,
-        group_shape=(extents[0], extents[1]) if is_planar else (0, 0),
-        properties=properties,
-        why_not=why_not,
-    )
+        return _TableKernel(unit, sizes, (0, 0), None, why_not)
+    shapes = {tuple(items[axis] for axis in sorted(items)) for items in grids}
+    first, second, *others = (*next(iter(shapes)), 1, 1)
+    is_planar = len(shapes) == 1 and math.prod(others) == 1
+    group_shape = (first, second) if is_planar else (0, 0)
+    return _TableKernel(unit, vector.parameters, group_shape, vector.to_document(), "")
 
 
 def _measurement(

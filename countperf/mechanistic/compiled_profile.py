@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from countperf.counting.work_groups import GroupKinds, WorkGroups
-from countperf.devices.cuda.target import generate_cuda
+from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.description import describe_kernel
 from countperf.devices.host_code import Launches
 from countperf.devices.nvcc import compile_for, compile_sass, find_nvcc
@@ -28,14 +28,14 @@ from countperf.errors import (
     ParameterError,
     option,
 )
-from countperf.machine_code.sass_instruction import LANES, SassInstruction
-from countperf.machine_code.sass_listing import parse_sass
+from countperf.machine_code.sass import SassInstruction, parse_sass
 from countperf.machine_code.warp import Executed, WarpProgram, launched
+from countperf.machine_code.warp_unit import LANES
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.mechanistic.sass import SassAnalysis, analyze_function, graph_of, latencies_of
-from countperf.symbolic.kinds import Kind
+from countperf.symbolic.point_arrays import Kind
 from countperf.text import ShortRepr
 
 # --- Instructions that a kernel executes on an NVIDIA GPU at given sizes; no GPU is needed
@@ -63,7 +63,7 @@ _NEGATIVE = re.compile(r"0x[89a-f][0-9a-f]{4}$")
 class GpuCounts(ShortRepr):
     """Instructions that all sub-groups of all launches execute."""
 
-    # by class (`countperf.machine_code.sass_instruction`), once for a sub-group
+    # by class (`countperf.machine_code.sass`), once for a sub-group
     instructions: Mapping[str, int]
     lanes: Mapping[str, int]  # the same for each lane whose predicate is true
     sub_groups: int  # sub-groups

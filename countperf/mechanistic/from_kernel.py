@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from countperf.counting.expansion import Expansion, SubGroup
+from countperf.counting.expansion import Expansion, expand_program
 from countperf.counting.keys import MemoryAccess, Operation
 from countperf.counting.programs import (
     AccessCost,
@@ -50,8 +50,7 @@ from countperf.mechanistic.profile import (
     ProfiledKernel,
 )
 from countperf.mechanistic.profiler_csv import KernelMetrics, with_measured
-from countperf.symbolic.isl_counts import guards_of
-from countperf.symbolic.isl_sets import assumptions_text
+from countperf.symbolic.isl_sets import assumptions_text, guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.text import ShortRepr
 
@@ -211,10 +210,13 @@ class ProgramAtSizes:
         return (graphs, False) if is_whole else (graphs[:1], True)
 
     def _expand_classes(self, number: int) -> Expansion:
-        sub_group = SubGroup(
-            self.program, self.values, sub_group_size=self.sub_group_size, number=number
+        return expand_program(
+            self.program,
+            self.values,
+            sub_group_size=self.sub_group_size,
+            number=number,
+            max_instructions=self.max_instructions,
         )
-        return sub_group.expand_instructions(self.max_instructions)
 
     def _graph(self, expansion: Expansion, names: Mapping[Node, str]) -> InstructionGraph:
         nodes = [BARRIER if node is None else names[node] for node in expansion.nodes]

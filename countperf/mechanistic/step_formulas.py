@@ -34,7 +34,7 @@ from countperf.mechanistic.from_kernel import (
 from countperf.mechanistic.occupancy import program_occupancy
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.tmm import StepBound, Term
-from countperf.symbolic.isl_counts import guards_of
+from countperf.symbolic.isl_sets import guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import Piece, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial

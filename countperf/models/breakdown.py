@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,23 +27,13 @@ OTHER = "other"
 _WORDS: Mapping[str, str] = {
     **{"issue": "", "code": "machine code:", "gmem": "global", "lmem": "local", "pmem": "private"},
     **{"load": "loads", "store": "stores", "launches": "launching", "chain": "dependent"},
-    **{
-        "groups": "starting work groups",
-        "items": "starting work items",
-        "iop": "integer",
-        "flop": "",
-    },
-    **{"free": "without barriers", "sync": "between barriers", "loop": "in loops"},
+    **{"groups": "starting work groups", "items": "starting work items", "iop": "integer"},
+    **{"free": "without barriers", "sync": "between barriers", "loop": "in loops", "flop": ""},
     **{"passes": "loops over the items of groups", "carried": "loop-carried values in memory"},
     **{"arithmetic": "add, multiply, fma", "minor": "comparisons, selections, conversions"},
     **{"add": "additions", "mul": "multiplications", "div": "divisions", "mod": "remainders"},
-    **{
-        "pow": "powers",
-        "special": "special functions",
-        "conditional": "under conditions:",
-        "fma": "fma",
-    },
-    **{"barrier": "barrier", "barriers": "barriers", "subgroups": "subgroups"},
+    **{"pow": "powers", "special": "special functions", "conditional": "under conditions:"},
+    **{"fma": "fma", "barrier": "barrier", "barriers": "barriers", "subgroups": "subgroups"},
     **{"square_roots": "square roots", "beyond": "beyond"},
     **{"minmax": "minima and maxima", "guarded": "masked", "idle": "slots without work"},
     **{"divide": "integer divisions", "divisions": "machine code: divisions", "l2": "L2"},
@@ -71,25 +61,6 @@ _WORD = re.compile(
 )
 
 
-class PartedTime(Protocol):
-    """A time that is broken down into parts, s."""
-
-    @property
-    def time_s(self) -> object:
-        """Time, s."""
-        ...
-
-    @property
-    def breakdown(self) -> Mapping[str, object]:
-        """Its parts, s."""
-        ...
-
-    @property
-    def resources(self) -> Mapping[str, str]:
-        """Resources of the parts, as far as the model states them."""
-        ...
-
-
 def plain_name(part: str) -> str:
     """Return the name of a part of a time for people; one without any word of ours stays."""
     if not _WORD.search(part):
@@ -103,6 +74,8 @@ _FEW = 3
 
 def uncharged_lines(names: Sequence[str], *, every: bool = False) -> list[str]:
     """Write which properties a model leaves out: few by name, of more how many, or all of them."""
+    if not names:
+        return []
     said = [plain_name(name) for name in names] if len(names) <= _FEW else names
     if len(names) > _FEW and not every:
         said = [f"{len(names)} properties (countperf predict --explain lists them)"]
@@ -124,9 +97,9 @@ _SAID_SHARE = 0.15
 class BreakdownRow:
     """A row of a breakdown."""
 
-    group: str  # group that the row belongs to
+    group: str
     text: str  # what takes the time
-    time_s: float  # its part, s
+    time_s: float
     fraction: float | None = None  # its share of all that costs time
 
     @property
@@ -135,25 +108,16 @@ class BreakdownRow:
         return "" if self.fraction is None else format_share(self.fraction)
 
 
-def correction_factor(prediction: PartedTime) -> float:
-    """Return what the correction multiplies a time by; 1 without a correction."""
-    added = _number(prediction.breakdown.get(CORRECTION, 0.0))
-    whole = _number(prediction.time_s)
-    return whole / (whole - added) if added and whole != added else 1.0
-
-
-def corrected_parts(prediction: PartedTime) -> dict[str, float]:
+def corrected_parts(prediction: Any) -> dict[str, float]:
     """Return the parts of a time as the correction leaves them, s, without those that are zero."""
-    factor = correction_factor(prediction)
-    return {
-        name: factor * _number(part)
-        for name, part in prediction.breakdown.items()
-        if name != CORRECTION and _number(part) != 0
-    }
+    parts = {name: _number(part) for name, part in prediction.breakdown.items()}
+    added, whole = parts.pop(CORRECTION, 0.0), _number(prediction.time_s)
+    factor = whole / (whole - added) if added and whole != added else 1.0
+    return {name: factor * part for name, part in parts.items() if part != 0}
 
 
-def breakdown_rows(prediction: PartedTime, most: int = MOST_ROWS) -> tuple[BreakdownRow, ...]:
-    """Return where a time goes, the largest parts first."""
+def breakdown_rows(prediction: Any) -> tuple[BreakdownRow, ...]:
+    """Return where a predicted time goes, the largest parts first."""
     parts = corrected_parts(prediction)
     costs = sorted(((s, name) for name, s in parts.items() if s > 0), reverse=True)
     whole = sum(s for s, _ in costs)
@@ -164,7 +128,7 @@ def breakdown_rows(prediction: PartedTime, most: int = MOST_ROWS) -> tuple[Break
         for s, name in costs
         if s >= _LEAST_SHARE * whole
     ]
-    shown = shown if len(costs) == len(shown) <= most - 1 else shown[: most - 2]
+    shown = shown if len(costs) == len(shown) <= MOST_ROWS - 1 else shown[: MOST_ROWS - 2]
     left_s = whole - sum(s for s, *_ in shown)
     shown += [(left_s, "all else", OTHER)] if left_s > 1e-9 * whole else []
     rows = [BreakdownRow(group, text, s, s / whole) for s, text, group in shown]
@@ -172,7 +136,7 @@ def breakdown_rows(prediction: PartedTime, most: int = MOST_ROWS) -> tuple[Break
     return (*rows, *([BreakdownRow(OTHER, taken, taken_s)] if taken_s < 0 else []))
 
 
-def describe_bound(prediction: PartedTime) -> str:
+def describe_bound(prediction: Any) -> str:
     """Say what bounds a time, and which parts take the most of it."""
     shares: dict[str, float] = {}
     rows = [row for row in breakdown_rows(prediction) if row.fraction]

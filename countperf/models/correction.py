@@ -1,8 +1,9 @@
-r"""Correction of a prediction by the errors of similar measured kernels.
+r"""Corrections of predictions, by similar measured kernels and by measured runs of the kernel.
 
-A model of terms that people can read misses what compilers and caches do to single kernels, and
-misses alike for kernels that resemble each other. The logarithm of measured over predicted time of
-each measured kernel is taken as a Gaussian process over what the model makes of it,
+**Similar kernels.** A model of terms that people can read misses what compilers and caches do to
+single kernels, and misses alike for kernels that resemble each other. The logarithm of measured
+over predicted time of each measured kernel is taken as a Gaussian process over what the model makes
+of it,
 
 .. math::
 
@@ -14,26 +15,41 @@ with the square roots :math:`\rho` of the shares of the predicted time that the 
 distance is Hellinger's), the logarithms :math:`\lambda_c = \log(1 + x_c / g)` of what the model
 charges, for each of :math:`g` groups, and the median :math:`m` of :math:`|\lambda - \lambda'|^2`
 over pairs of measured kernels. Predictions are multiplied by :math:`e^{\hat r}`, which is about one
-where nothing alike was measured. Each kernel counts once, with the means over its sizes.
-
-The kernel is the exponential one, the length scales and :math:`\tau^2` are constants. Whether a fit
-has a correction is decided by leaving out families (`countperf.models.fitting.leaving_out`).
-Documents have kernels and numbers as base64 of what zlib makes of their JSON; lists are read, too.
+where nothing alike was measured. Each kernel counts once, with the means over its sizes. The length
+scales and :math:`\tau^2` are constants. Whether a fit has a correction is decided by leaving out
+families (`countperf.models.fitting.leaving_out`).
 
 Source: Rasmussen, Williams (2006), "Gaussian Processes for Machine Learning", equations 2.25
 (prediction) and 4.18 (the exponential kernel).
+
+**Runs of the kernel.** A model's errors are nearly constant per kernel. With
+:math:`r = \log(m/p)` of measured and predicted times, a kernel's :math:`r` scatter about a value of
+its own with :math:`\sigma_w` (within kernels), and those values about zero with :math:`\sigma_b`
+(between kernels); both are estimated on families that were left out. From :math:`n` runs with mean
+:math:`\bar r` the kernel's value is
+
+.. math::
+
+   \hat r = \frac{\sigma_b^2}{\sigma_b^2 + \sigma_w^2 / n} \, \bar r, \quad
+   v = \left( \frac{1}{\sigma_b^2} + \frac{n}{\sigma_w^2} \right)^{-1}
+
+Predictions are multiplied by :math:`e^{\hat r}`. Their intervals follow the calibrated quantile of
+logarithms, times :math:`\sqrt{(v + \sigma_w^2) / (\sigma_b^2 + \sigma_w^2)}`. It is the
+best linear estimate for two levels of scatter (Searle, Casella and McCulloch, "Variance
+Components", 1992, section 3.4: the one-way random model).
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +57,18 @@ from pydantic import BeforeValidator, Field, PlainSerializer, Strict, model_vali
 from pydantic_core import from_json
 
 from countperf.documents import Part
+from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
 from countperf.models.breakdown import CORRECTION
-from countperf.models.definition import Unread
-from countperf.models.function import ColumnKey
-from countperf.models.predictions import Quantity, Verdict
+from countperf.models.function import Calibration, ColumnKey
+from countperf.models.predictions import Prediction, Quantity, Verdict, largest_first
+from countperf.models.validity import LEAST_SCATTER, raise_to_launch
+
+if TYPE_CHECKING:
+    from countperf.counting.vector import PropertyVector
+    from countperf.measuring import Measurement, Timing
+
+    Anchor: TypeAlias = tuple[Mapping[str, int], float] | Measurement | Timing | Path | str
+    """Parameters of a run and its measured time, s; or what holds runs."""
 
 _COUNT_SHARE = 4.0
 """Scale of the distance of counts relative to the distance of shares, in median distances."""
@@ -52,7 +76,6 @@ _COUNT_SHARE = 4.0
 _AT_ONCE = 256
 _CLOSE = 1e-4
 _NAMED = 3
-_MOST_BYTES = 1 << 28
 
 Array = NDArray[np.float64]
 _LogFactor = Callable[[Array, Array], Quantity]
@@ -68,13 +91,10 @@ def unpack(content: Any) -> Any:
     """Return what a text has; `ValueError` if it is damaged."""
     if not isinstance(content, str):
         return content
-    unpacker = zlib.decompressobj()
     try:
-        text = unpacker.decompress(base64.b64decode(content, validate=True), _MOST_BYTES)
-        if not unpacker.eof:
-            raise ValueError("they are cut off")
+        text = zlib.decompress(base64.b64decode(content, validate=True))
         return from_json(text, allow_inf_nan=False)
-    except (binascii.Error, zlib.error, ValueError) as error:
+    except (zlib.error, ValueError) as error:
         raise ValueError(f"packed numbers of a damaged document: {error}") from error
 
 
@@ -94,8 +114,6 @@ class Correction(Part):
     logs: FloatRows
     coefficients: Floats  # for each kernel, :math:`\alpha_i`, natural logarithms
     scale: float = Field(gt=0)  # median squared distance of `logs` over pairs of kernels
-    factor: Unread = Field(default=(), exclude=True)
-    uncorrected_factor: Unread = Field(default=(), exclude=True)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -179,8 +197,101 @@ def _square_distances(points: Array, others: Array, squares: Array, products: Ar
     """Return the squared distances of points, shape (..., n_axes), from others, as columns."""
     squared_distances = squares - 2.0 * products
     squared_distances += np.einsum("...i,...i->...", points, points)[..., np.newaxis]
-    close = np.nonzero(
-        squared_distances < _CLOSE * squares
-    )  # where little is left of large numbers
+    close = np.nonzero(squared_distances < _CLOSE * squares)  # little is left of large numbers
     squared_distances[close] = ((points[close[:-1]] - others.T[close[-1]]) ** 2).sum(axis=-1)
     return squared_distances
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Origin:
+    """Weights and counts that a prediction is made from."""
+
+    weights: Any  # a `countperf.models.weights.WeightSet`
+    kernel: PropertyVector
+    options: Mapping[str, Any]  # of `WeightSet.predict_counts`
+
+    def anchor(self, prediction: Prediction, given: Sequence[Anchor]) -> Prediction:
+        """Correct the prediction by measured runs of its kernel; see `Prediction.anchored`."""
+        quality, device = self.weights.quality, self.weights.device
+        if quality is None or quality.calibration is None:
+            raise PredictionError(
+                f"the weights of {device.slug} do not say how kernels scatter, which anchoring"
+                " needs: fit them anew, from at least three families of kernels that share"
+                " properties"
+            )
+        runs = [run for one in given for run in self._read_runs(one)]
+        if not runs:
+            raise ParameterError("anchoring needs a measured run", parameter="runs")
+        sizes = [dict(at) for at, _ in runs]
+        if doubled := [at for position, at in enumerate(sizes) if at in sizes[:position]]:
+            listed = ", ".join(f"{name}={value}" for name, value in doubled[0].items())
+            raise ParameterError(
+                f"two runs have the same sizes, {listed or 'none'}: give one, the faster",
+                parameter="runs",
+            )
+        logs = [self._log_error(*run) for run in runs]
+        factor, shrink = shrink_errors(quality.calibration, logs)
+        made: Prediction = self.weights.predict_counts(
+            self.kernel, prediction.parameters, shrink=shrink, **self.options
+        )
+        ends = made.interval_s
+        time_s = raise_to_launch(factor * made.time_s, self.weights.shortest_launch_s)
+        others_s = made.time_s - made.breakdown.get(CORRECTION, 0.0)
+        verdict = Verdict(
+            name="anchor",
+            passed=True,
+            message=f"multiplied by {factor:.3g} after {len(runs)} measured run"
+            f"{'s' if len(runs) > 1 else ''} of this kernel",
+        )
+        return replace(
+            made,
+            model=f"{made.model}, anchored",
+            time_s=time_s,
+            breakdown=largest_first({**made.breakdown, CORRECTION: time_s - others_s}),
+            interval_s=None if ends is None else (factor * ends[0], factor * ends[1]),
+            verdicts=(*made.verdicts, verdict),
+        )
+
+    def _read_runs(self, given: Anchor) -> list[tuple[Mapping[str, int], float]]:
+        """Return the runs of a timing, which has to be of the kernel and the device."""
+        from countperf.measuring import Measurement, Timing
+
+        if isinstance(given, tuple):
+            return [given]
+        if isinstance(given, Measurement):
+            return [(given.parameters, given.time_s)]
+        timing = Timing.read_file(given) if isinstance(given, Path | str) else given
+        device = self.options["device"] or self.weights.device
+        if not device.matches(timing.device):
+            raise DeviceMismatchError(
+                f"the timing of {timing.kernel!r} is of {timing.device.slug}"
+                f" ({timing.device.name}), and the prediction is for {device.slug} ({device.name}),"
+                f" which differ in {timing.device.differences_text(device)}: time the kernel there,"
+                " or take weights of the timing's device"
+            )
+        return [(run.parameters, run.time_s) for run in timing.runs_of(self.kernel)]
+
+    def _log_error(self, parameters: Mapping[str, int], time_s: float) -> float:
+        """Return the logarithm of a measured time over the predicted one."""
+        if not (math.isfinite(time_s) and time_s > 0):
+            raise ParameterError(
+                f"a measured time must be positive, not {time_s} s", parameter="time_s"
+            )
+        made = self.weights.predict_counts(self.kernel, parameters, **self.options)
+        predicted_s = float(made.time_s)
+        if predicted_s <= 0:
+            raise PredictionError(
+                f"the {made.model} model predicts {predicted_s} s for {made.kernel!r} at"
+                f" {dict(parameters)}, which no factor corrects: use a model with weights >= 0"
+            )
+        return math.log(time_s / predicted_s)
+
+
+def shrink_errors(calibration: Calibration, logs: Sequence[float]) -> tuple[float, float]:
+    """Return what predictions are multiplied by, and the logarithmic width of intervals."""
+    between = max(calibration.between_kernels, LEAST_SCATTER) ** 2
+    within = max(calibration.within_kernels, LEAST_SCATTER) ** 2
+    shared = between / (between + within / len(logs))
+    left = 1.0 / (1.0 / between + len(logs) / within)
+    factor = math.exp(shared * sum(logs) / len(logs))
+    return factor, math.sqrt((left + within) / (between + within))

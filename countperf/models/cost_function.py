@@ -95,7 +95,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         for name, wanted in model.base_properties.items():
             among = " + ".join(text for other, text in known.items() if covers(wanted, other))
             source.lines.append(f"values[{name!r}] = {among or 0.0}")
-        for name, formula in model.needed_derived.items():
+        for name, formula in model.formulas.items():
             source.lines.append(f"values[{name!r}] = {formula.source}")
             known[name] = f"values[{name!r}]"
         features = [source.named(" + ".join(known[n] for n in s)) for s in self._columns.values()]

@@ -333,21 +333,21 @@ class ModelDefinition(Document):
         return tuple(dict.fromkeys(term.scale for term in self.terms.values() if term.scale))
 
     @cached_property
-    def needed_derived(self) -> dict[str, CheckedFormula]:
+    def formulas(self) -> dict[str, CheckedFormula]:
         """The derived features, read, in their order."""
         return {name: parse(text) for name, text in self.derived.items()}
 
     def with_derived(self, base: dict[str, Any]) -> dict[str, Any]:
         """Return values of `base_properties` with those of the derived features."""
         with np.errstate(all="ignore"):
-            for name, formula in self.needed_derived.items():
+            for name, formula in self.formulas.items():
                 base[name] = formula.value(base)
         return base
 
     @cached_property
     def base_properties(self) -> dict[str, str]:
         """Properties by the names that they have in formulas: ``groups``, ``lmem_load_32``."""
-        names = [n for formula in self.needed_derived.values() for n in formula.names]
+        names = [n for formula in self.formulas.values() for n in formula.names]
         base_properties = {name: property_of(name) for name in names if name not in self.derived}
         return {
             name: property for name, property in base_properties.items() if property is not None

@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from platformdirs import user_data_path
 
 from countperf.devices.identity import DeviceIdentity
-from countperf.documents import parse_json
 from countperf.errors import DocumentError, ParameterError, nearest
 from countperf.models.shipped import STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords
-from countperf.store import lock_file, read_file_text
+from countperf.store import lock_file
 from countperf.text import short_name
 
 DEFAULT_STEMS = ("weights", STRUCTURAL, "linear")
@@ -30,7 +30,6 @@ model chosen for it, else the structural one, else that of the paper's model."""
 OWN = "mine/"
 """First part of the names of the user's own fits."""
 
-_MOST_FITS = 1000  # of the same name, apart from a number
 _HEAD_BYTES = 400  # of a document: its format and model come first
 _HEAD = re.compile(r'\s*{\s*"format": "countperf-weights",\s*"version": \d+,\s*"model": "([^"]*)"')
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -42,15 +41,10 @@ def user_fits_folder() -> Path:
 
 
 def fits_folders() -> tuple[Path, ...]:
-    """Return the folders of the fits that ship, the one that wins first.
-
-    They are what an installed package has (``countperf/_fits``), and ``fits/`` of a checkout.
-    """
+    """Return the folders of the fits that ship: of an installed package, and of a checkout."""
     checkout = _PACKAGE.parent
-    folders = [_PACKAGE / "_fits"]
-    if (checkout / "pyproject.toml").is_file():
-        folders.append(checkout / "fits")
-    return tuple(folders)
+    is_checkout = (checkout / "pyproject.toml").is_file()
+    return _PACKAGE / "_fits", *([checkout / "fits"] if is_checkout else [])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +61,19 @@ class NamedFit:
         path = self.folder / "identity.json"
         if path.is_file():
             return DeviceIdentity.read_file(path)
-        default = self.path_of(None)
-        content = parse_json(read_file_text(default), path=default)
-        device = content.get("device") if isinstance(content, dict) else None
-        return DeviceIdentity.from_object(device, path=default)
+        return WeightSet.read_file(self.path_of(None)).device
+
+    def find_identity(self) -> DeviceIdentity | None:
+        """Return the device; None if a damaged document does not say it, which others outlive."""
+        try:
+            return self.identity
+        except DocumentError:
+            return None
+
+    def is_of(self, device: DeviceIdentity) -> bool:
+        """Tell whether the fit is of a device."""
+        identity = self.find_identity()
+        return identity is not None and identity.matches(device)
 
     @property
     def models(self) -> dict[str, Path]:
@@ -88,10 +91,12 @@ class NamedFit:
         for stem in DEFAULT_STEMS:
             if (self.folder / f"{stem}.json").is_file():
                 return self.folder / f"{stem}.json"
-        newest = sorted(
-            self.models.values(), key=lambda path: (_find_modification(path), path.name)
-        )
-        return newest[-1] if newest else None
+        return max(self.models.values(), key=_find_modification, default=None)
+
+    @property
+    def modified(self) -> float:
+        """When the document was written that is meant where no model is named."""
+        return -1.0 if (path := self.default) is None else _find_modification(path)
 
     def path_of(self, model: str | None) -> Path:
         """Return the document of a model."""
@@ -146,26 +151,6 @@ def named_fits() -> dict[str, NamedFit]:
     return dict(sorted(shipped.items())) | dict(sorted(own.items()))
 
 
-def _identity_of(fit: NamedFit) -> DeviceIdentity | None:
-    """Return the device of a fit; None if a damaged document does not say it.
-
-    One damaged fit must not be in the way of the others; `countperf.available_weights` names it.
-    """
-    try:
-        return fit.identity
-    except DocumentError:
-        return None
-
-
-def _is_of(fit: NamedFit, device: DeviceIdentity) -> bool:
-    identity = _identity_of(fit)
-    return identity is not None and identity.matches(device)
-
-
-def _age(fit: NamedFit) -> float:
-    return -1.0 if (path := fit.default) is None else _find_modification(path)
-
-
 def _find_modification(path: Path) -> float:
     try:
         return path.stat().st_mtime
@@ -175,8 +160,8 @@ def _find_modification(path: Path) -> float:
 
 def fits_for(device: DeviceIdentity) -> tuple[NamedFit, ...]:
     """Return the fits whose device matches: one that ships first, then the user's, newest first."""
-    fits = [fit for fit in named_fits().values() if _is_of(fit, device)]
-    return tuple(sorted(fits, key=lambda fit: (fit.is_own, -_age(fit))))
+    fits = [fit for fit in named_fits().values() if fit.is_of(device)]
+    return tuple(sorted(fits, key=lambda fit: (fit.is_own, -fit.modified)))
 
 
 def store_own_fit(
@@ -190,20 +175,20 @@ def store_own_fit(
     parent = user_fits_folder()
     every = {short_name(fitted.model): fitted for fitted in (weights, *others)}
     with lock_file(parent, wait=True):
-        for number in range(1, _MOST_FITS):
+        for number in count(1):
             folder = parent / (plain if number == 1 else f"{plain}-{number}")
             fit = NamedFit(name=f"{OWN}{folder.name}", folder=folder, is_own=True)
             paths = {model: fit.models.get(model, folder / f"{model}.json") for model in every}
             there = [path for path in paths.values() if path.exists()]
             if not all(replace(path) if callable(replace) else replace for path in there):
                 continue
-            if fit.default is not None and not _is_of(fit, weights.device):
+            if fit.default is not None and not fit.is_of(weights.device):
                 continue
             for model, path in paths.items():
                 every[model].write_file(path)
             weights.device.write_file(folder / "identity.json")
             return fit.name, paths[short_name(weights.model)]
-    raise ParameterError(f"there are too many fits named {OWN}{plain}", parameter="name")
+    raise AssertionError("numbers never end")
 
 
 def check_own_name(name: str) -> str:
@@ -223,9 +208,9 @@ def find_fit(name: str) -> NamedFit | None:
     known = named_fits()
     if name in known:
         return known[name]
-    own = [(fit, _identity_of(fit)) for fit in known.values() if fit.is_own]
+    own = [(fit, fit.find_identity()) for fit in known.values() if fit.is_own]
     if mine := [fit for fit, device in own if device is not None and device.slug == name]:
-        return max(mine, key=_age)
+        return max(mine, key=lambda fit: fit.modified)
     folder = Path(name)
     stored = NamedFit(name=name, folder=folder)
     return stored if folder.is_dir() and stored.default is not None else None
@@ -253,8 +238,15 @@ def load_weights(name: Path | str, *, model: str | None = None) -> WeightSet:
     """
     fit = find_fit(str(name))
     path = Path(name) if fit is None else fit.path_of(model)
-    if fit is None and not isinstance(name, Path) and not _looks_like_a_path(path):
-        raise _unknown(name)
+    is_path = len(path.parts) > 1 and not str(name).startswith(OWN)
+    is_path = is_path or isinstance(name, Path) or path.suffix == ".json" or path.is_file()
+    if fit is None and not is_path:
+        known = named_fits()
+        there = ", ".join(known) or "none: measure and fit a device first"
+        raise DocumentError(
+            f"no fitted weights are named {name!r}{nearest(name, known)} (available: {there})",
+            path=str(name),
+        )
     weights = WeightSet.read_file(path)
     if model is not None and model not in (weights.model, short_name(weights.model)):
         raise ParameterError(
@@ -263,17 +255,3 @@ def load_weights(name: Path | str, *, model: str | None = None) -> WeightSet:
             parameter="model",
         )
     return weights.model_copy(update={"name": str(name) if fit is None else fit.name})
-
-
-def _looks_like_a_path(path: Path) -> bool:
-    is_own = path.parts[:1] == (OWN.rstrip("/"),)
-    return path.is_file() or path.suffix == ".json" or (len(path.parts) > 1 and not is_own)
-
-
-def _unknown(name: str) -> DocumentError:
-    known = named_fits()
-    hint = nearest(name, known)
-    there = ", ".join(known) or "none: measure and fit a device first"
-    return DocumentError(
-        f"no fitted weights are named {name!r}{hint} (available: {there})", path=name
-    )

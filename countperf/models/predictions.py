@@ -119,15 +119,7 @@ class Prediction(Result):
     def against(self, other: Prediction) -> PredictionPair:
         """Compare with another prediction: of another kernel, size, device or model.
 
-        Parameters
-        ----------
-        other : Prediction
-            What this one is compared with.
-
-        Returns
-        -------
-        PredictionPair
-            Both side by side; its ``cause`` says in a sentence what makes the difference.
+        The ``cause`` of the pair says in a sentence what makes the difference.
 
         Raises
         ------
@@ -152,13 +144,9 @@ class Prediction(Result):
 
         Raises
         ------
-        PredictionError
+        PredictionError, DeviceMismatchError, ParameterError
             The prediction has no fitted weights, or they do not say how kernels scatter; a timing
-            is of another kernel.
-        DeviceMismatchError
-            A timing is of another device.
-        ParameterError
-            There is no run, or a time is not positive.
+            is of another kernel or device; there is no run, or a time is not positive.
         """
         if self.origin is None:
             raise PredictionError(
@@ -190,8 +178,7 @@ class Prediction(Result):
             "caches": "warm",
             "caveats": [f"{verdict.name}: {verdict.message}" for verdict in self.caveats],
         }
-        notes = uncharged_lines(self.ignored) if self.ignored else []
-        notes += write_caveats(self)
+        notes = [*uncharged_lines(self.ignored), *write_caveats(self)]
         if not isinstance(self.time_s, np.ndarray):
             head = prediction_head(self)
             rows = [
@@ -298,10 +285,8 @@ class DeviceAnswers(Result):
 _ALIKE = 0.05
 """Of a time: a difference below is none to explain."""
 
-_CAUSES = 2
-
 _LEAST_CAUSE = 0.2
-"""Of a difference: parts that make less of it are not named."""
+"""Of a difference: parts that make less of it are not named, nor more than two."""
 
 _BREAKDOWN = ("group", "time", "share", "part")
 
@@ -336,16 +321,11 @@ class PredictionPair(Result):
             if first != second and first and second:
                 return first, second
         points = point_text(self.first.parameters), point_text(self.second.parameters)
-        if points[0] != points[1] and self._is_of_one_kernel:
+        counts = [getattr(one.origin, "kernel", None) for one in (self.first, self.second)]
+        is_of_one_kernel = (self.first.given_as and self.second.given_as) or counts[0] == counts[1]
+        if points[0] != points[1] and is_of_one_kernel:
             return points
         return f"{self.first.kernel} (first)", f"{self.second.kernel} (second)"
-
-    @property
-    def _is_of_one_kernel(self) -> bool:
-        if self.first.given_as and self.second.given_as:
-            return True
-        counts = [getattr(one.origin, "kernel", None) for one in (self.first, self.second)]
-        return bool(counts[0] == counts[1])
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -369,7 +349,7 @@ class PredictionPair(Result):
         shares = [(row["difference_s"] / difference, row["part"]) for row in self.rows]
         said = [
             f"{part} ({format_quantity(share * abs(difference), 's')})"
-            for share, part in sorted(shares, reverse=True)[:_CAUSES]
+            for share, part in sorted(shares, reverse=True)[:2]
             if share >= _LEAST_CAUSE
         ]
         return (
@@ -406,11 +386,9 @@ def name_part(part: str, resources: Mapping[str, str]) -> dict[str, str]:
 
 def _times(of: Prediction) -> list[dict[str, Any]]:
     """Return a row for each size: sizes, time and both ends of the interval, s."""
-    ends = (
-        {} if of.interval_s is None else dict(zip(("low_s", "high_s"), of.interval_s, strict=True))
-    )
-    arrays = np.broadcast_arrays(*of.parameters.values(), of.time_s, *ends.values())
-    rows = zip(*(array.ravel().tolist() for array in arrays), strict=True)
+    ends = dict(zip(("low_s", "high_s"), of.interval_s or (), strict=False))
+    values = np.broadcast_arrays(*of.parameters.values(), of.time_s, *ends.values())
+    rows = zip(*(array.ravel().tolist() for array in values), strict=True)
     number = len(of.parameters)
     return [
         {

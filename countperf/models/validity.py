@@ -1,47 +1,23 @@
-"""Interval, verdicts and explanation of a predicted time."""
+"""Interval of a predicted time, and the verdicts on it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.devices.parameters import DeviceParameters
 from countperf.errors import (
     ModelNotApplicableError,
     ParameterError,
     UnmeasuredPropertyError,
     option,
 )
-from countperf.models.breakdown import uncharged_lines
 from countperf.models.function import NORMAL_QUANTILES
-from countperf.models.predictions import (
-    Prediction,
-    Quantity,
-    Verdict,
-    name_part,
-    prediction_head,
-    write_caveats,
-)
-from countperf.models.weights_text import weight_rows, weight_texts
-from countperf.text import (
-    Column,
-    Printed,
-    Result,
-    Row,
-    ShortRepr,
-    format_percent,
-    format_quantity,
-    format_seconds,
-    format_share,
-    picked,
-    table_of,
-)
+from countperf.models.predictions import Quantity, Verdict
 
 if TYPE_CHECKING:
     from countperf.devices.identity import DeviceIdentity
@@ -86,13 +62,6 @@ NOTABLE_SHARE = 0.05
 _MOST_UNCALIBRATED = 2  # families that are predicted from the others where they do not calibrate
 
 
-def check_level(level: Level) -> None:
-    """Raise `ParameterError` if there are no intervals of a level."""
-    if level not in NORMAL_QUANTILES:
-        there = " and ".join(str(known) for known in sorted(NORMAL_QUANTILES))
-        raise ParameterError(f"intervals are of {there}, not of {level}", parameter="level")
-
-
 def log_quantile(
     quality: FitQuality, level: Level, *, freedom: int = 0, error: Quantity = 0.0
 ) -> Quantity:
@@ -103,7 +72,9 @@ def log_quantile(
     beyond the weights, and of the relative standard error of the time; or that of the scatter of
     the one or two families left out, if it is larger. Infinite if the cases leave no freedom.
     """
-    check_level(level)
+    if level not in NORMAL_QUANTILES:
+        there = " and ".join(str(known) for known in sorted(NORMAL_QUANTILES))
+        raise ParameterError(f"intervals are of {there}, not of {level}", parameter="level")
     if (own := quality.calibration) is not None:
         quantile = own.log_errors_95 if level == 0.95 else own.log_errors_90
         return max(quantile, NORMAL_QUANTILES[level] * LEAST_SCATTER)
@@ -179,8 +150,8 @@ REMEDIES: Mapping[str, str] = {
 """Advice that mends a problem of a prediction, by the name of its caveat."""
 
 
-def make_caveats(**problems: str) -> tuple[Verdict, ...]:
-    """Return a verdict for each problem that is not empty."""
+def make_caveats(**problems: Any) -> tuple[Verdict, ...]:
+    """Return a verdict for each problem that is a text, and not empty."""
     return tuple(
         Verdict(name=name, passed=False, message=problem, remedy=REMEDIES[name])
         for name, problem in problems.items()
@@ -246,14 +217,10 @@ def features_outside(
     return above, below
 
 
-def describe_range(above: Iterable[str], below: Iterable[str], *, has_interval: bool = True) -> str:
+def describe_range(above: Iterable[str], below: Iterable[str]) -> str:
     """Say what lies far above the range of the measurements, or below it."""
-    problems = [
-        f"{where} value measured: {', '.join(names)}"
-        for where, names in (("far above the largest", above), ("below the smallest", below))
-        if names
-    ]
-    return "; ".join(problems + ["the interval is widened"] * (has_interval and bool(problems)))
+    places = {"far above the largest": above, "below the smallest": below}
+    return "; ".join(f"{where} value measured: {', '.join(n)}" for where, n in places.items() if n)
 
 
 def raise_to_launch(time_s: Quantity, shortest_s: float) -> Quantity:
@@ -261,12 +228,6 @@ def raise_to_launch(time_s: Quantity, shortest_s: float) -> Quantity:
     if isinstance(time_s, np.ndarray):
         return np.where((time_s > 0) & (time_s < shortest_s), shortest_s, time_s)
     return shortest_s if 0 < time_s < shortest_s else time_s
-
-
-def describe_substitutes(substitutes: Mapping[str, str]) -> str:
-    """Say which masked accesses are charged as others, because the fit has no weight of them."""
-    charged = ", ".join(f"{name} as {other}" for name, other in substitutes.items())
-    return charged and f"without weights of their own, charged are {charged}"
 
 
 def describe_interval(reach: Quantity) -> str:
@@ -281,12 +242,6 @@ def describe_interval(reach: Quantity) -> str:
     return ""
 
 
-def describe_groups(*, has_interval: bool) -> str:
-    """Say how kernels are predicted whose data decides what work groups execute."""
-    problem = "data decides what work groups execute: each is taken to execute all that it can"
-    return problem + ("; the interval is widened" if has_interval else "")
-
-
 def refuse_negative(model: str, kernel: str, time_s: Quantity) -> None:
     """Raise `ModelNotApplicableError` for a time below zero; several at once are all refused."""
     if np.any(np.asarray(time_s) < 0):
@@ -297,100 +252,9 @@ def refuse_negative(model: str, kernel: str, time_s: Quantity) -> None:
         )
 
 
-def describe_device(fitted: DeviceIdentity, asked: DeviceIdentity | None) -> str:
+def describe_device(fitted: DeviceIdentity, asked: DeviceIdentity) -> str:
     """Say in what the device asked for differs from that of the weights."""
-    differences = {} if asked is None else fitted.differences(asked)
-    text = "; ".join(f"{field} {old!r}, now {new!r}" for field, (old, new) in differences.items())
+    text = "; ".join(
+        f"{field} {old!r}, now {new!r}" for field, (old, new) in fitted.differences(asked).items()
+    )
     return text and f"not quite the device of the weights: {text}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedPart(ShortRepr):
-    """A part of a time that the breakdown names."""
-
-    name: str
-    weight: Weight | None  # none for the correction
-    count: float | None  # of the feature
-    part_s: float  # weight times count times the scale of its term; parts sum to the time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation(Result, ShortRepr):
-    """A prediction with what it is made of."""
-
-    prediction: Prediction  # at one size
-    expression: str
-    parts: tuple[ExplainedPart, ...]  # largest first
-    global_bytes: float  # what the kernel asks of global memory
-    flops: float  # a fused multiply-add as two
-
-    def lay_out(self, device: DeviceParameters | None = None) -> Printed:
-        """Give a time, its terms and its parts, with the rates that weights imply."""
-        made = self.prediction
-        weights = made.origin.weights
-        whole = float(made.time_s)
-        known = {row["feature"]: row for row in weight_rows(weights)}
-        rows = [
-            {
-                "part": part.name,
-                **name_part(part.name, made.resources),
-                "time_s": part.part_s,
-                "share": part.part_s / whole if whole > 0 else None,
-                "count": part.count,
-                "weight_s": None if part.weight is None else part.weight.value_s,
-                **{name: known.get(part.name, {}).get(name) for name in _DETAILS},
-            }
-            for part in self.parts
-        ]
-        notes = _demand(self, device)
-        notes += uncharged_lines(made.ignored, every=True) if made.ignored else []
-        return Printed(
-            head=[*prediction_head(made), f"time_s = {self.expression}"],
-            rows=rows,
-            shown=table_of([_show_part(row) for row in rows], _EXPLAINED),
-            notes=[*notes, *write_caveats(made)],
-            facts={
-                **made.lay_out().facts,
-                "explanation": {
-                    "expression": self.expression,
-                    "parts": rows,
-                    **picked(self, "global_bytes", "flops"),
-                },
-            },
-        )
-
-
-_DETAILS = ("standard_error_s", "unit", "rate", "rate_unit", "remark")
-
-_EXPLAINED = {
-    **{"part": Column("part"), "time_s": Column("time", format_seconds)},
-    **{"share": Column("", format_share), "count": Column("count", right=True)},
-    **{"at": Column("at"), "rate": Column("implied rate", right=True), "remark": Column()},
-}
-
-
-def _show_part(row: Row) -> dict[str, Any]:
-    count, is_weighed = row["count"], row["unit"] is not None
-    cost, per, rate = weight_texts(row) if is_weighed else ("", "", None)
-    return {
-        **{name: row[name] for name in ("part", "time_s", "share", "remark")},
-        "count": None if count is None else f"{count:.6g}",
-        "at": f"{cost} {per}" if is_weighed else None,
-        "rate": rate,
-    }
-
-
-def _demand(of: Explanation, device: DeviceParameters | None) -> list[str]:
-    """Say what the kernel gets altogether, of what the device can at most."""
-    whole = float(of.prediction.time_s)
-    peaks = (None, None) if device is None else (device.bandwidth_byte_per_s, device.peak_flops)
-    said = [
-        f"{format_quantity(amount / whole, unit)} of {where}"
-        f" ({'peak unknown' if not peak else f'{format_percent(amount / whole / peak)} of peak'})"
-        for amount, unit, where, peak in (
-            (of.global_bytes, "byte/s", "global memory", peaks[0]),
-            (of.flops, "flop/s", "arithmetic", peaks[1]),
-        )
-        if amount and whole > 0
-    ]
-    return [f"the kernel then gets {' and '.join(said)}"] if said else []

@@ -1,57 +1,71 @@
-"""Fitted weights: the time that they give for counts, and whether they can be used for them."""
+"""Fitted weights: their document, and the times that they give for counts of kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from countperf.counting.counts import transaction_roots
-from countperf.counting.taxonomy import UNKNOWN_GROUPS
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
+from countperf.counting.taxonomy import (
+    COUNTING_RULES_VERSION,
+    UNKNOWN_GROUPS,
+    CountingRules,
+    View,
+)
 from countperf.devices.identity import DeviceIdentity
-from countperf.errors import MismatchError, ParameterError, PredictionError, option
-from countperf.models.anchored import Origin
-from countperf.models.charging import (
-    Charge,
-    charge_inputs,
-    correct_charge,
-    find_log_reach,
-    find_missing,
+from countperf.documents import Document
+from countperf.errors import (
+    DeviceMismatchError,
+    MismatchError,
+    ModelNotApplicableError,
+    ParameterError,
+    PredictionError,
+    option,
 )
+from countperf.models import validity
+from countperf.models.breakdown import CORRECTION
+from countperf.models.correction import Correction, Origin, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
+from countperf.models.definition import ModelDefinition, Unread
+from countperf.models.explanation import lay_out_weights
 from countperf.models.features import vector_of
-from countperf.models.function import model_inputs
-from countperf.models.predictions import ParameterValue, Prediction, largest_first
-from countperf.models.validity import (
-    EXTRAPOLATION_FACTOR,
-    EXTRAPOLATION_WIDENING,
-    LAUNCH,
-    REMEDIES,
-    Level,
-    anywhere,
-    breaks,
-    broken_groups,
-    describe_device,
-    describe_groups,
-    describe_guess,
-    describe_interval,
-    describe_range,
-    describe_substitutes,
-    features_outside,
-    interval,
-    make_caveats,
-    make_unmeasured_error,
-    refuse_negative,
+from countperf.models.function import (
+    ColumnKey,
+    FitQuality,
+    IndistinguishableGroup,
+    MeasurementSource,
+    ModelFunction,
+    ModelInputs,
+    Range,
+    Weight,
+    model_inputs,
 )
-from countperf.models.weight_document import WeightDocument
+from countperf.models.predictions import (
+    ParameterValue,
+    Prediction,
+    Quantity,
+    Verdict,
+    largest_first,
+)
+from countperf.models.validity import LAUNCH, Level, Where
 from countperf.sizes import checks_keywords, given_sizes
+from countperf.text import Printed, Result, ShortRepr
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
 
 MOST_GUESSED = 0.5
 """Share of a time that may rest on weights which the fit cannot tell apart; more is refused."""
+
+_WELL_FITTED = 3.0
+"""Standard errors from zero of a weight of launches that is known."""
 
 _SHORT = (
     "the model gives less than {:.3g} µs, the time of the shortest launch known of a {}, which is"
@@ -60,7 +74,7 @@ _SHORT = (
 _NEGATIVE = "the predicted time is not positive: negative weights outweigh the others"
 
 
-class WeightSet(WeightDocument):
+class WeightSet(Document, Result):
     """Weights of a fitted model on a device, which predict.
 
     Attributes
@@ -78,6 +92,105 @@ class WeightSet(WeightDocument):
     correction : Correction or None
         What measured kernels say of kernels like them, by which predictions are corrected.
     """
+
+    format: Literal["countperf-weights"] = "countperf-weights"
+    version: Literal[4] = 4
+    name: str = Field(default="", exclude=True)  # by which they were loaded
+    remade_by = (
+        "fit the measurements again, countperf fit STORE --name NAME, or countperf calibrate"
+    )
+    model: str
+    definition: ModelDefinition
+    device: DeviceIdentity
+    counting_rules: CountingRules
+    view: View = "source"
+    counted_caches: CountedCaches = DEFAULT_CACHES
+    weights: tuple[Weight, ...] = Field(min_length=1)
+    ranges: dict[str, Range] = Field(default_factory=dict)  # by scale of terms
+    # which weights are a choice among many that fit as well
+    indistinguishable: tuple[IndistinguishableGroup, ...] = ()
+    quality: FitQuality | None = None
+    source: MeasurementSource | None = None
+    exercising_kernels: Unread = Field(default=(), exclude=True)
+    candidates: Unread = Field(default=(), exclude=True)
+    correction: Correction | None = None
+    remark: str = ""  # for whoever predicts, such as for which counts they were printed
+    written_by: str = ""  # version of countperf
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        columns = self.function.columns
+        if len(set(columns)) < len(columns):
+            raise ValueError("two weights are for the same feature")
+        if strange := {term for term, _ in columns} - set(self.definition.terms):
+            raise ValueError(f"the model has no term {', '.join(sorted(strange))}")
+        for low, (key, weight) in zip(self.function.lower, self.by_feature.items(), strict=True):
+            if weight.value_s < low:
+                raise ValueError(f"{key} is {weight.value_s}, below the bound of its model, {low}")
+        if self.correction is not None and len(self.correction.roots[0]) != len(columns):
+            raise ValueError(f"the correction is not of {len(columns)} weights")
+        return self
+
+    @cached_property
+    def function(self) -> ModelFunction:
+        """The model over the weights."""
+        columns = tuple((weight.term, weight.feature) for weight in self.weights)
+        return ModelFunction(model=self.definition, columns=columns)
+
+    @cached_property
+    def unknowns(self) -> tuple[float, ...]:
+        """The weights, s per unit."""
+        return tuple(weight.value_s for weight in self.weights)
+
+    @cached_property
+    def by_feature(self) -> dict[str, Weight]:
+        """The weights by feature; by ``term:feature`` where several terms charge it."""
+        return dict(zip(self.function.keys, self.weights, strict=True))
+
+    @cached_property
+    def resources(self) -> dict[str, str]:
+        """Resources by part of a time, where the model states them."""
+        keys = zip(self.function.keys, self.function.columns, strict=True)
+        stated = {key: self.definition.resource_of(*column) for key, column in keys}
+        return {LAUNCH: "launch", **{key: one for key, one in stated.items() if one is not None}}
+
+    @property
+    def shortest_launch_s(self) -> float:
+        """Shortest time of a launch, s: known of the kind of device, or well fitted here."""
+        known = validity.SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0)
+        fitted = [
+            weight.value_s
+            for weight in self.weights
+            if weight.feature == "launches"
+            and weight.standard_error_s is not None
+            and weight.value_s > _WELL_FITTED * weight.standard_error_s
+        ]
+        return min(known, *fitted) if fitted else known
+
+    def check_counting_rules(self) -> None:
+        """Raise `PredictionError` if kernels are now counted by other rules than in the fit."""
+        if self.counting_rules != COUNTING_RULES_VERSION:
+            raise PredictionError(
+                f"the weights for {self.device.slug} were fitted under counting rules"
+                f" {self.counting_rules}, and kernels are now counted under"
+                f" {COUNTING_RULES_VERSION}: refit from measurements"
+            )
+
+    def check_device(self, device: DeviceIdentity | None, *, force: bool = False) -> None:
+        """Raise `DeviceMismatchError` if the weights belong to another device."""
+        if device is None or force or self.device.matches(device):
+            return
+        raise DeviceMismatchError(
+            f"the weights are for {self.device.slug} ({self.device.name}), not for {device.slug}"
+            f" ({device.name}), which differ in {self.device.differences_text(device)}: fit weights"
+            f" for it, or force the use of these ({option('force', 'True')})"
+        )
+
+    __str__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give the weights of a model."""
+        return lay_out_weights(self)
 
     @checks_keywords
     def predict(
@@ -119,7 +232,7 @@ class WeightSet(WeightDocument):
             incomplete_ok=incomplete_ok,
             level=level,
         )
-        refuse_negative(made.model, made.kernel, made.time_s)
+        validity.refuse_negative(made.model, made.kernel, made.time_s)
         return made
 
     def predict_counts(
@@ -143,38 +256,37 @@ class WeightSet(WeightDocument):
         inputs = model_inputs(self.definition, counts)
         missing = find_missing(self, inputs)
         if missing and not incomplete_ok:
-            raise make_unmeasured_error(vector.kernel, self.device.slug, missing)
+            raise validity.make_unmeasured_error(vector.kernel, self.device.slug, missing)
         charge = charge_inputs(self, inputs)
         time_s, parts, corrections = correct_charge(self, charge)
         if not incomplete_ok:
             self._check_guessed(vector.kernel, charge)
-        outside, below = features_outside(self.by_feature, charge.values, parts)
+        outside, below = validity.features_outside(self.by_feature, charge.values, parts)
         for name, value in inputs.variables.items():
             limit = self.ranges[name].largest if name in self.ranges else np.inf
-            if np.any(beyond := np.asarray(value) > EXTRAPOLATION_FACTOR * limit):
+            if np.any(beyond := np.asarray(value) > validity.EXTRAPOLATION_FACTOR * limit):
                 outside[name] = beyond
-        unsure = (breaks(group, charge.changes) for group in self.indistinguishable)
+        unsure = (validity.breaks(group, charge.changes) for group in self.indistinguishable)
         reach = shrink * find_log_reach(self, charge, level)
         by_data = np.asarray(counts.get(UNKNOWN_GROUPS, 0) if self.definition.reads_code else 0) > 0
-        is_wide = anywhere((*outside.values(), *below.values(), by_data))
-        widening = np.where(is_wide, EXTRAPOLATION_WIDENING, 1.0)
-        known = ~anywhere((*missing.values(), *unsure))
-        interval_s = interval(time_s, np.where(known, widening * reach, np.nan))
+        is_wide = validity.anywhere((*outside.values(), *below.values(), by_data))
+        widening = np.where(is_wide, validity.EXTRAPOLATION_WIDENING, 1.0)
+        known = ~validity.anywhere((*missing.values(), *unsure))
+        interval_s = validity.interval(time_s, np.where(known, widening * reach, np.nan))
+        widened = "" if interval_s is None else "; the interval is widened"
         columns = {own: self.function.find_column(own) for own in inputs.values}
-        caveats = make_caveats(
-            complete=f"without the cost of {', '.join(missing)}" if missing else "",
-            indistinguishable=describe_guess(self.indistinguishable, charge.changes),
-            extrapolation=describe_range(outside, below, has_interval=interval_s is not None),
-            masked=describe_substitutes(
-                {own[1]: to[1] for own, to in columns.items() if own != to}
-            ),
-            launch=_SHORT.format(self.shortest_launch_s * 1e6, self.device.device_type.upper())
-            if np.any(np.asarray(parts.get(LAUNCH, 0.0)) > 0)
-            else "",
-            interval="" if self.quality is None else describe_interval(reach),
-            groups=describe_groups(has_interval=interval_s is not None) if np.any(by_data) else "",
-            sign="" if np.all(np.asarray(time_s) > 0) else _NEGATIVE,
-            device=describe_device(self.device, device),
+        charged = [f"{own[1]} as {to[1]}" for own, to in columns.items() if own != to]
+        caveats = validity.make_caveats(
+            complete=missing and f"without the cost of {', '.join(missing)}",
+            indistinguishable=validity.describe_guess(self.indistinguishable, charge.changes),
+            extrapolation=(outside or below) and validity.describe_range(outside, below) + widened,
+            masked=charged and f"without weights of their own, charged are {', '.join(charged)}",
+            launch=np.any(np.asarray(parts.get(LAUNCH, 0.0)) > 0)
+            and _SHORT.format(self.shortest_launch_s * 1e6, self.device.device_type.upper()),
+            interval=self.quality and validity.describe_interval(reach),
+            groups=np.any(by_data) and _BY_DATA + widened,
+            sign=not np.all(np.asarray(time_s) > 0) and _NEGATIVE,
+            device=device and validity.describe_device(self.device, device),
         )
         return Prediction(
             kernel=vector.kernel,
@@ -188,7 +300,7 @@ class WeightSet(WeightDocument):
             breakdown=largest_first(parts),
             missing=tuple(missing),
             ignored=inputs.ignored,
-            verdicts=(*caveats, *corrections, *make_caveats(weights=self.remark)),
+            verdicts=(*caveats, *corrections, *validity.make_caveats(weights=self.remark)),
             resources=self.resources,
             origin=Origin(
                 weights=self,
@@ -205,18 +317,14 @@ class WeightSet(WeightDocument):
         """
         self.check_counting_rules()
         vector = self.count(kernel)
-        if self.definition.reads_code:
-            raise PredictionError(
-                f"the {self.model} model reads compiled code, and a cost function has formulas"
-                " only: predict(...) at the sizes of interest, or compile weights of a model that"
-                f" reads none, such as load_weights({self.device.slug!r}, model='structural')"
-            )
         there = transaction_roots(vector)
-        if without := [n for n in self.definition.named_transactions if n not in there]:
+        without = [name for name in self.definition.named_transactions if name not in there]
+        if without or self.definition.reads_code:
+            reads = f"names {', '.join(without)}" if without else "reads compiled code"
             raise PredictionError(
-                f"the {self.model} model names {', '.join(without)}, which is found at single sizes"
-                " and has no formula, and a cost function has formulas only: predict(...) at the"
-                " sizes of interest, or compile weights of a model that does not name it"
+                f"the {self.model} model {reads}, which is found at single sizes and has no"
+                " formula, and a cost function has formulas only: predict(...) at the sizes of"
+                " interest, or compile weights of another model, such as the structural one"
             )
         return CostFunction(
             kernel=vector.kernel,
@@ -232,16 +340,16 @@ class WeightSet(WeightDocument):
 
     def _check_guessed(self, kernel: str, charge: Charge) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""
-        groups = broken_groups(self.indistinguishable, charge.changes)
+        groups = validity.broken_groups(self.indistinguishable, charge.changes)
         names = {name for group in groups for name in group.features}
         sizes = {name: np.abs(np.asarray(part)) for name, part in charge.parts.items()}
         guessed = sum((part for n, part in sizes.items() if n in names), start=np.zeros(()))
         whole = sum(sizes.values(), start=np.zeros(()))
         if np.any(guessed > MOST_GUESSED * whole):
-            problem = describe_guess(groups, charge.changes)
+            problem = validity.describe_guess(groups, charge.changes)
             raise PredictionError(
-                f"kernel {kernel!r}: {problem}; {REMEDIES['indistinguishable']}, or ask for the"
-                f" guess ({option('incomplete_ok', 'True')})"
+                f"kernel {kernel!r}: {problem}; {validity.REMEDIES['indistinguishable']}, or ask"
+                f" for the guess ({option('incomplete_ok', 'True')})"
             )
 
     def count(self, kernel: object) -> PropertyVector:
@@ -254,29 +362,30 @@ class WeightSet(WeightDocument):
         )
         if self.view == "source":
             vector = vector.emitted()
-        if vector.view == self.view:
-            if self.view != "structure":
-                return vector
-            self._check_caches(vector)
-            return vector.mapped(self.definition.count_model_inputs)
-        raise MismatchError(
-            f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights for"
-            f" {self.device.slug} were fitted to the {self.view} view: count it with"
-            f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other view"
-        )
+        if vector.view != self.view:
+            raise MismatchError(
+                f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights"
+                f" for {self.device.slug} were fitted to the {self.view} view: count it with"
+                f" count_kernel(..., view={self.view!r}), or fit weights to vectors of the other"
+                " view"
+            )
+        if self.view == "source":
+            return vector
+        self._check_caches(vector)
+        return vector.mapped(self.definition.count_model_inputs)
 
     def _check_caches(self, vector: PropertyVector) -> None:
         """Raise `MismatchError` if a vector was counted for other caches than those fitted."""
-        wanted, caches = self.counted_caches, vector.caches
-        if caches is None or wanted.counts_alike(caches):
-            if caches is None or not self.definition.reads_code or wanted.code == caches.code:
+        if (caches := vector.caches) is None:
+            return
+        wanted, there = self.counted_caches, caches
+        if wanted.counts_alike(caches):
+            if not self.definition.reads_code or wanted.code == caches.code:
                 return
-            expected, there = wanted.code.text, caches.code.text
-        else:
-            expected, there = wanted.text, caches.text
+            wanted, there = wanted.code, caches.code
         raise MismatchError(
-            f"kernel '{vector.kernel}' was counted for caches of {there}, and the {self.model}"
-            f" weights for {self.device.slug} are for {expected}: predict the kernel itself, or"
+            f"kernel '{vector.kernel}' was counted for caches of {there.text}, and the {self.model}"
+            f" weights for {self.device.slug} are for {wanted.text}: predict the kernel itself, or"
             " count it with count_kernel(..., view='structure', caches=weights.counted_caches);"
             " counts of measurements are made anew by countperf.api.evaluation.recount"
         )
@@ -293,3 +402,107 @@ class WeightSet(WeightDocument):
                 f" kernel {vector.kernel!r}: add it with countperf.with_compiled_code(kernel,"
                 f" sizes), or countperf.predict(kernel, sizes, weights={self.device.slug!r})"
             )
+
+
+_BY_DATA = "data decides what work groups execute: each is taken to execute all that it can"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Charge(ShortRepr):
+    """A time, and what it is made of."""
+
+    time_s: Quantity
+    values: dict[str, Quantity]  # features by key of the weights
+    parts: dict[str, Quantity]  # the breakdown of the time, s
+    changes: dict[str, Quantity]  # derivatives of the time by weights: rows of `scaled`, by key
+
+
+def charge_inputs(weights: WeightSet, inputs: ModelInputs) -> Charge:
+    """Charge what the model sees of a kernel; what has no weight is left out."""
+    function = weights.function
+    amounts: dict[ColumnKey, Quantity] = {}
+    for own, amount in inputs.values.items():
+        column = function.find_column(own)
+        amounts[column] = amounts[column] + amount if column in amounts else amount
+    rows = [amounts.get(column, 0.0) for column in function.columns]
+    shape = np.broadcast_shapes(*map(np.shape, (*rows, *inputs.variables.values())))
+    full = [np.broadcast_to(row, shape) for row in rows] if shape else rows
+    values = np.array(full, np.float64)
+    scaled = function.scaled(values, inputs.variables)
+    unknowns = np.asarray(weights.unknowns, np.float64)
+    times = _at_each_size(lambda row: np.tensordot(unknowns, row, 1), scaled)
+    if not np.all(np.isfinite(times)):
+        raise ModelNotApplicableError(
+            f"the {weights.model} model gives no finite time here: a derived feature divides by"
+            " zero, or takes the logarithm of what is not positive"
+        )
+    return Charge(
+        time_s=_plain(times),
+        values={key: _plain(row) for key, row in zip(function.keys, values, strict=True)},
+        changes={key: _plain(row) for key, row in zip(function.keys, scaled, strict=True)},
+        parts={
+            key: _plain(weight * row)
+            for key, weight, row in zip(function.keys, weights.unknowns, scaled, strict=True)
+            if np.any(row != 0)
+        },
+    )
+
+
+def correct_charge(
+    weights: WeightSet, charge: Charge
+) -> tuple[Quantity, dict[str, Quantity], tuple[Verdict, ...]]:
+    """Return the time that is predicted, s, its parts, s, and what it is corrected by."""
+    time_s, parts, verdicts = charge.time_s, charge.parts, ()
+    if (correction := weights.correction) is not None:
+        values, scaled = (np.array([*d.values()]) for d in (charge.values, charge.changes))
+        columns, known = weights.function.columns, cache(correction.of_columns)
+
+        def log_factor_at(row: NDArray[np.float64], changes: NDArray[np.float64]) -> Quantity:
+            roots, logs = profile(columns, row, changes, weights.unknowns)
+            there = np.flatnonzero(roots + logs)
+            return known(tuple(there))(roots[there], logs[there])
+
+        log_factor = _plain(_at_each_size(log_factor_at, values, scaled))
+        time_s = _plain(np.asarray(charge.time_s * np.exp(log_factor)))
+        parts = {**parts, CORRECTION: time_s - charge.time_s}
+        told = profile(columns, values, scaled, weights.unknowns)
+        verdicts = (correction.verdict(log_factor, told),)
+    raised = validity.raise_to_launch(time_s, weights.shortest_launch_s)
+    added = raised - time_s
+    return raised, {**parts, LAUNCH: added} if np.any(added) else parts, verdicts
+
+
+def find_missing(weights: WeightSet, inputs: ModelInputs) -> dict[str, Where]:
+    """Return the features and names that the kernel has and the fit had not, and where."""
+    known, find = set(weights.function.columns), weights.function.find_column
+    names = weights.definition.base_properties
+    amounts = {
+        **{c[1]: n for c, n in inputs.values.items() if find(c) not in known},
+        **{names.get(n, n): v for n, v in inputs.variables.items() if n not in weights.ranges},
+        **{name: inputs.issued[name] for name in inputs.unknown},
+    }
+    places = {name: np.asarray(amount) != 0 for name, amount in amounts.items()}
+    return {name: where for name, where in places.items() if np.any(where)}
+
+
+def find_log_reach(weights: WeightSet, charge: Charge, level: Level) -> Quantity:
+    """Return what ``|log(predicted / measured)|`` stays below; NaN if nothing is known."""
+    if weights.quality is None:
+        return np.nan
+    rank = len(weights.weights) - sum(len(g.relations) for g in weights.indistinguishable)
+    errors = zip(weights.weights, charge.changes.values(), strict=True)
+    squares = (((weight.standard_error_s or 0.0) * row) ** 2 for weight, row in errors)
+    error = np.sqrt(sum(squares)) / np.maximum(charge.time_s, np.finfo(np.float64).tiny)
+    freedom = 0 if weights.source is None else weights.source.cases - rank
+    return validity.log_quantile(weights.quality, level, freedom=freedom, error=error)
+
+
+def _plain(row: NDArray[np.float64]) -> Quantity:
+    return row if row.ndim else float(row)
+
+
+def _at_each_size(function: Callable[..., Any], *rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Call a function at each size by itself: BLAS rounds otherwise at several sizes at once."""
+    shape = rows[0].shape[1:]
+    columns = [np.ascontiguousarray(some.reshape(len(some), -1).T) for some in rows]
+    return np.array([function(*at) for at in zip(*columns, strict=True)], float).reshape(shape)

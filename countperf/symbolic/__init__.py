@@ -20,7 +20,7 @@ RANGES = {
 """Lowest version, and the lowest that is too new, by package; as pyproject.toml states them."""
 
 _ISLPY_BESIDE_NAMED_SETS = "2026.3"
-"""Lowest version of islpy that is too new for Loopy's development version."""
+"""Lowest version of islpy that is too new for Loopy's development version, with namedisl."""
 
 _ANY_VERSION = "COUNTPERF_ANY_VERSION"
 """Environment variable: set to try other versions, whose counts nobody vouches for."""
@@ -34,26 +34,19 @@ def check_versions(
     if os.environ.get(_ANY_VERSION):
         return
     for package, (lowest, too_new) in RANGES.items():
-        if package == "islpy" and _has_named_sets(requires("loopy")):
+        if package == "islpy" and any(it.startswith("namedisl") for it in requires("loopy") or ()):
             too_new = _ISLPY_BESIDE_NAMED_SETS
         mend = f"install it with: pip install '{package}>={lowest},<{too_new}'"
         try:
             installed = version(package)
         except metadata.PackageNotFoundError as error:
-            raise IncompatibleVersionError(
-                f"countperf needs {package}, which is not installed; {mend}", package=package
-            ) from error
+            said = f"countperf needs {package}, which is not installed; {mend}"
+            raise IncompatibleVersionError(said, package=package) from error
         if not _numbers(lowest) <= _numbers(installed) < _numbers(too_new):
-            raise IncompatibleVersionError(
-                f"{package} {installed} is installed, with which countperf does not count; {mend}",
-                package=package,
-                actual=installed,
+            said = (
+                f"{package} {installed} is installed, with which countperf does not count; {mend}"
             )
-
-
-def _has_named_sets(requirements: list[str] | None) -> bool:
-    """Return whether Loopy is its development version, which has sets of namedisl."""
-    return any(requirement.startswith("namedisl") for requirement in requirements or ())
+            raise IncompatibleVersionError(said, package=package, actual=installed)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from fractions import Fraction
-from typing import Any, ClassVar, TypeAlias
+from functools import cache, reduce
+from operator import mul
+from typing import Any, TypeAlias
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.mapper import Mapper
 
 from countperf.errors import CountingError
-from countperf.symbolic.quasipolynomial import Floor, Monomial, Number, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ZERO, Floor, Monomial, Number, QuasiPolynomial
 
 
 class ParametricFloor(Floor):
@@ -66,7 +68,7 @@ def floor_quotient(numerator: QuasiPolynomial, divisor: QuasiPolynomial) -> Quas
         if not number:
             raise _division_by_zero(divisor)
         return numerator.floor_divide(number) if number > 0 else (-numerator).floor_divide(-number)
-    whole, rest = _divided(numerator, divisor)
+    whole, rest = _divide(numerator, divisor) if divisor.is_linear else (ZERO, numerator)
     return whole + QuasiPolynomial.atom(ParametricFloor(rest, divisor)) if rest else whole
 
 
@@ -74,56 +76,34 @@ def exact_quotient(numerator: QuasiPolynomial, divisor: QuasiPolynomial) -> Quas
     """Return the quotient of polynomials without floors; None if it is none with integers."""
     if not divisor or numerator.floors() or divisor.floors():
         return None
-    quotient = QuasiPolynomial()
+    quotient, rest = _divide(numerator, divisor)
+    return None if rest else quotient
+
+
+def _divide(
+    rest: QuasiPolynomial, divisor: QuasiPolynomial
+) -> tuple[QuasiPolynomial, QuasiPolynomial]:
+    """Take integer multiples of the divisor's leading term out, the highest first."""
     lead = min(divisor.terms, key=_degree_first)
-    while numerator:
-        terms = dict(min(numerator.terms, key=_degree_first))
+    quotient = ZERO
+    monomials = sorted(rest.terms, key=_degree_first)
+    while monomials:
+        monomial = monomials.pop(0)
+        exponents = dict(monomial)
         for atom, exponent in lead:
-            terms[atom] = terms.get(atom, 0) - exponent
-        value = Fraction(numerator.terms[min(numerator.terms, key=_degree_first)])
-        value /= divisor.terms[lead]
-        if value.denominator != 1 or any(exponent < 0 for exponent in terms.values()):
-            return None
-        monomial = tuple((atom, exponent) for atom, exponent in terms.items() if exponent)
-        part = QuasiPolynomial({monomial: int(value)})
-        quotient, numerator = quotient + part, numerator - part * divisor
-    return quotient
+            exponents[atom] = exponents.get(atom, 0) - exponent
+        factor = Fraction(rest.terms[monomial]) / divisor.terms[lead]
+        if factor.denominator == 1 and all(e >= 0 for e in exponents.values()):
+            left = tuple((atom, e) for atom, e in exponents.items() if e)
+            part = QuasiPolynomial({left: factor})
+            quotient, rest = quotient + part, rest - part * divisor
+            monomials = sorted(rest.terms, key=_degree_first)
+    return quotient, rest
 
 
 def _degree_first(monomial: Monomial) -> tuple[int, list[tuple[str, int]]]:
     """Order monomials by their degree, the highest first, then by their names."""
     return -sum(e for _, e in monomial), [(str(atom), -e) for atom, e in monomial]
-
-
-def _divided(
-    numerator: QuasiPolynomial, divisor: QuasiPolynomial
-) -> tuple[QuasiPolynomial, QuasiPolynomial]:
-    """Divide by a polynomial of degree one in one of its names; return quotient and rest."""
-    whole = QuasiPolynomial()
-    leading = _leading_name(divisor)
-    if leading is None:
-        return whole, numerator
-    name, factor = leading
-    while True:
-        parts = numerator.coefficients_in(name)
-        degree = max(parts, default=0)
-        if degree == 0:
-            return whole, numerator
-        part = parts[degree] * Fraction(1, factor)
-        if any(c.denominator != 1 for c in part.terms.values()):
-            return whole, numerator
-        part = part * QuasiPolynomial.name(name) ** (degree - 1)
-        whole, numerator = whole + part, numerator - part * divisor
-
-
-def _leading_name(divisor: QuasiPolynomial) -> tuple[str, int] | None:
-    """Return a name by whose degree polynomials can be divided, and its coefficient."""
-    if not divisor.is_linear:
-        return None
-    for monomial, coefficient in sorted(divisor.terms.items(), key=lambda term: str(term[0])):
-        if monomial and isinstance(monomial[0][0], str):
-            return monomial[0][0], int(coefficient)
-    return None
 
 
 def _division_by_zero(divisor: QuasiPolynomial) -> CountingError:
@@ -170,22 +150,12 @@ class RefusingMapper(Mapper[Any, []]):
 
     def rec(self, expr: Any, /, *_: Any, **__: Any) -> Any:
         """Map a part of an expression."""
-        handler = self._handlers.get(type(expr))
-        if handler is None:
-            handler = self._handlers[type(expr)] = self._find_handler(type(expr))
-        return handler(self, expr)
+        return self._find_handler(type(expr))(self, expr)
 
-    def __call__(self, expr: Any, /, *_: Any, **__: Any) -> Any:
-        """Map an expression."""
-        return self.rec(expr)
-
-    _handlers: ClassVar[dict[type, Callable[[Any, Any], Any]]]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls._handlers = {}
+    __call__ = rec
 
     @classmethod
+    @cache
     def _find_handler(cls, kind: type) -> Callable[[Any, Any], Any]:
         if not issubclass(kind, p.ExpressionNode):
             return cls.map_foreign
@@ -219,17 +189,11 @@ class ToQuasiPolynomial(RefusingMapper):
 
     def map_sum(self, expr: Any) -> QuasiPolynomial:
         """Add."""
-        (result, *others) = map(self.rec, expr.children)
-        for other in others:
-            result = result + other
-        return result
+        return sum(map(self.rec, expr.children), ZERO)
 
     def map_product(self, expr: Any) -> QuasiPolynomial:
         """Multiply."""
-        (result, *others) = map(self.rec, expr.children)
-        for other in others:
-            result = result * other
-        return result
+        return reduce(mul, map(self.rec, expr.children))
 
     def map_power(self, expr: Any) -> QuasiPolynomial:
         """Powers with constant exponents of at least zero are products."""
@@ -240,18 +204,12 @@ class ToQuasiPolynomial(RefusingMapper):
 
     def map_floor_div(self, expr: Any) -> QuasiPolynomial:
         """Division by a constant is a floor; a negative divisor changes both signs."""
-        _, _, floor = self._divided(expr)
-        return floor
+        return self._floor(expr, self.rec(expr.numerator), self.rec(expr.denominator))
 
     def map_remainder(self, expr: Any) -> QuasiPolynomial:
         """Remainders by positive constants."""
-        numerator, divisor, floor = self._divided(expr)
-        return numerator - floor * divisor
-
-    def _divided(self, expr: Any) -> tuple[QuasiPolynomial, QuasiPolynomial, QuasiPolynomial]:
-        """Return numerator, divisor and the floor of their quotient."""
         numerator, divisor = self.rec(expr.numerator), self.rec(expr.denominator)
-        return numerator, divisor, self._floor(expr, numerator, divisor)
+        return numerator - self._floor(expr, numerator, divisor) * divisor
 
     def _floor(
         self, expr: Any, numerator: QuasiPolynomial, divisor: QuasiPolynomial
@@ -365,22 +323,12 @@ class ToCondition(RefusingMapper):
         gap = left - right
         if not gap.is_affine or not all(map(self.is_decided, gap.names())):
             raise NotAffineError(expr)
-        match expr.operator:
-            case ">=":
-                alternatives = [[gap]]
-            case ">":
-                alternatives = [[gap - 1]]
-            case "<=":
-                alternatives = [[-gap]]
-            case "<":
-                alternatives = [[-gap - 1]]
-            case "==":
-                alternatives = [[gap, -gap]]
-            case "!=":
-                alternatives = [[gap - 1], [-gap - 1]]
-            case _:
-                raise NotAffineError(expr)
-        return frozenset(frozenset(a) for a in alternatives)
+        above, below = gap - 1, -gap - 1
+        alternatives = {
+            **{">=": [[gap]], ">": [[above]], "<=": [[-gap]], "<": [[below]]},
+            **{"==": [[gap, -gap]], "!=": [[above], [below]]},
+        }
+        return frozenset(map(frozenset, alternatives[expr.operator]))
 
     def _equivalence(self, expr: Any) -> Condition:
         if expr.operator not in ("==", "!="):
@@ -393,8 +341,7 @@ class ToCondition(RefusingMapper):
         """Join each alternative with each."""
         result = ALWAYS
         for child in expr.children:
-            part = self.rec(child)
-            result = frozenset(a | b for a in result for b in part)
+            result = frozenset(a | b for a in result for b in self.rec(child))
         return result
 
     def map_logical_or(self, expr: Any) -> Condition:

@@ -1,10 +1,13 @@
-"""The exact number of integer points in a parametric set, and what can be proved about counts."""
+"""The exact number of integer points in a parametric set, and what is known of its parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
-from itertools import combinations, compress
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import combinations, product
+from math import gcd
 from typing import Any
 
 import islpy as isl
@@ -12,33 +15,188 @@ from pytools import memoize_method
 
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.context import Context, context_of
 from countperf.symbolic.elimination import sum_weight
-from countperf.symbolic.isl_counts import guards_of
+from countperf.symbolic.isl_sets import IntegerSet, from_isl, guards_of, names_of, to_isl
 from countperf.symbolic.piecewise import (
     Guards,
     Piece,
     PiecewiseQuasiPolynomial,
     Region,
-    all_nonnegative,
-    contradict,
     disjoint_regions,
     find_fixed_parameters,
-    is_increasing,
+    is_nonnegative_above,
     one_count,
-    shifted,
     without_floors,
 )
 from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
 from countperf.symbolic.tiles import Polyhedron, Row
 
+_DT = isl.dim_type
 _MANY_TERMS = 14
 """Of two counts together, from which their minimum is found term by term, if they allow it."""
 
 
-def _refuse_set(
-    integer_set: isl_sets.IntegerSet, error: UncountableSetError
-) -> UncountableSetError:
+class Context:
+    """Known constraints of the parameters; used to simplify, never to restrict."""
+
+    def __init__(self, assumptions: IntegerSet | None) -> None:
+        self.assumptions = assumptions
+        self.text = isl_sets.assumptions_text(assumptions)
+        self.congruences: dict[str, tuple[int, int]] = {}
+        self._lower: dict[str, int] = {}
+        self.lower_bounds: dict[str, int] = {}
+        whole = isl.BasicSet("{ : }") if assumptions is None else assumptions
+        if isinstance(whole, isl.Set):
+            whole = whole.coalesce().simple_hull()
+        names = names_of(whole, parameters=True)
+        self._find_congruences(whole, names)
+        dimensions = tuple([f"_e{k}" for k in range(whole.dim(_DT.div))])
+        rescaled = to_isl(self.rescale(from_isl(whole, names, dimensions)))
+        basic = rescaled.project_out(_DT.set, 0, len(dimensions))
+        self._hull = from_isl(basic.remove_divs(), names, ())
+        for row in self._hull.inequalities:
+            occurring = [k for k, c in enumerate(row) if k and c]
+            if len(occurring) == 1 and row[occurring[0]] > 0:
+                name = names[occurring[0] - 1]
+                bound = -(row[0] // row[occurring[0]])  # -k/c rounded up
+                self._lower[name] = max(bound, self._lower.get(name, bound))
+        for name, bound in self._lower.items():
+            modulus, remainder = self.congruences.get(name, (1, 0))
+            self.lower_bounds[name] = modulus * bound + remainder
+        self.positive = frozenset([n for n, low in self.lower_bounds.items() if low > 0])
+
+    def implies(self, polyhedron: Polyhedron) -> bool:
+        """Return whether lower bounds alone imply all rows of a polyhedron without dimensions."""
+        return not (polyhedron.dimensions or polyhedron.equalities) and all(
+            self._is_implied(row, polyhedron.parameters) for row in polyhedron.inequalities
+        )
+
+    def _is_implied(self, row: Row, parameters: tuple[str, ...]) -> bool:
+        """Return whether lower bounds alone show that a row without dimensions is at least zero."""
+        smallest = row[0]
+        for name, c in zip(parameters, row[1:], strict=False):
+            if c:
+                bound = self._lower.get(name)
+                if c < 0 or bound is None:
+                    return False
+                smallest += c * bound
+        return smallest >= 0
+
+    def _find_congruences(self, hull: Any, names: tuple[str, ...]) -> None:
+        moved = isl.Set.from_basic_set(hull)
+        if moved.is_params():
+            moved = moved.from_params()
+        moved = moved.move_dims(_DT.set, 0, _DT.param, 0, len(names))
+        if moved.is_empty():
+            return
+        for position, name in enumerate(names):
+            info = moved.get_stride_info(position)
+            stride = info.get_stride().to_python()
+            offset = info.get_offset()
+            if stride > 1 and offset.is_cst():
+                remainder = offset.get_constant_val().to_python() % stride
+                self.congruences[name] = (stride, remainder)
+
+    def rescale(self, polyhedron: Polyhedron) -> Polyhedron:
+        """Write a polyhedron in the quotients of the parameters that have congruences."""
+        scales = [
+            (k, *self.congruences[name])
+            for k, name in enumerate(polyhedron.parameters, start=1)
+            if name in self.congruences
+        ]
+
+        def scale(row: Row) -> Row:
+            values = list(row)
+            for k, modulus, remainder in scales:
+                values[0] += row[k] * remainder
+                values[k] *= modulus
+            return tuple(values)
+
+        return polyhedron.map_rows(scale) if scales else polyhedron
+
+    @cached_property
+    def original_parameters(self) -> Mapping[str, QuasiPolynomial]:
+        """Substitution of the quotients that gives back the parameters."""
+        return {
+            name: QuasiPolynomial.affine(
+                [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
+            )
+            for name, (modulus, remainder) in self.congruences.items()
+        }
+
+    @cached_property
+    def quotients(self) -> Mapping[str, QuasiPolynomial]:
+        """Substitution of the parameters by expressions in their quotients."""
+        return {
+            name: QuasiPolynomial.affine([(name, modulus)], remainder)
+            for name, (modulus, remainder) in self.congruences.items()
+        }
+
+    @memoize_method
+    def _as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
+        """Return the hull as a set in a space; parameters that it lacks are projected out."""
+        hull = self._hull
+        unknown = [k for k, name in enumerate(hull.parameters) if name not in parameters]
+        if unknown:
+            basic = to_isl(hull)
+            for k in reversed(unknown):
+                basic = basic.project_out(_DT.param, k, 1)
+            kept = tuple([name for name in hull.parameters if name in parameters])
+            hull = from_isl(basic.remove_divs(), kept, ())
+        columns = [(*hull.parameters, name).index(name) for name in (*parameters, *dimensions)]
+        placed = hull.map_rows(lambda row: (row[0], *((*row[1:], 0)[k] for k in columns)))
+        return to_isl(replace(placed, parameters=parameters, dimensions=dimensions))
+
+    def simplify(self, polyhedron: Polyhedron) -> Polyhedron | None:
+        """Remove rows that follow from others under the context; None for an empty set."""
+        tidy = _tidy(polyhedron)
+        if tidy is None:
+            return None
+        open_rows = tuple(
+            row
+            for row in tidy.inequalities
+            if any(row[tidy.first :]) or not self._is_implied(row, tidy.parameters)
+        )
+        tidy = replace(tidy, inequalities=open_rows)
+        if not tidy.equalities and (
+            not open_rows or (len(tidy.dimensions) == 1 and len(open_rows) <= 2)
+        ):
+            return tidy  # nothing to find out: an interval may still be empty
+        context = self._as_set(tidy.parameters, tidy.dimensions)
+        joint = to_isl(tidy).intersect(context)
+        if joint.is_empty():
+            return None
+        return from_isl(joint.remove_redundancies().gist(context), tidy.parameters, tidy.dimensions)
+
+
+@lru_cache(256)
+def context_of(assumptions: IntegerSet | None) -> Context:
+    """Return what is known of parameters; found once in a process for equal assumptions."""
+    return Context(assumptions)
+
+
+def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
+    """Drop trivial and parallel rows, without isl."""
+    tightest: dict[Row, int] = {}
+    for row in polyhedron.inequalities:
+        common = gcd(*row[1:])
+        if not common:
+            if row[0] < 0:
+                return None
+            continue
+        if common > 1:  # integer points only: the constant is rounded down
+            row = tuple(c // common for c in row)
+        previous = tightest.get(row[1:])
+        tightest[row[1:]] = row[0] if previous is None else min(previous, row[0])
+    for direction, constant in tightest.items():
+        opposite = tightest.get(tuple([-c for c in direction]))
+        if opposite is not None and opposite + constant < 0:
+            return None
+    rows = [(constant, *direction) for direction, constant in tightest.items()]
+    return replace(polyhedron, inequalities=tuple(rows))
+
+
+def _refuse_set(integer_set: IntegerSet, error: UncountableSetError) -> UncountableSetError:
     return UncountableSetError(
         f"the set {integer_set} cannot be counted: {error}; fix sizes in the kernel by"
         " loopy.fix_parameters(kernel, n=1024), and count it at these"
@@ -48,15 +206,15 @@ def _refuse_set(
 class Counter:
     """Counts points of sets under fixed assumptions, and proves signs under them."""
 
-    def __init__(self, assumptions: isl_sets.IntegerSet | None = None) -> None:
+    def __init__(self, assumptions: IntegerSet | None = None) -> None:
         self.context = context_of(assumptions)
         self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
 
     def count(
-        self, integer_set: isl_sets.IntegerSet, weight: QuasiPolynomial = ONE
+        self, integer_set: IntegerSet, weight: QuasiPolynomial = ONE
     ) -> PiecewiseQuasiPolynomial:
         """Sum a weight over the points of a set; by default, count them."""
-        dimensions = isl_sets.names_of(integer_set, parameters=False)
+        dimensions = names_of(integer_set, parameters=False)
         renaming = {name: QuasiPolynomial.name(f"_d{k}") for k, name in enumerate(dimensions)}
         renamed = weight if weight.is_constant else weight.substitute(renaming)
         renamed = renamed.substitute(self.context.quotients)
@@ -71,25 +229,22 @@ class Counter:
 
     def count_product(self, factors: Sequence[Polyhedron]) -> PiecewiseQuasiPolynomial:
         """Count the points of a product of polyhedra."""
-        return PiecewiseQuasiPolynomial.product([self._factor(factor) for factor in factors])
-
-    def _factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
-        key = (factor.parameters, factor.equalities, factor.inequalities)
-        count = self._factors.get(key)
-        if count is None:
-            try:
-                count = self._count_factor(self.context.rescale(factor))
-            except UncountableSetError as error:
-                raise _refuse_set(isl_sets.to_isl(factor), error) from error
-            self._factors[key] = count
-        return count
+        return PiecewiseQuasiPolynomial.product(map(self._count_factor, factors))
 
     def _count_factor(self, factor: Polyhedron) -> PiecewiseQuasiPolynomial:
-        """Count a factor that is written in the quotients of the parameters, in the parameters."""
-        if self.context.implies(factor):
-            return one_count()
-        counted = PiecewiseQuasiPolynomial(sum_weight(factor, ONE, self.context.simplify))
-        return counted.substitute(self.context.original_parameters)
+        key = (factor.parameters, factor.equalities, factor.inequalities)
+        if key not in self._factors:
+            rescaled = self.context.rescale(factor)
+            if self.context.implies(rescaled):
+                self._factors[key] = one_count()
+                return one_count()
+            try:
+                terms = sum_weight(rescaled, ONE, self.context.simplify)
+            except UncountableSetError as error:
+                raise _refuse_set(to_isl(factor), error) from error
+            counted = PiecewiseQuasiPolynomial(terms)
+            self._factors[key] = counted.substitute(self.context.original_parameters)
+        return self._factors[key]
 
     def assumption_guards(self) -> tuple[Guards, ...]:
         """Return the assumptions as guards, alternatives; none if there are no assumptions."""
@@ -117,7 +272,7 @@ class Counter:
         names: frozenset[str],
         nonnegative: frozenset[QuasiPolynomial],
         zero: frozenset[QuasiPolynomial],
-    ) -> isl_sets.IntegerSet:
+    ) -> IntegerSet:
         """Return the assumed parameters that satisfy the affine ones of the guards."""
         # in an order that is the same in every process, as the hashes of polynomials are
         affine = sorted([g for g in nonnegative if g.is_affine], key=hash)
@@ -139,9 +294,7 @@ class Counter:
         """Return the smallest and largest possible value of parameters under guards."""
         region = self._region(names, nonnegative, frozenset())
         moved = region.from_params() if region.is_params() else region
-        moved = moved.move_dims(
-            isl.dim_type.set, 0, isl.dim_type.param, 0, moved.dim(isl.dim_type.param)
-        )
+        moved = moved.move_dims(_DT.set, 0, _DT.param, 0, moved.dim(_DT.param))
         return {} if moved.is_empty() else sets.constant_bounds(moved)
 
     def is_nonnegative(
@@ -171,24 +324,18 @@ class Counter:
         }
         if len(lower) < len(names):
             return False
-        name = names[0]
-        step, remainder = self.context.congruences.get(name, (1, 0))
-        if len(names) > 1 or lower[name] % step == remainder:
-            if polynomial.evaluate(lower) < 0:
-                return False  # the corner may be impossible, but no proof below allows for that
-            if is_increasing(polynomial, lower):
-                return True
         bound = without_floors(polynomial)
-        if bound is not None and all_nonnegative(shifted(bound, lower)):
+        if bound is not None and is_nonnegative_above(bound, lower):
             return True
         if len(names) > 1:
             return False
+        ((name, low),) = lower.items()
+        step, remainder = self.context.congruences.get(name, (1, 0))
         upper = bounds[name][1]
-        for distance in range(64):
-            start = lower[name] + distance
+        for start in range(low, low + 64):
             if upper is not None and start > upper:
                 return True
-            if bound is not None and all_nonnegative(shifted(bound, {name: start})):
+            if bound is not None and is_nonnegative_above(bound, {name: start}):
                 return True
             if start % step == remainder and polynomial.evaluate({name: start}) < 0:
                 return False
@@ -218,28 +365,31 @@ class Counter:
         Where that has too many parts, it is bounded from above by the count with fewer terms, and
         says so.
         """
-        terms: list[Piece] = []
-        if len(left.terms) + len(right.terms) > _MANY_TERMS:
-            joined = self._minimum_of_parts(left, right)
-            if joined is not None:
-                return joined
+        is_long = len(left.terms) + len(right.terms) > _MANY_TERMS
+        if is_long and (joined := self._minimum_of_parts(left, right)) is not None:
+            return joined
         try:
             regions = self.regions([left, right])
         except CountingError as error:
-            joined = self._minimum_of_parts(left, right)
-            if joined is not None:
+            if (joined := self._minimum_of_parts(left, right)) is not None:
                 return joined
             fewer = min(left, right, key=lambda count: len(count.terms))
             return fewer.mark_as_bound(frozenset([f"a bound of a minimum: {error}"]))
-        for guards, zeros, (a, b) in regions:
-            if a == b or self.is_nonnegative(b - a, guards):
-                terms.append(Piece(guards, zeros, a))
-            elif self.is_nonnegative(a - b, guards):
-                terms.append(Piece(guards, zeros, b))
-            else:
-                terms.append(Piece(guards | {b - a}, zeros, a))
-                terms.append(Piece(guards | {a - b - 1}, zeros, b))
+        terms = [piece for region in regions for piece in self._minimum_in_region(*region)]
         return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
+
+    def _minimum_in_region(
+        self,
+        guards: frozenset[QuasiPolynomial],
+        zeros: frozenset[QuasiPolynomial],
+        values: Sequence[QuasiPolynomial],
+    ) -> list[Piece]:
+        a, b = values
+        if a == b or self.is_nonnegative(b - a, guards):
+            return [Piece(guards, zeros, a)]
+        if self.is_nonnegative(a - b, guards):
+            return [Piece(guards, zeros, b)]
+        return [Piece(guards | {b - a}, zeros, a), Piece(guards | {a - b - 1}, zeros, b)]
 
     def _minimum_of_parts(
         self, left: PiecewiseQuasiPolynomial, right: PiecewiseQuasiPolynomial
@@ -251,24 +401,16 @@ class Counter:
         if not (self._has_disjoint_terms(left) and self._has_disjoint_terms(right)):
             return None
         terms: list[Piece] = []
-        for a in left.terms:
-            for b in right.terms:
-                guards, zeros = a.nonnegative | b.nonnegative, a.zero | b.zero
-                if self.is_empty(guards, zeros):
-                    continue
-                gap = b.value - a.value
-                if not gap or self.is_nonnegative(gap, guards):
-                    terms.append(Piece(guards, zeros, a.value))
-                elif self.is_nonnegative(-gap, guards):
-                    terms.append(Piece(guards, zeros, b.value))
-                else:
-                    terms.append(Piece(guards | {gap}, zeros, a.value))
-                    terms.append(Piece(guards | {-gap - 1}, zeros, b.value))
+        for a, b in product(left.terms, right.terms):
+            guards, zeros = a.nonnegative | b.nonnegative, a.zero | b.zero
+            if not self.is_empty(guards, zeros):
+                terms += self._minimum_in_region(guards, zeros, (a.value, b.value))
         return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
 
     def _has_disjoint_terms(self, count: PiecewiseQuasiPolynomial) -> bool:
         return all(
-            contradict(a, b) or self.is_empty(a.nonnegative | b.nonnegative, a.zero | b.zero)
+            any(-guard - 1 in b.nonnegative for guard in a.nonnegative)
+            or self.is_empty(a.nonnegative | b.nonnegative, a.zero | b.zero)
             for a, b in combinations(count.terms, 2)
         )
 
@@ -284,7 +426,7 @@ class Counter:
             result.append((guards, zeros, tuple(v.substitute(fixed) for v in values)))
         return result
 
-    def as_one_piece(self, integer_set: isl_sets.IntegerSet) -> isl_sets.IntegerSet:
+    def as_one_piece(self, integer_set: IntegerSet) -> IntegerSet:
         """Return an equal set (on the assumptions) without existentials, if its hull is one."""
         return sets.as_one_piece(integer_set, self.context.assumptions)
 
@@ -300,7 +442,7 @@ class Counter:
         return (nonnegative - plain) | term.nonnegative, zero | term.zero
 
 
-def count_within(joint: isl_sets.IntegerSet, around: frozenset[str]) -> PiecewiseQuasiPolynomial:
+def count_within(joint: IntegerSet, around: frozenset[str]) -> PiecewiseQuasiPolynomial:
     """Count the points of a set for given values of some of its dimensions, where it has any."""
     names = sorted(around)
     outside = sets.as_parameters(sets.project_onto(joint, names), names).params()
@@ -318,44 +460,21 @@ class FactoredDomain:
     def __init__(self, polyhedron: Polyhedron, context: Context | None = None) -> None:
         self.polyhedron = polyhedron
         self._context = context
-        first = 1 + len(polyhedron.parameters)
-        columns = range(first, first + len(polyhedron.dimensions))
-        groups = {k: [k] for k in columns}
-        groups[0] = []  # of rows in parameters alone
-        involved: list[tuple[int, int, Row]] = []  # kind, one of the dimensions in it, row
-        for kind, rows in enumerate((polyhedron.equalities, polyhedron.inequalities)):
-            for row in rows:
-                one, *others = [*compress(columns, row[first:])] or [0]
-                involved.append((kind, one, row))
-                for k in others:
-                    if groups[k] is not groups[one]:
-                        groups[one] += groups[k]
-                        for joined in groups[k]:
-                            groups[joined] = groups[one]
-        members: dict[int, tuple[list[Row], list[Row]]] = {id(g): ([], []) for g in groups.values()}
-        for kind, one, row in involved:
-            members[id(groups[one])][kind].append(row)
-        self._factors: list[tuple[frozenset[str], Polyhedron]] = []
-        for group in {id(g): g for g in groups.values()}.values():
-            kept = sorted(group)
-            equalities, inequalities = members[id(group)]
-            names = tuple([polyhedron.dimensions[k - first] for k in kept])
-            part = Polyhedron(
-                polyhedron.parameters,
-                names,
-                tuple([row[:first] + tuple([row[k] for k in kept]) for row in equalities]),
-                tuple([row[:first] + tuple([row[k] for k in kept]) for row in inequalities]),
-            )
-            self._factors.append((frozenset(names), part))
+        components = polyhedron.find_components()
+        components.sort(key=lambda names: min(map(polyhedron.dimensions.index, names)))
+        # the last one has the rows in parameters alone
+        parts = [polyhedron.take_apart(names) for names in (*components, frozenset())]
+        self._factors = [(frozenset(part.dimensions), part) for part in parts]
         self._numbers = {name: n for n, (names, _) in enumerate(self._factors) for name in names}
 
     @staticmethod
-    def of(
-        integer_set: isl_sets.IntegerSet, context: Context | None = None
-    ) -> FactoredDomain | None:
+    def of(integer_set: IntegerSet, context: Context | None = None) -> FactoredDomain | None:
         """Take a set apart; None if it is no basic set or has existentials."""
-        polyhedron = isl_sets.as_polyhedron(integer_set)
-        return None if polyhedron is None else FactoredDomain(polyhedron, context)
+        pieces = isl_sets.as_set(integer_set).get_basic_sets()
+        if len(pieces) != 1 or pieces[0].dim(_DT.div):
+            return None
+        names = [names_of(integer_set, parameters=which) for which in (True, False)]
+        return FactoredDomain(from_isl(pieces[0], *names), context)
 
     def component_of(self, name: str) -> frozenset[str]:
         """Return the dimensions that share constraints with one, directly or not."""
@@ -366,36 +485,28 @@ class FactoredDomain:
         result: list[Polyhedron] = []
         touched = {self._numbers[name] for name in names if name in self._numbers}
         for number in sorted(touched | self._restricting):
-            projected = self._projected(number, names)
+            dimensions, _ = self._factors[number]
+            projected = self._project(number, names & dimensions)
             if projected is None:
                 return None
             if projected.dimensions or projected.equalities or projected.inequalities:
                 result.append(projected)
         return tuple(result)
 
-    def _projected(self, number: int, names: frozenset[str]) -> Polyhedron | None:
+    @memoize_method
+    def _project(self, number: int, kept: frozenset[str]) -> Polyhedron | None:
         dimensions, factor = self._factors[number]
-        kept = names & dimensions
         if len(kept) == len(dimensions):
             return factor
-        return self._projection(number, kept)
-
-    @memoize_method
-    def _projection(self, number: int, kept: frozenset[str]) -> Polyhedron | None:
-        return isl_sets.project_polyhedron(self._factors[number][1], kept)
+        basic = sets.project_onto(to_isl(factor), kept)
+        names = names_of(basic, parameters=False)
+        return None if basic.dim(_DT.div) else from_isl(basic, factor.parameters, names)
 
     @cached_property
     def _restricting(self) -> frozenset[int]:
         """The factors that say something of the parameters too, or may do so."""
-        is_silent: dict[tuple[tuple[Row, ...], ...], bool] = {}
-        result: list[int] = []
-        for number, (_, factor) in enumerate(self._factors):
-            key = (factor.equalities, factor.inequalities)
-            if key not in is_silent:
-                is_silent[key] = self._is_implied(self._projected(number, frozenset()))
-            if not is_silent[key]:
-                result.append(number)
-        return frozenset(result)
+        shadows = (self._project(number, frozenset()) for number in range(len(self._factors)))
+        return frozenset(n for n, shadow in enumerate(shadows) if not self._is_implied(shadow))
 
     def _is_implied(self, shadow: Polyhedron | None) -> bool:
         """Return whether a projection onto the parameters is known to be everything."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from countperf.errors import CountingError, ParameterError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import Atom, Monomial, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import Atom, QuasiPolynomial
 from countperf.text import FieldsAlone
 
 _SAFE = float(2**62)
@@ -57,9 +57,8 @@ class CompiledCounts(FieldsAlone):
         """Return the counts at arrays of parameters of one shape."""
         arguments, shape, wanted = self.safe_arrays(values)
         lines = [np.broadcast_to(a, shape).ravel() for a in arguments]
-        result = [
-            np.empty(shape, wanted if integral else np.float64) for _, integral in self.counts
-        ]
+        types = [wanted if integral else np.float64 for _, integral in self.counts]
+        result = [np.empty(shape, kind) for kind in types]
         targets = [array.reshape(-1) for array in result]
         for start in range(0, prod(shape), BLOCK):
             block = slice(start, start + BLOCK)
@@ -76,53 +75,43 @@ class CompiledCounts(FieldsAlone):
         arguments = [np.asarray(values[name]) for name in self.parameters]
         shape = np.broadcast_shapes(*(a.shape for a in arguments)) if arguments else ()
         largest = _largest(dict(zip(self.parameters, arguments, strict=True)))
-        wanted = np.int64 if _is_safe(self.counts, largest) else object
+        is_safe = all(nothing_wraps(_scale_terms(count), largest) for count, _ in self.counts)
+        wanted = np.int64 if is_safe else object
         return [a.astype(wanted, copy=False) for a in arguments], shape, wanted
 
 
-def _is_safe(
-    counts: Iterable[tuple[PiecewiseQuasiPolynomial, bool]], largest: Mapping[str, float]
-) -> bool:
-    """Return whether no intermediate value exceeds 63 bits, given the largest parameters."""
-    try:
-        for count, _ in counts:
-            scale = _denominator(count)
-            guards = [g for term in count.terms for g in (*term.nonnegative, *term.zero)]
-            total = sum(_largest_value(term.value, scale, largest) for term in count.terms)
-            if max([total + 1.0, *(_largest_value(g, 1, largest) for g in guards)]) >= _SAFE:
-                return False
-    except OverflowError:  # not even a float holds it
-        return False
-    return True
-
-
-def _largest(values: Mapping[str, Any]) -> dict[str, float]:
+def _largest(values: Mapping[str, Any]) -> dict[str, int]:
     """Return the largest magnitude of each parameter, a number or an array."""
     arrays = {name: np.asarray(value) for name, value in values.items()}
-    return {
-        n: float(max(-int(a.min()), int(a.max()))) if a.size else 0.0 for n, a in arrays.items()
-    }
+    return {n: max(-int(a.min()), int(a.max())) if a.size else 0 for n, a in arrays.items()}
+
+
+def _scale_terms(count: PiecewiseQuasiPolynomial) -> list[QuasiPolynomial]:
+    """Return all polynomials of a count, the values times their denominator."""
+    denominator = _denominator(count)
+    values = [term.value * denominator for term in count.terms]
+    return [*values, *(g for term in count.terms for g in (*term.nonnegative, *term.zero))]
 
 
 def nothing_wraps(polynomials: Iterable[QuasiPolynomial], values: Mapping[str, Any]) -> bool:
-    """Return whether no intermediate value of polynomials exceeds 63 bits at parameters."""
+    """Return whether no intermediate value of a sum exceeds 63 bits at parameters."""
     try:
-        largest = _largest(values)
-        return all(_largest_value(polynomial, 1, largest) < _SAFE for polynomial in polynomials)
+        largest = {name: float(value) for name, value in _largest(values).items()}
+        return sum(_largest_value(p, largest) for p in polynomials) + 1.0 < _SAFE
     except OverflowError:  # not even a float holds it
         return False
 
 
-def _largest_value(polynomial: QuasiPolynomial, scale: int, largest: Mapping[str, float]) -> float:
-    """Bound a multiple of a polynomial, and whatever comes up on the way to its value."""
+def _largest_value(polynomial: QuasiPolynomial, largest: Mapping[str, float]) -> float:
+    """Bound a polynomial, and whatever comes up on the way to its value."""
     total = 0.0
     for monomial, coefficient in polynomial.terms.items():
-        product = float(abs(coefficient * scale))
+        product = float(abs(coefficient))
         for atom, exponent in monomial:
             if isinstance(atom, str):
                 base = largest[atom]
             else:
-                base = _largest_value(atom.numerator, 1, largest) + 1.0
+                base = _largest_value(atom.numerator, largest) + 1.0
             product *= base**exponent
         total += product
     return total
@@ -161,7 +150,13 @@ class CountSource:
             parts: list[str] = []
             for term in count.terms:
                 value = self._polynomial(term.value, denominator)
-                parts.append(self._write_guarded(value, self.guards(term.nonnegative, term.zero)))
+                guards = self.guards(term.nonnegative, term.zero)
+                if guards and self.arrays:
+                    mask = " & ".join(f"np.asarray({guard}, dtype=bool)" for guard in guards)
+                    value = f"np.where({mask}, {value}, 0)"
+                elif guards:
+                    value = f"({value} if {' and '.join(guards)} else 0)"
+                parts.append(value)
             total = self._write_sum(parts) or "0"
             whole = "integer" if integral else "number"
             results.append(total if denominator == 1 else f"{whole}({total}, {denominator})")
@@ -173,14 +168,6 @@ class CountSource:
         """Return the conditions that polynomials are at least zero, or zero."""
         guards = [f"{self._polynomial(guard, 1)} >= 0" for guard in nonnegative]
         return guards + [f"{self._polynomial(guard, 1)} == 0" for guard in zero]
-
-    def _write_guarded(self, value: str, guards: list[str]) -> str:
-        if not guards:
-            return value
-        if self.arrays:
-            mask = " & ".join(f"np.asarray({guard}, dtype=bool)" for guard in guards)
-            return f"np.where({mask}, {value}, 0)"
-        return f"({value} if {' and '.join(guards)} else 0)"
 
     def defined(
         self, results: Sequence[str], names: Mapping[str, Any] | None = None
@@ -194,10 +181,13 @@ class CountSource:
         return namespace["counts"]
 
     def _polynomial(self, polynomial: QuasiPolynomial, scale: int) -> str:
-        terms = [
-            self._product(monomial, int(value * scale))
-            for monomial, value in polynomial.terms.items()
-        ]
+        terms: list[str] = []
+        for monomial, value in polynomial.terms.items():
+            coefficient = int(value * scale)
+            factors = [self._power(atom, exponent) for atom, exponent in monomial]
+            if coefficient != 1 or not factors:
+                factors.insert(0, str(coefficient) if coefficient >= 0 else f"({coefficient})")
+            terms.append("*".join(factors))
         return f"({self._write_sum(terms)})" if terms else "0"
 
     def _write_sum(self, terms: list[str]) -> str:
@@ -210,12 +200,6 @@ class CountSource:
                 self.lines.append(f"{sums[-1]} = {part}")
             terms = sums
         return " + ".join(terms)
-
-    def _product(self, monomial: Monomial, coefficient: int) -> str:
-        factors = [self._power(atom, exponent) for atom, exponent in monomial]
-        if coefficient != 1 or not factors:
-            factors.insert(0, str(coefficient) if coefficient >= 0 else f"({coefficient})")
-        return "*".join(factors)
 
     def _power(self, atom: Atom, exponent: int) -> str:
         if exponent > 1:
@@ -242,30 +226,19 @@ def _integer(total: int, denominator: int) -> int:
     return quotient
 
 
-def _as_number(total: int, denominator: int) -> int | Fraction:
-    """Divide a count by its denominator."""
-    quotient, remainder = divmod(total, denominator)
-    return Fraction(total, denominator) if remainder else quotient
-
-
-def _quotient(total: NDArray[Any], denominator: int) -> NDArray[Any]:
-    """Divide a count by its denominator, exactly."""
-    if denominator & (denominator - 1):
-        quotient = total // denominator
-        is_exact = bool(np.all(quotient * denominator == total))
-    else:  # shifts are much faster
-        quotient = total >> (denominator.bit_length() - 1)
-        is_exact = not np.any(total & (denominator - 1))
-    if not is_exact:
+def _integers(totals: Any, denominator: int) -> NDArray[Any]:
+    """Divide counts by their denominator, which has to divide them."""
+    quotients = np.asarray(totals) // denominator
+    if np.any(quotients * denominator != totals):
         raise ParameterError(
             "a count is no integer at some of the parameters: they violate the assumptions under "
             "which it holds"
         )
-    return quotient
+    return quotients
 
 
-_DIVISIONS = {"integer": _integer, "number": _as_number}
+_DIVISIONS = {"integer": _integer, "number": Fraction}
 _ARRAY_DIVISIONS = {
-    "integer": lambda total, denominator: _quotient(np.asarray(total), denominator),
+    "integer": _integers,
     "number": lambda total, denominator: np.asarray(total, dtype=float) / denominator,
 }

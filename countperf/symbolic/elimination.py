@@ -31,7 +31,8 @@ doi:10.1145/178243.178254, with floors kept in the weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import gcd, lcm
 from typing import TypeAlias
 
@@ -55,6 +56,12 @@ from countperf.symbolic.tiles import (
 Simplifier: TypeAlias = Callable[[Polyhedron], Polyhedron | None]
 """Returns an equal set (under the context) with fewer rows, or None for an empty one."""
 
+_MAXIMUM_DEPTH = 200
+_LIFTING_DEPTH = 12
+_MAXIMUM_RESIDUES = 1024
+_MAXIMUM_TERMS = 60_000
+"""Limit of terms of all intermediate weights together, about two seconds."""
+
 
 def sum_weight(
     polyhedron: Polyhedron, weight: QuasiPolynomial, simplify: Simplifier
@@ -65,334 +72,193 @@ def sum_weight(
     simplified = simplify(polyhedron)
     if simplified is None or not weight:
         return ()
-    return _sum(simplified, weight, frozenset(), _LimitedSimplifier(simplify, polyhedron), 0)
+    return _Elimination(simplify).sum(_Sum(simplified, weight))
 
 
-def _term(
-    polyhedron: Polyhedron,
-    value: QuasiPolynomial,
-    congruences: frozenset[QuasiPolynomial] = frozenset(),
-) -> Piece:
-    """Return a value that counts where a polyhedron without dimensions has its point."""
-    names = polyhedron.parameters
-    guards = frozenset([row_polynomial(row, names) for row in polyhedron.inequalities])
-    zeros = congruences.union([row_polynomial(row, names) for row in polyhedron.equalities])
-    return Piece(guards, zeros, value)
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A weight to be summed over a polyhedron, where quasi-polynomials in parameters are zero."""
 
+    polyhedron: Polyhedron
+    weight: QuasiPolynomial
+    congruences: frozenset[QuasiPolynomial] = frozenset()
+    depth: int = 0
 
-_MAXIMUM_DEPTH = 200
-_LIFTING_DEPTH = 12
-_MAXIMUM_RESIDUES = 1024
-_MAXIMUM_TERMS = 60_000
-"""Limit of terms of all intermediate weights together, about two seconds."""
+    def as_term(self) -> Piece:
+        """Return the weight where a polyhedron without dimensions has its point."""
+        names = self.polyhedron.parameters
+        guards = frozenset([row_polynomial(r, names) for r in self.polyhedron.inequalities])
+        zeros = [row_polynomial(r, names) for r in self.polyhedron.equalities]
+        return Piece(guards, self.congruences.union(zeros), self.weight)
 
-
-class _LimitedSimplifier:
-    """A simplifier that gives up after an amount of work, the same on every machine."""
-
-    __slots__ = ("_simplify", "_spent", "_whole")
-
-    def __init__(self, simplify: Simplifier, whole: Polyhedron) -> None:
-        self._simplify = simplify
-        self._whole = whole
-        self._spent = 0
-
-    def __call__(self, polyhedron: Polyhedron) -> Polyhedron | None:
-        return self._simplify(polyhedron)
-
-    def spend(self, terms: int) -> None:
-        """Note the size of an intermediate weight."""
-        self._spent += terms + 1
-        if self._spent > _MAXIMUM_TERMS:
-            raise UncountableSetError(f"its elimination makes more than {_MAXIMUM_TERMS} terms")
-
-
-def _sum(
-    polyhedron: Polyhedron,
-    weight: QuasiPolynomial,
-    congruences: frozenset[QuasiPolynomial],
-    simplify: _LimitedSimplifier,
-    depth: int,
-) -> tuple[Piece, ...]:
-    if depth > _MAXIMUM_DEPTH:
-        raise UncountableSetError(f"its elimination does not end at {describe(polyhedron)}")
-    simplify.spend(len(weight.terms))
-    if polyhedron.equalities:
-        polyhedron = fuse_tiles(polyhedron, weight.names())
-    solved = _solve_equalities(polyhedron, weight, congruences)
-    if solved is None:
-        return ()
-    polyhedron, weight, congruences = solved
-    polyhedron = without_determined(polyhedron, weight.names())
-    if not polyhedron.dimensions:
-        return (_term(polyhedron, weight, congruences),)
-    if len(polyhedron.dimensions) > 1:
-        polyhedron = fuse_tiles(polyhedron, weight.names())
-        components = _components(polyhedron, weight)
-        if len(components) > 1:
-            return _product_of_components(
-                polyhedron, weight, components, congruences, simplify, depth
-            )
-    position = _choose_dimension(polyhedron, weight)
-    name = polyhedron.dimensions[position]
-    floors = floors_in(weight, name)
-    if not floors:
-        return _eliminate(polyhedron, weight, name, congruences, simplify, depth)
-    if depth < _LIFTING_DEPTH and all(abs(reduced_coefficient(f, name)) == 1 for f in floors):
-        for floor in floors:
-            polyhedron, weight = lift_floor(polyhedron, weight, floor, name)
-        return _eliminate(polyhedron, weight, name, congruences, simplify, depth)
-    return _split_by_residues(polyhedron, weight, name, congruences, simplify, depth)
-
-
-def _solve_equalities(
-    polyhedron: Polyhedron, weight: QuasiPolynomial, congruences: frozenset[QuasiPolynomial]
-) -> tuple[Polyhedron, QuasiPolynomial, frozenset[QuasiPolynomial]] | None:
-    first = 1 + len(polyhedron.parameters)
-    while True:
+    def solve_equalities(self) -> _Sum | None:
+        """Solve equalities for dimensions; None where one has no integer solutions."""
+        polyhedron, first = self.polyhedron, self.polyhedron.first
         row = next((r for r in polyhedron.equalities if any(r[first:])), None)
         if row is None:
-            return polyhedron, weight, congruences
-        candidates = [(abs(c), k) for k, c in enumerate(row) if k >= first and c]
-        size, pivot = min(candidates)
-        if gcd(*row[1:]) and row[0] % gcd(*row[1:]):
+            return self
+        common = gcd(*row[1:])
+        if row[0] % common:
             return None
-        if size != 1 and len(candidates) > 1:
-            polyhedron, weight = _shear(polyhedron, weight, row, pivot)
-            continue
-        name = polyhedron.dimensions[pivot - first]
+        size, pivot = min((abs(c), k) for k, c in enumerate(row) if k >= first and c)
+        name = polyhedron.names[pivot - 1]
+        others = {k: c for k, c in enumerate(row) if k >= first and k != pivot and c}
+        if size != 1 and others:
+            # Change dimensions so that the coefficients beside the pivot shrink below it: with
+            # x_p' = x_p + sum_j q_j x_j for row[j] = q_j row[p] + r_j they become r_j; the change
+            # is unimodular, so that points stay in one-to-one correspondence
+            factors = {k: -(c // row[pivot]) for k, c in others.items()}
+            terms = [(polyhedron.names[k - 1], factor) for k, factor in factors.items()]
+            old = {name: QuasiPolynomial.affine([(name, 1), *terms])}
+            sheared = polyhedron.add_column(pivot, factors)
+            return replace(
+                self, polyhedron=sheared, weight=self.weight.substitute(old)
+            ).solve_equalities()
+        sign = 1 if row[pivot] > 0 else -1
         rest = tuple(0 if k == pivot else c for k, c in enumerate(row))
-        names = polyhedron.parameters + polyhedron.dimensions
-        expression = row_polynomial(rest, names) * (-1 if row[pivot] > 0 else 1)
+        expression = row_polynomial(rest, polyhedron.names) * -sign
+        congruences = self.congruences
         if size != 1:
             congruences = congruences | {expression.modulo(size)} - {ZERO}
             expression = expression / size
-        weight = weight.substitute({name: expression}) if name in weight.names() else weight
-        sign = 1 if row[pivot] > 0 else -1
 
-        def cleared(other: Row, row: Row = row, pivot: int = pivot, sign: int = sign) -> Row:
+        def clear(other: Row) -> Row:
             factor = other[pivot] * sign
-            if not factor:
-                return other[:pivot] + other[pivot + 1 :]
-            size = abs(row[pivot])
-            values = [c * size - factor * e for c, e in zip(other, row, strict=True)]
-            del values[pivot]
-            return tuple(values)
+            if factor:
+                other = tuple([c * size - factor * e for c, e in zip(other, row, strict=True)])
+            return other[:pivot] + other[pivot + 1 :]
 
-        position = pivot - first
-        polyhedron = Polyhedron(
-            polyhedron.parameters,
-            polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
-            tuple(cleared(other) for other in polyhedron.equalities if other is not row),
-            tuple(cleared(other) for other in polyhedron.inequalities),
+        kept = tuple(other for other in polyhedron.equalities if other is not row)
+        return _Sum(
+            replace(polyhedron, equalities=kept).map_rows(clear, without=name),
+            self.weight.substitute({name: expression}),
+            congruences,
+            self.depth,
+        ).solve_equalities()
+
+
+class _Elimination:
+    """Eliminates dimensions, and gives up after an amount of work, the same on every machine."""
+
+    def __init__(self, simplify: Simplifier) -> None:
+        self._simplify = simplify
+        self._spent = 0
+
+    def sum(self, given: _Sum) -> tuple[Piece, ...]:
+        """Sum a weight over a polyhedron."""
+        if given.depth > _MAXIMUM_DEPTH:
+            where = describe(given.polyhedron)
+            raise UncountableSetError(f"its elimination does not end at {where}")
+        self._spent += len(given.weight.terms) + 1
+        if self._spent > _MAXIMUM_TERMS:
+            raise UncountableSetError(f"its elimination makes more than {_MAXIMUM_TERMS} terms")
+        if given.polyhedron.equalities:
+            fused = fuse_tiles(given.polyhedron, given.weight.names())
+            given = replace(given, polyhedron=fused)
+        solved = given.solve_equalities()
+        if solved is None:
+            return ()
+        weight = solved.weight
+        polyhedron = without_determined(solved.polyhedron, weight.names())
+        if len(polyhedron.dimensions) > 1:
+            polyhedron = fuse_tiles(polyhedron, weight.names())
+        solved = replace(solved, polyhedron=polyhedron)
+        if not polyhedron.dimensions:
+            return (solved.as_term(),)
+        weighted = weight.names() & {*polyhedron.dimensions}
+        components = polyhedron.find_components(weighted)
+        if len(components) > 1:
+            return self._sum_components(solved, components, weighted)
+        name = _choose_dimension(polyhedron, weight)
+        floors = floors_in(weight, name)
+        can_lift = solved.depth < _LIFTING_DEPTH and all(
+            abs(reduced_coefficient(floor, name)) == 1 for floor in floors
         )
+        if floors and not can_lift:
+            return self._split_by_residues(solved, name)
+        for floor in floors:
+            polyhedron, weight = lift_floor(polyhedron, weight, floor, name)
+        return self._eliminate(replace(solved, polyhedron=polyhedron, weight=weight), name)
 
+    def _sum_components(
+        self, given: _Sum, components: Sequence[set[str]], weighted: set[str]
+    ) -> tuple[Piece, ...]:
+        """Multiply the sums over components of dimensions, one of which may have the weight."""
+        alone = given.polyhedron.take_apart(frozenset())
+        factor = ONE if weighted else given.weight
+        result: tuple[Piece, ...] = (_Sum(alone, factor, given.congruences).as_term(),)
+        for component in components:
+            part = given.polyhedron.take_apart(component)
+            factor = given.weight if weighted & component else ONE
+            terms = self.sum(_Sum(part, factor, depth=given.depth + 1))
+            result = multiply_terms(result, terms)
+        return result
 
-def _shear(
-    polyhedron: Polyhedron, weight: QuasiPolynomial, row: Row, pivot: int
-) -> tuple[Polyhedron, QuasiPolynomial]:
-    """Change dimensions so that the coefficients beside the pivot shrink below it.
-
-    With x_p' = x_p + sum_j q_j x_j for row[j] = q_j row[p] + r_j, the row's coefficients become
-    r_j; the change is unimodular, so that points stay in one-to-one correspondence.
-    """
-    first = 1 + len(polyhedron.parameters)
-    quotients = {k: c // row[pivot] for k, c in enumerate(row) if k >= first and k != pivot and c}
-
-    def changed(other: Row) -> Row:
-        values = list(other)
-        for k, quotient in quotients.items():
-            values[k] -= quotient * other[pivot]
-        return tuple(values)
-
-    names = polyhedron.parameters + polyhedron.dimensions
-    pivot_name = names[pivot - 1]
-    old = QuasiPolynomial.affine(
-        [(pivot_name, 1)] + [(names[k - 1], -q) for k, q in quotients.items()]
-    )
-    if pivot_name in weight.names():
-        weight = weight.substitute({pivot_name: old})
-    return (
-        Polyhedron(
-            polyhedron.parameters,
-            polyhedron.dimensions,
-            tuple(changed(r) for r in polyhedron.equalities),
-            tuple(changed(r) for r in polyhedron.inequalities),
-        ),
-        weight,
-    )
-
-
-def _components(polyhedron: Polyhedron, weight: QuasiPolynomial) -> list[set[str]]:
-    """Partition the dimensions by shared rows, floors and monomials of the weight."""
-    first = 1 + len(polyhedron.parameters)
-    groups: list[set[str]] = [
-        {name for name, c in zip(polyhedron.dimensions, row[first:], strict=True) if c}
-        for row in (*polyhedron.equalities, *polyhedron.inequalities)
-    ]
-    used = weight.names() & set(polyhedron.dimensions)
-    groups += [used] + [{name} for name in polyhedron.dimensions]
-    components: list[set[str]] = []
-    for group in groups:
-        if not group:
-            continue
-        touching = [c for c in components if c & group]
-        merged = set(group).union(*touching)
-        components = [c for c in components if c not in touching] + [merged]
-    return components
-
-
-def _product_of_components(
-    polyhedron: Polyhedron,
-    weight: QuasiPolynomial,
-    components: list[set[str]],
-    congruences: frozenset[QuasiPolynomial],
-    simplify: _LimitedSimplifier,
-    depth: int,
-) -> tuple[Piece, ...]:
-    first = 1 + len(polyhedron.parameters)
-    weighted = weight.names()
-    parameter_rows = [r for r in polyhedron.inequalities if not any(r[first:])]
-    result: tuple[Piece, ...] = (
-        Piece(
-            frozenset(row_polynomial(r[:first], polyhedron.parameters) for r in parameter_rows),
-            congruences
-            | {
-                row_polynomial(r[:first], polyhedron.parameters)
-                for r in polyhedron.equalities
-                if not any(r[first:])
-            },
-            ONE if weighted & set(polyhedron.dimensions) else weight,
-        ),
-    )
-    for component in components:
-        keep = [k for k, name in enumerate(polyhedron.dimensions) if name in component]
-        part = Polyhedron(
-            polyhedron.parameters,
-            tuple(polyhedron.dimensions[k] for k in keep),
-            _select(polyhedron.equalities, first, keep),
-            _select(polyhedron.inequalities, first, keep),
-        )
-        part_weight = weight if weighted & component else ONE
-        terms = _sum(part, part_weight, frozenset(), simplify, depth + 1)
-        result = multiply_terms(result, terms)
-    return result
-
-
-def _select(rows: Iterable[Row], first: int, keep: Sequence[int]) -> tuple[Row, ...]:
-    return tuple(
-        row[:first] + tuple(row[first + k] for k in keep)
-        for row in rows
-        if any(row[first + k] for k in keep)
-    )
-
-
-def _split_by_residues(
-    polyhedron: Polyhedron,
-    weight: QuasiPolynomial,
-    name: str,
-    congruences: frozenset[QuasiPolynomial],
-    simplify: _LimitedSimplifier,
-    depth: int,
-) -> tuple[Piece, ...]:
-    """Sum over a dimension that floors involve, one residue class at a time."""
-    modulus = lcm(*(period_of(floor, name) for floor in floors_in(weight, name)))
-    if modulus > _MAXIMUM_RESIDUES:
-        raise UncountableSetError(
-            f"its elimination needs {modulus} residue classes of {name}, more than "
-            f"{_MAXIMUM_RESIDUES} (smaller common multiples of the tile sizes would help)"
-        )
-    column = 1 + len(polyhedron.parameters) + polyhedron.dimensions.index(name)
-    result: list[Piece] = []
-    for residue in range(modulus):
-        rows = tuple(
-            (
-                row[0] + residue * row[column],
-                *(c * modulus if k == column else c for k, c in enumerate(row) if k),
+    def _split_by_residues(self, given: _Sum, name: str) -> tuple[Piece, ...]:
+        """Sum over a dimension that floors involve, one residue class at a time."""
+        modulus = lcm(*(period_of(floor, name) for floor in floors_in(given.weight, name)))
+        if modulus > _MAXIMUM_RESIDUES:
+            raise UncountableSetError(
+                f"its elimination needs {modulus} residue classes of {name}, more than "
+                f"{_MAXIMUM_RESIDUES} (smaller common multiples of the tile sizes would help)"
             )
-            for row in polyhedron.inequalities
-        )
-        part = simplify(
-            Polyhedron(polyhedron.parameters, polyhedron.dimensions, polyhedron.equalities, rows)
-        )
-        if part is None:
-            continue
-        replaced = weight.substitute({name: QuasiPolynomial.name(name) * modulus + residue})
-        result += _sum(part, replaced, congruences, simplify, depth + 1)
-    return tuple(result)
-
-
-def _eliminate(
-    polyhedron: Polyhedron,
-    weight: QuasiPolynomial,
-    name: str,
-    congruences: frozenset[QuasiPolynomial],
-    simplify: _LimitedSimplifier,
-    depth: int,
-) -> tuple[Piece, ...]:
-    first = 1 + len(polyhedron.parameters)
-    column = first + polyhedron.dimensions.index(name)
-    names = (
-        polyhedron.parameters
-        + polyhedron.dimensions[: column - first]
-        + polyhedron.dimensions[column - first + 1 :]
-    )
-
-    def without(row: Row) -> Row:
-        return row[:column] + row[column + 1 :]
-
-    lowers = [(row[column], without(row)) for row in polyhedron.inequalities if row[column] > 0]
-    uppers = [(-row[column], without(row)) for row in polyhedron.inequalities if row[column] < 0]
-    others = tuple(without(row) for row in polyhedron.inequalities if not row[column])
-    if not lowers or not uppers:
-        raise CountingError(
-            f"the set {describe(polyhedron)} is unbounded in {name}: it has infinitely many points"
-        )
-    result: list[Piece] = []
-    for lower_index, (lower_coefficient, lower_rest) in enumerate(lowers):
-        # x >= -rest/c rounded up is floor((c - 1 - rest)/c)
-        lower = (-row_polynomial(lower_rest, names) + (lower_coefficient - 1)).floor_divide(
-            lower_coefficient
-        )
-        lower_rows = _dominates(lowers, lower_index)
-        for upper_index, (upper_coefficient, upper_rest) in enumerate(uppers):
-            upper = row_polynomial(upper_rest, names).floor_divide(upper_coefficient)
-            gap = tuple(
-                lower_coefficient * u + upper_coefficient * v
-                for u, v in zip(upper_rest, lower_rest, strict=True)
+        column = 1 + given.polyhedron.names.index(name)
+        multiples = given.polyhedron.add_column(column, {column: modulus - 1}).inequalities
+        result: list[Piece] = []
+        for residue in range(modulus):
+            rows = tuple(
+                (row[0] + residue * row[column], *scaled[1:])
+                for row, scaled in zip(given.polyhedron.inequalities, multiples, strict=True)
             )
-            part = simplify(
-                Polyhedron(
-                    polyhedron.parameters,
-                    polyhedron.dimensions[: column - first]
-                    + polyhedron.dimensions[column - first + 1 :],
-                    tuple(without(row) for row in polyhedron.equalities),
-                    (*others, *lower_rows, *_dominates(uppers, upper_index), gap),
-                )
+            part = self._simplify(replace(given.polyhedron, inequalities=rows))
+            if part is not None:
+                value = QuasiPolynomial.name(name) * modulus + residue
+                weight = given.weight.substitute({name: value})
+                result += self.sum(_Sum(part, weight, given.congruences, given.depth + 1))
+        return tuple(result)
+
+    def _eliminate(self, given: _Sum, name: str) -> tuple[Piece, ...]:
+        """Sum over a dimension, for each pair of bounds where these are the tightest."""
+        polyhedron = given.polyhedron
+        column = 1 + polyhedron.names.index(name)
+        rest = polyhedron.drop(name)
+        rows = [*zip(polyhedron.inequalities, rest.inequalities, strict=True)]
+        lowers = [(row[column], without) for row, without in rows if row[column] > 0]
+        uppers = [(-row[column], without) for row, without in rows if row[column] < 0]
+        others = [without for row, without in rows if not row[column]]
+        if not lowers or not uppers:
+            raise CountingError(
+                f"the set {describe(polyhedron)} is unbounded in {name}: "
+                "it has infinitely many points"
             )
-            if part is None:
-                continue
-            summed = sum_over(weight, name, lower, upper)
-            if summed:
-                result += _sum(part, summed, congruences, simplify, depth + 1)
-    return tuple(result)
+        result: list[Piece] = []
+        for lower_index, (c, lower_rest) in enumerate(lowers):
+            # x >= -rest/c rounded up is floor((c - 1 - rest)/c)
+            lower = (-row_polynomial(lower_rest, rest.names) + (c - 1)).floor_divide(c)
+            lower_rows = _dominates(lowers, lower_index)
+            for upper_index, (d, upper_rest) in enumerate(uppers):
+                gap = tuple([c * u + d * v for u, v in zip(upper_rest, lower_rest, strict=True)])
+                bounds = (*others, *lower_rows, *_dominates(uppers, upper_index), gap)
+                part = self._simplify(replace(rest, inequalities=bounds))
+                if part is None:
+                    continue
+                upper = row_polynomial(upper_rest, rest.names).floor_divide(d)
+                summed = sum_over(given.weight, name, lower, upper)
+                if summed:
+                    result += self.sum(_Sum(part, summed, given.congruences, given.depth + 1))
+        return tuple(result)
 
 
-def _choose_dimension(polyhedron: Polyhedron, weight: QuasiPolynomial) -> int:
+def _choose_dimension(polyhedron: Polyhedron, weight: QuasiPolynomial) -> str:
     """Return the dimension whose elimination makes no or few floors, then few pieces."""
-    if len(polyhedron.dimensions) == 1:
-        return 0
-    first = 1 + len(polyhedron.parameters)
 
-    def cost(position: int) -> tuple[int, int, int]:
-        values = [row[first + position] for row in polyhedron.inequalities]
-        lowers = sum(v > 0 for v in values)
-        uppers = sum(v < 0 for v in values)
-        name = polyhedron.dimensions[position]
+    def cost(name: str) -> tuple[int, int, int]:
+        values = [row[1 + polyhedron.names.index(name)] for row in polyhedron.inequalities]
+        pairs = sum(v > 0 for v in values) * sum(v < 0 for v in values)
         floors = sum(abs(reduced_coefficient(f, name)) != 1 for f in floors_in(weight, name))
-        return floors, max(map(abs, values), default=0), lowers * uppers
+        return floors, max(map(abs, values), default=0), pairs
 
-    return min(range(len(polyhedron.dimensions)), key=cost)
+    return min(polyhedron.dimensions, key=cost)
 
 
 def _dominates(bounds: Sequence[tuple[int, Row]], chosen: int) -> list[Row]:

@@ -1,17 +1,19 @@
-"""Conversion between sets of isl and polyhedra of rows of integers."""
+"""Conversion between isl and ours: sets as rows of integers, counts, guards."""
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
 import islpy as isl
 
 from countperf.errors import CountingError, UncountableSetError
+from countperf.symbolic.piecewise import Guards, Piece, PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial, parse_polynomial
 from countperf.symbolic.tiles import Polyhedron
 
 _DT = isl.dim_type
@@ -118,43 +120,6 @@ def lift_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class ByText:
-    """A set that is equal to another if isl writes them alike; a key for what is found once."""
-
-    text: str
-    integer_set: IntegerSet = field(compare=False)
-
-    @staticmethod
-    def of(integer_set: IntegerSet) -> ByText:
-        """Wrap a set."""
-        return ByText(str(integer_set), integer_set)
-
-
-def as_polyhedron(integer_set: IntegerSet) -> Polyhedron | None:
-    """Return a set that is one basic set without existentials as a polyhedron, else None."""
-    pieces = as_set(integer_set).get_basic_sets()
-    if len(pieces) != 1 or pieces[0].dim(_DT.div):
-        return None
-    return from_isl(
-        pieces[0],
-        names_of(integer_set, parameters=True),
-        names_of(integer_set, parameters=False),
-    )
-
-
-def project_polyhedron(polyhedron: Polyhedron, names: frozenset[str]) -> Polyhedron | None:
-    """Project a polyhedron onto some dimensions, exactly; None if that is no polyhedron."""
-    basic = to_isl(polyhedron)
-    for position in reversed(range(len(polyhedron.dimensions))):
-        if polyhedron.dimensions[position] not in names:
-            basic = basic.project_out(_DT.set, position, 1)
-    kept = tuple(name for name in polyhedron.dimensions if name in names)
-    if basic.dim(_DT.div):
-        return None
-    return from_isl(basic, polyhedron.parameters, kept)
-
-
 def as_set(integer_set: IntegerSet) -> IntegerSet:
     """Return a basic set as a set of isl."""
     if isinstance(integer_set, isl.BasicSet):
@@ -233,3 +198,98 @@ def _is_exhausted() -> bool:
     except isl.Error:
         return True
     return False
+
+
+# --- Counts and guards between isl's piecewise quasi-polynomials and ours
+
+_TEXT_OPERATIONS = 1_000_000
+_SHOWN = 200  # characters of a text, in messages
+
+
+def to_isl_text(count: PiecewiseQuasiPolynomial) -> str | None:
+    """Return isl's text of a count, pieces disjoint.
+
+    None if a guard is not affine, or if making the pieces disjoint takes isl too long.
+    """
+    if not all(g.is_affine for term in count.terms for g in (*term.nonnegative, *term.zero)):
+        return None
+    try:
+        with limit_operations(_TEXT_OPERATIONS, "a count"):
+            return _disjoint_text(count)
+    except UncountableSetError:
+        return None
+
+
+def _disjoint_text(count: PiecewiseQuasiPolynomial) -> str:
+    names = sorted(count.names())
+    head = f"[{', '.join(names)}] -> " if names else ""
+    total: Any = None
+    for term in count.terms:
+        guards = [f"{g} >= 0" for g in sorted(map(str, term.nonnegative))]
+        guards += [f"{g} = 0" for g in sorted(map(str, term.zero))]
+        condition = f" : {' and '.join(guards)}" if guards else ""
+        piece = isl.PwQPolynomial(f"{head}{{ {term.value}{condition} }}")
+        total = piece if total is None else total.add(piece)
+    return str(total.coalesce()) if total is not None else f"{head}{{ 0 }}"
+
+
+def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
+    """Parse a piecewise quasi-polynomial in isl's notation."""
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - of callers
+        raise CountingError(f"{text!r} is no count; pass an integer or a text, '[n] -> {{ 2n }}'")
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    try:
+        parsed = isl.PwQPolynomial(text)
+        if not parsed.dim(_DT.in_):
+            return from_isl_count(parsed)
+    except (isl.Error, CountingError) as error:  # not finite, or of 4300 digits, among others
+        raise CountingError(
+            f"{shown!r} is no piecewise quasi-polynomial in isl's notation such as "
+            f"'[n] -> {{ n^2 : n > 0 }}': {error}"
+        ) from error
+    raise CountingError(
+        f"{shown!r} has dimensions besides its parameters; write '[n] -> {{ ... }}'"
+    )
+
+
+def from_isl_count(function: Any) -> PiecewiseQuasiPolynomial:
+    """Return a piecewise quasi-polynomial, or affine function, of isl in parameters as a count."""
+    if isinstance(function, isl.Aff):
+        function = isl.PwAff.from_aff(function)
+    if isinstance(function, isl.PwAff):
+        function = isl.PwQPolynomial.from_pw_aff(function.project_domain_on_params())
+    return PiecewiseQuasiPolynomial(
+        Piece(*guards, _parse_isl(polynomial))
+        for domain, polynomial in function.get_pieces()
+        for guards in guards_of(domain)
+    )
+
+
+def _parse_isl(expression: Any) -> QuasiPolynomial:
+    """Parse what isl prints of a function, such as ``[n] -> { [(2 + 5n)/4] }``."""
+    text = str(expression).partition("{")[2].strip(" }[]")
+    value = parse_polynomial(re.sub(r"(?<!\w)(\d+)(?=[A-Za-z_])", r"\1*", text))
+    if not value.names().isdisjoint({"NaN", "infty"}):
+        raise CountingError(f"{text} is not finite")
+    return value
+
+
+@lru_cache(256)
+def guards_of(parameter_set: IntegerSet) -> tuple[Guards, ...]:
+    """Return disjoint parts of a parameter set as guards, existentials as floors."""
+    whole = as_set(parameter_set).compute_divs()
+    pieces = whole.get_basic_sets()
+    if len(pieces) > 1:
+        pieces = whole.make_disjoint().compute_divs().get_basic_sets()
+    result: list[Guards] = []
+    for piece in pieces:
+        divisions = [_parse_isl(piece.get_div(k)) for k in range(piece.dim(_DT.div))]
+        floors = [division.floor_divide(1) for division in divisions]
+        columns = [*floors, *map(QuasiPolynomial.name, names_of(piece, parameters=True)), ONE]
+        zero, nonnegative = (
+            {sum(map(operator.mul, columns, row), ZERO) for row in rows}
+            for rows in written_rows(piece)
+        )
+        always = {g for g in nonnegative if g.is_constant and g.constant_term >= 0}
+        result.append((frozenset(nonnegative - always), frozenset(zero - {ZERO})))
+    return tuple(result)

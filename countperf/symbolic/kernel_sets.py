@@ -11,7 +11,7 @@ from typing import Any
 
 import islpy as isl
 import loopy.symbolic
-from loopy.symbolic import pw_aff_to_expr, set_to_cond_expr
+from loopy.symbolic import pw_aff_to_expr
 from pymbolic.primitives import Variable
 
 from countperf.errors import CountingError
@@ -113,10 +113,8 @@ def replace_parameter(owned: Any, name: str, value: Any, allowed: Collection[str
 def bounds_of(kernel: Any, iname: str) -> tuple[Any, Any, Any]:
     """Return the smallest and largest value of a loop variable, and their number, of isl."""
     bounds = kernel.get_iname_bounds(iname)
-    return tuple(
-        _as_isl(bound)
-        for bound in (bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff, bounds.size)
-    )
+    ends = bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff
+    return _as_isl(ends[0]), _as_isl(ends[1]), _as_isl(bounds.size)
 
 
 def never_negative(kernel: Any, points: Any, expression: Any, unsigned: Collection[str]) -> bool:
@@ -150,8 +148,3 @@ def group_counts_of(kernel: Any, instructions: Collection[str], callables: Any) 
 def as_expression(function: Any) -> Any:
     """Return a piecewise affine function of isl as an expression of Loopy's."""
     return pw_aff_to_expr(_as_loopy_has_it(function))
-
-
-def as_condition(integer_set: IntegerSet) -> Any:
-    """Return a set of isl as a condition of Loopy's."""
-    return set_to_cond_expr(_as_loopy_has_it(as_set(integer_set)))

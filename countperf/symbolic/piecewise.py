@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any, TypeAlias
@@ -38,29 +38,10 @@ def multiply_terms(left: Sequence[Piece], right: Sequence[Piece]) -> tuple[Piece
     )
 
 
-def contradict(left: Piece, right: Piece) -> bool:
-    """Return whether a guard of one term says the opposite of a guard of the other."""
-    return any(-guard - 1 in right.nonnegative for guard in left.nonnegative)
-
-
-def shifted(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> QuasiPolynomial:
-    """Return a polynomial in the distances of its names from their lower bounds."""
-    return polynomial.substitute(
-        {name: QuasiPolynomial.name(name) + value for name, value in lower.items()}
-    )
-
-
-def is_increasing(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> bool:
-    """Return whether a polynomial is smallest at the lower bounds, which are at least zero."""
-    return all(low >= 0 for low in lower.values()) and all(
-        not monomial or (value > 0 and all(isinstance(atom, str) for atom, _ in monomial))
-        for monomial, value in polynomial.terms.items()
-    )
-
-
-def all_nonnegative(polynomial: QuasiPolynomial) -> bool:
-    """Return whether no coefficient is negative."""
-    return all(value >= 0 for value in polynomial.terms.values())
+def is_nonnegative_above(polynomial: QuasiPolynomial, lower: Mapping[str, int]) -> bool:
+    """Return whether, in the distances of names from lower bounds, no coefficient is negative."""
+    distances = {name: QuasiPolynomial.name(name) + value for name, value in lower.items()}
+    return all(value >= 0 for value in polynomial.substitute(distances).terms.values())
 
 
 @lru_cache(4096)
@@ -80,10 +61,11 @@ def without_floors(polynomial: QuasiPolynomial) -> QuasiPolynomial | None:
     return result
 
 
-Guards: TypeAlias = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]
+_Guards: TypeAlias = frozenset[QuasiPolynomial]
+Guards: TypeAlias = tuple[_Guards, _Guards]
 """Polynomials that are at least zero, and polynomials that equal zero."""
 
-_NONE: frozenset[QuasiPolynomial] = frozenset()
+_NONE: _Guards = frozenset()
 _MAXIMUM_REGIONS = 2048
 _MAXIMUM_TESTS = 12_000
 """Of parts that may be empty: a second or so."""
@@ -98,34 +80,14 @@ class PiecewiseQuasiPolynomial(Formula):
         self, terms: Iterable[Piece] = (), approximations: frozenset[str] = frozenset()
     ) -> None:
         self.approximations = approximations
-        merged: dict[Guards, Any] = {}
-        for given in terms:
-            term = _with_fixed_parameters(given) if given.zero else given
-            guards = _normal_guards(term)
-            if guards is not None:
-                merged[guards] = merged.get(guards, ZERO) + term.value
-        self.terms: tuple[Piece, ...] = tuple(
-            Piece(nonnegative, zero, value)
-            for (nonnegative, zero), value in merged.items()
-            if value
-        )
+        self.terms = _merge(normal for term in terms if (normal := _normalize(term)) is not None)
 
     @staticmethod
     def sum(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
         """Return the sum of counts, in time proportional to the number of their terms."""
         counts = tuple(counts)
-        if len(counts) == 1:
-            return counts[0]
-        merged: dict[Guards, Any] = {}
-        reasons = frozenset[str]()
-        for count in counts:
-            reasons |= count.approximations
-            for term in count.terms:
-                guards = (term.nonnegative, term.zero)
-                merged[guards] = merged.get(guards, ZERO) + term.value
-        return _normalize_terms(
-            (Piece(*guards, value) for guards, value in merged.items() if value), reasons
-        )
+        reasons = frozenset[str]().union(*(count.approximations for count in counts))
+        return _from_normal(_merge(t for count in counts for t in count.terms), reasons)
 
     @staticmethod
     def product(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
@@ -135,10 +97,7 @@ class PiecewiseQuasiPolynomial(Formula):
     @staticmethod
     def from_value(value: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:
         """Return an unguarded quasi-polynomial or number."""
-        polynomial = (
-            value if isinstance(value, QuasiPolynomial) else QuasiPolynomial.constant(value)
-        )
-        return _normalize_terms([Piece(_NONE, _NONE, polynomial)] if polynomial else [])
+        return PiecewiseQuasiPolynomial([Piece(_NONE, _NONE, ZERO + value)])
 
     def __bool__(self) -> bool:
         return bool(self.terms)
@@ -154,43 +113,18 @@ class PiecewiseQuasiPolynomial(Formula):
 
     def __mul__(self, other: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
         reasons = self.approximations | other.approximations
-        left, right = self.as_polynomial(), other.as_polynomial()
-        if left is not None and right is not None:
-            return PiecewiseQuasiPolynomial.from_value(left * right).mark_as_bound(reasons)
-        if right is not None:
-            return self.scale(right).mark_as_bound(reasons)
-        if left is not None:
-            return other.scale(left).mark_as_bound(reasons)
         return PiecewiseQuasiPolynomial(multiply_terms(self.terms, other.terms), reasons)
 
     def scale(self, factor: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:
         """Return this times a number, or a quasi-polynomial without guards."""
-        if factor == 1 or factor == ONE:
-            return self
-        products = ((t.nonnegative, t.zero, t.value * factor) for t in self.terms)
-        return _normalize_terms(
-            (Piece(*product) for product in products if product[-1]), self.approximations
-        )
+        return self if factor == 1 else self * PiecewiseQuasiPolynomial.from_value(factor)
 
     def substitute(self, replacements: Mapping[str, QuasiPolynomial]) -> PiecewiseQuasiPolynomial:
         """Replace parameters, in guards too."""
         if not replacements:
             return self
-        polynomial = self.as_polynomial()
-        if polynomial is not None:
-            return PiecewiseQuasiPolynomial.from_value(
-                polynomial.substitute(replacements)
-            ).mark_as_bound(self.approximations)
         return PiecewiseQuasiPolynomial(
-            (
-                Piece(
-                    frozenset(g.substitute(replacements) for g in t.nonnegative),
-                    frozenset(g.substitute(replacements) for g in t.zero),
-                    t.value.substitute(replacements),
-                )
-                for t in self.terms
-            ),
-            self.approximations,
+            (_substitute(term, replacements) for term in self.terms), self.approximations
         )
 
     def restrict_to(
@@ -198,8 +132,6 @@ class PiecewiseQuasiPolynomial(Formula):
     ) -> PiecewiseQuasiPolynomial:
         """Return this where the given guards hold too, zero elsewhere."""
         more, more_zero = frozenset(nonnegative), frozenset(zero)
-        if not more and not more_zero:
-            return self
         return PiecewiseQuasiPolynomial(
             (
                 Piece(_strongest(t.nonnegative | more), t.zero | more_zero, t.value)
@@ -210,17 +142,12 @@ class PiecewiseQuasiPolynomial(Formula):
 
     def mark_as_bound(self, reasons: frozenset[str]) -> PiecewiseQuasiPolynomial:
         """Return this as no more than an upper bound, for further reasons."""
-        if reasons <= self.approximations:
-            return self
-        return _normalize_terms(self.terms, self.approximations | reasons)
+        return _from_normal(self.terms, self.approximations | reasons)
 
     def names(self) -> set[str]:
         """Return the parameters that occur."""
-        names: set[str] = set()
-        for term in self.terms:
-            for polynomial in (term.value, *term.nonnegative, *term.zero):
-                names |= polynomial.names()
-        return names
+        polynomials = (p for t in self.terms for p in (t.value, *t.nonnegative, *t.zero))
+        return set[str]().union(*(polynomial.names() for polynomial in polynomials))
 
     def evaluate(self, values: Mapping[str, int]) -> Number:
         """Return the value at integer parameters, exactly."""
@@ -273,28 +200,54 @@ class PiecewiseQuasiPolynomial(Formula):
         return " + ".join(parts)
 
 
-def _normalize_terms(
-    terms: Iterable[Piece], approximations: frozenset[str] = frozenset()
+def _from_normal(
+    terms: tuple[Piece, ...], approximations: frozenset[str]
 ) -> PiecewiseQuasiPolynomial:
     """Return a count of terms with normal, distinct guards and values other than zero."""
     result = PiecewiseQuasiPolynomial.__new__(PiecewiseQuasiPolynomial)
-    result.terms = tuple(terms)
+    result.terms = terms
     result.approximations = approximations
     return result
 
 
-ZERO_COUNT = PiecewiseQuasiPolynomial()
+def _merge(terms: Iterable[Piece]) -> tuple[Piece, ...]:
+    """Add the values of terms with the same guards, and leave out those that are zero."""
+    merged: dict[Guards, Any] = {}
+    for term in terms:
+        guards = (term.nonnegative, term.zero)
+        merged[guards] = merged.get(guards, ZERO) + term.value
+    return tuple(Piece(*guards, value) for guards, value in merged.items() if value)
 
 
-def _with_fixed_parameters(term: Piece) -> Piece:
-    """Put in the values of parameters that a guard fixes, such as ``n - 3 = 0``."""
-    fixed, kept = find_fixed_parameters(term.zero)
-    if not fixed:
-        return term
+def _substitute(term: Piece, replacements: Mapping[str, QuasiPolynomial]) -> Piece:
     return Piece(
-        frozenset(g.substitute(fixed) for g in term.nonnegative),
-        frozenset(g.substitute(fixed) for g in term.zero - kept) | kept,
-        term.value.substitute(fixed),
+        frozenset(guard.substitute(replacements) for guard in term.nonnegative),
+        frozenset(guard.substitute(replacements) for guard in term.zero),
+        term.value.substitute(replacements),
+    )
+
+
+def _normalize(term: Piece) -> Piece | None:
+    """Write guards in normal form, without those that always hold; None if one never holds.
+
+    The values of parameters that a guard fixes, such as ``n - 3 = 0``, are put in.
+    """
+    if not term.nonnegative and not term.zero:
+        return term
+    if term.zero:
+        fixed, kept = find_fixed_parameters(term.zero)
+        if fixed:
+            open_guards = Piece(term.nonnegative, term.zero - kept, term.value)
+            term = _substitute(open_guards, fixed)
+            term = Piece(term.nonnegative, term.zero | kept, term.value)
+    if any(g.is_constant and g.constant_term < 0 for g in term.nonnegative):
+        return None
+    if any(g.is_constant and g for g in term.zero):
+        return None
+    return Piece(
+        frozenset(g.primitive() for g in term.nonnegative if not g.is_constant),
+        frozenset(g.primitive() for g in term.zero if not g.is_constant),
+        term.value,
     )
 
 
@@ -316,48 +269,32 @@ def find_fixed_parameters(
     return fixed, frozenset(kept)
 
 
-def _normal_guards(
-    term: Piece,
-) -> Guards | None:
-    if not term.nonnegative and not term.zero:
-        return _NONE, _NONE
-    guards: set[QuasiPolynomial] = set()
-    for guard in term.nonnegative:
-        if guard.is_constant:
-            if guard.constant_term < 0:
-                return None
-        else:
-            guards.add(guard.primitive())
-    zeros: set[QuasiPolynomial] = set()
-    for guard in term.zero:
-        if guard.is_constant:
-            if guard.constant_term:
-                return None
-        else:
-            zeros.add(guard.primitive())
-    return frozenset(guards), frozenset(zeros)
-
-
-Region = tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial], tuple[QuasiPolynomial, ...]]
-EmptinessTest = Callable[[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]], bool]
+Region = tuple[_Guards, _Guards, tuple[QuasiPolynomial, ...]]
+EmptinessTest = Callable[[_Guards, _Guards], bool]
 
 
 def disjoint_regions(
     counts: Sequence[PiecewiseQuasiPolynomial], is_empty: EmptinessTest
 ) -> list[Region]:
     """Split the parameter space so that each count is one quasi-polynomial on each part."""
-    is_empty = _limit_calls(is_empty)
-    by_guards: dict[Guards, Any] = {}
+    calls = itertools.count()
+
+    def is_possible(nonnegative: _Guards, zero: _Guards) -> bool:
+        """Tell whether guards may hold; give up after as many calls on every machine."""
+        if next(calls) >= _MAXIMUM_TESTS:
+            raise _too_many_parts(_MAXIMUM_TESTS)
+        return not is_empty(nonnegative, zero)
+
+    by_guards: dict[Guards, list[QuasiPolynomial]] = {}
     for index, count in enumerate(counts):
         for term in count.terms:
             values = by_guards.setdefault((term.nonnegative, term.zero), [ZERO] * len(counts))
             values[index] = values[index] + term.value
     regions: list[Region] = [(_NONE, _NONE, (ZERO,) * len(counts))]
-    for (nonnegative, zero), values in by_guards.items():
-        split: list[Region] = []
-        for region in regions:
-            split += _split_region(region, nonnegative, zero, tuple(values), is_empty)
-        regions = split
+    for guards, values in by_guards.items():
+        regions = [
+            part for region in regions for part in _split(region, guards, values, is_possible)
+        ]
         if len(regions) > _MAXIMUM_REGIONS:
             raise _too_many_parts(_MAXIMUM_REGIONS)
     return [r for r in regions if any(r[2])]
@@ -368,6 +305,24 @@ def _too_many_parts(number: int) -> CountingError:
         f"a minimum or class splits into more than {number} parts; state more assumptions on the "
         "parameters (such as divisibility by the tile sizes)"
     )
+
+
+def _split(
+    region: Region, added: Guards, values: Sequence[QuasiPolynomial], is_possible: EmptinessTest
+) -> Iterator[Region]:
+    """Split a region where more guards hold, with more values, from where one is broken."""
+    guards, zeros, previous = region
+    for guard in sorted(added[0] - guards, key=str):
+        if is_possible(broken := guards | {-guard - 1}, zeros):
+            yield broken, zeros, previous
+        guards = guards | {guard}
+    for guard in sorted(added[1] - zeros, key=str):
+        for strict in (guard - 1, -guard - 1):
+            if is_possible(broken := guards | {strict}, zeros):
+                yield broken, zeros, previous
+        zeros = zeros | {guard}
+    if is_possible(guards, zeros):
+        yield guards, zeros, tuple(a + b for a, b in zip(previous, values, strict=True))
 
 
 @lru_cache(16384)
@@ -385,45 +340,6 @@ def _from_texts(
     )
 
 
-def _limit_calls(is_empty: EmptinessTest) -> EmptinessTest:
-    """Return a test that gives up after a number of calls, the same on every machine."""
-    calls = itertools.count()
-
-    def limited(nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]) -> bool:
-        if next(calls) >= _MAXIMUM_TESTS:
-            raise _too_many_parts(_MAXIMUM_TESTS)
-        return is_empty(nonnegative, zero)
-
-    return limited
-
-
-def _split_region(
-    region: Region,
-    nonnegative: frozenset[QuasiPolynomial],
-    zero: frozenset[QuasiPolynomial],
-    values: tuple[QuasiPolynomial, ...],
-    is_empty: EmptinessTest,
-) -> list[Region]:
-    guards, zeros, previous = region
-    parts: list[Region] = []
-    inside_guards, inside_zeros = guards, zeros
-    for guard in sorted(nonnegative - guards, key=str):
-        outside = inside_guards | {-guard - 1}
-        if not is_empty(outside, inside_zeros):
-            parts.append((outside, inside_zeros, previous))
-        inside_guards = inside_guards | {guard}
-    for guard in sorted(zero - zeros, key=str):
-        for strict in (guard - 1, -guard - 1):
-            outside = inside_guards | {strict}
-            if not is_empty(outside, inside_zeros):
-                parts.append((outside, inside_zeros, previous))
-        inside_zeros = inside_zeros | {guard}
-    if not is_empty(inside_guards, inside_zeros):
-        total = tuple(a + b for a, b in zip(previous, values, strict=True))
-        parts.append((inside_guards, inside_zeros, total))
-    return parts
-
-
 def one_count() -> PiecewiseQuasiPolynomial:
     """Return the count that is one everywhere."""
     return PiecewiseQuasiPolynomial.from_value(ONE)
@@ -431,8 +347,6 @@ def one_count() -> PiecewiseQuasiPolynomial:
 
 def _strongest(guards: frozenset[QuasiPolynomial]) -> frozenset[QuasiPolynomial]:
     """Leave out guards that differ from others by a constant, and follow from them."""
-    if len(guards) < 2:
-        return guards
     least: dict[QuasiPolynomial, QuasiPolynomial] = {}
     for guard in guards:
         slope = guard - guard.constant_term
@@ -440,3 +354,6 @@ def _strongest(guards: frozenset[QuasiPolynomial]) -> frozenset[QuasiPolynomial]
         if other is None or guard.constant_term < other.constant_term:
             least[slope] = guard
     return frozenset(least.values())
+
+
+ZERO_COUNT = PiecewiseQuasiPolynomial()

@@ -1,12 +1,17 @@
-"""All points of integer sets at given parameters, as arrays, and quasi-polynomials on them.
+"""Points of integer sets at given sizes: listed in arrays, by sub-group, and sorted into kinds.
 
-And the sub-groups of a work group that execute something, from the work items that do.
+Kinds of points of a box are those at which some sets have the same slices. The box holds the
+numbers of work groups, and each set what the groups execute of something; the first dimensions of
+a set are those of the box. Slices that differ by a shift are the same, if it grows by as much from
+each point to the next: those of a window that moves with the group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from math import lcm, prod
 from typing import Any, cast
 
@@ -16,23 +21,16 @@ from numpy.typing import NDArray
 
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.isl_sets import (
-    IntegerSet,
-    from_isl,
-    lift_pieces,
-    limit_operations,
-    names_of,
-    to_isl,
-)
-from countperf.symbolic.quasipolynomial import ZERO, Atom, QuasiPolynomial
-from countperf.symbolic.sets import at_values, project_onto
+from countperf.symbolic.cardinality import Counter
+from countperf.symbolic.compiled import nothing_wraps
+from countperf.symbolic.isl_sets import IntegerSet, names_of
+from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 from countperf.symbolic.tiles import Polyhedron, Row
 
 Points = dict[str, NDArray[np.int64]]
 """One coordinate array for each name, all of one length."""
 
 _DT = isl.dim_type
-_LARGEST = 2**62
 _SPLITTING_OPERATIONS = 200_000
 
 
@@ -41,176 +39,91 @@ def points_of_set(
 ) -> tuple[Points, int]:
     """List all points of a set."""
     names = names_of(integer_set, parameters=False)
-    parts: list[tuple[list[NDArray[np.int64]], int]] = []
-    for piece in lift_pieces(at_values(integer_set, parameters)):
-        columns, number = _enumerate_points(piece, parameters, limit)
-        parts.append((columns[: len(names)], number))
-        limit -= number
-    if not parts:
-        return {name: np.empty(0, np.int64) for name in names}, 0
-    joined = {
-        name: np.concatenate([columns[k] for columns, _ in parts]) for k, name in enumerate(names)
-    }
-    return joined, sum(number for _, number in parts)
-
-
-def points_of_polyhedron(
-    polyhedron: Polyhedron, parameters: Mapping[str, int], limit: int
-) -> tuple[Points, int]:
-    """List all points of a polyhedron; as for `points_of_set`."""
-    columns, number = _enumerate_points(polyhedron, parameters, limit)
-    return dict(zip(polyhedron.dimensions, columns, strict=True)), number
+    parts = [np.empty((len(names), 0), np.int64)]
+    for piece in isl_sets.lift_pieces(sets.at_values(integer_set, parameters)):
+        assert not piece.parameters
+        left = limit - sum(part.shape[1] for part in parts)
+        parts.append(_enumerate_points(piece, left)[: len(names)])
+    joined = np.concatenate(parts, axis=1)
+    return dict(zip(names, joined, strict=True)), joined.shape[1]
 
 
 def split_off_full(
-    polyhedron: Polyhedron, parameters: Mapping[str, int], outer: Collection[str]
+    whole: IntegerSet, outer: Collection[str]
 ) -> tuple[IntegerSet, IntegerSet, IntegerSet] | None:
-    """Split off the part of a polyhedron that is a product, such as the full work groups."""
-    names = polyhedron.dimensions
-    whole = at_values(to_isl(polyhedron), parameters)
-    inner = [name for name in names if name not in outer]
+    """Split off the part of a set that is a product, such as the full work groups."""
+    names = names_of(whole, parameters=False)
     try:
-        with limit_operations(_SPLITTING_OPERATIONS, "splitting a set"):
-            outside = project_onto(whole, outer)
-            inside = project_onto(whole, inner)
-            product = _among(outside, names) & _among(inside, names)
-            partial = project_onto(product - whole, outer)
-            full = (outside - partial).coalesce()
-            rest = (whole - (_among(full, names) & _among(inside, names))).coalesce()
+        with isl_sets.limit_operations(_SPLITTING_OPERATIONS, "splitting a set"):
+            outside = sets.project_onto(whole, outer)
+            inside = sets.project_onto(whole, {*names} - {*outer})
+            everywhere = sets.add_dimensions(inside, names)
+            partial = (sets.add_dimensions(outside, names) & everywhere) - whole
+            full = (outside - sets.project_onto(partial, outer)).coalesce()
+            rest = (whole - (sets.add_dimensions(full, names) & everywhere)).coalesce()
     except CountingError:
         return None
     return full, inside, rest
 
 
-def _among(integer_set: IntegerSet, names: Sequence[str]) -> IntegerSet:
-    """Add free dimensions to a set, so that it has all names in this order."""
-    known = names_of(integer_set, parameters=False)
-    for position, name in enumerate(names):
-        if name not in known:
-            integer_set = integer_set.insert_dims(_DT.set, position, 1)
-            integer_set = integer_set.set_dim_name(_DT.set, position, name)
-    return integer_set
-
-
-def _enumerate_points(
-    polyhedron: Polyhedron, parameters: Mapping[str, int], limit: int
-) -> tuple[list[NDArray[np.int64]], int]:
+def _enumerate_points(polyhedron: Polyhedron, limit: int) -> NDArray[np.int64]:
     """Nest the dimensions as loops, the bounds of each from the projection onto those outside it.
 
-    The projections may be too large (rational), so that all rows are tested in the end.
+    The projections may be too large (rational), so that all rows are tested in the end. Returns an
+    array of shape (dimensions, points).
     """
-    count = len(polyhedron.parameters)
-    values = [parameters[name] for name in polyhedron.parameters]
-
-    def bound(row: Row) -> Row:
-        head = row[0] + sum(c * v for c, v in zip(row[1 : count + 1], values, strict=True))
-        return (head, *row[count + 1 :])
-
-    fixed = Polyhedron(
-        (),
-        polyhedron.dimensions,
-        tuple(bound(r) for r in polyhedron.equalities),
-        tuple(bound(r) for r in polyhedron.inequalities),
-    )
-    columns: list[NDArray[np.int64]] = []
-    number = 1
-    depth = len(fixed.dimensions)
-    basic = to_isl(fixed)
+    depth = len(polyhedron.dimensions)
+    basic = isl_sets.to_isl(polyhedron)
     if basic.is_empty():
-        return [np.empty(0, np.int64)] * depth, 0
+        return np.empty((depth, 0), np.int64)
+    points = np.empty((0, 1), np.int64)
     for level in range(depth):
         outer = basic.project_out(_DT.set, level + 1, depth - level - 1).remove_divs()
-        rows = _inequalities(from_isl(outer, (), fixed.dimensions[: level + 1]))
-        columns, number = _extend_points(columns, number, rows, limit)
-    kept = np.ones(number, bool)
-    for row in _inequalities(fixed):
-        kept &= _affine(row, columns, number) >= 0
-    if kept.all():
-        return columns, number
-    return [column[kept] for column in columns], int(kept.sum())
+        bounds = isl_sets.from_isl(outer, (), polyhedron.dimensions[: level + 1])
+        points = _extend_points(points, _inequalities(bounds), limit)
+    kept = np.ones(points.shape[1], bool)
+    for row in _inequalities(polyhedron):
+        kept &= row[0] + np.array(row[1:], np.int64) @ points >= 0
+    return points[:, kept]
 
 
 def _inequalities(polyhedron: Polyhedron) -> list[Row]:
     negated = (tuple(-c for c in row) for row in polyhedron.equalities)
-    return [*polyhedron.inequalities, *polyhedron.equalities, *negated]
+    return [*polyhedron.rows, *negated]
 
 
-def _affine(
-    row: Sequence[int], columns: Sequence[NDArray[np.int64]], number: int
-) -> NDArray[np.int64]:
-    total = np.full(number, row[0], np.int64)
-    for c, column in zip(row[1:], columns, strict=False):
-        if c:
-            total += c * column
-    return total
-
-
-def _extend_points(
-    columns: list[NDArray[np.int64]], number: int, rows: Sequence[Row], limit: int
-) -> tuple[list[NDArray[np.int64]], int]:
+def _extend_points(points: NDArray[np.int64], rows: Sequence[Row], limit: int) -> NDArray[np.int64]:
     """Add the innermost dimension of rows to the points of the outer ones."""
-    low: NDArray[np.int64] | None = None
-    high: NDArray[np.int64] | None = None
-    for row in rows:
-        c = row[-1]
-        if not c:
-            continue
-        rest = _affine(row[:-1], columns, number)
-        if c > 0:
-            edge = -(rest // c)
-            low = edge if low is None else np.maximum(low, edge)
-        else:
-            edge = rest // -c
-            high = edge if high is None else np.minimum(high, edge)
-    if low is None or high is None:
+    bounds = [(row[-1], row[0] + np.array(row[1:-1], np.int64) @ points) for row in rows if row[-1]]
+    lows = [-(rest // c) for c, rest in bounds if c > 0]
+    highs = [rest // -c for c, rest in bounds if c < 0]
+    if not lows or not highs:
         raise CountingError("a loop is unbounded")
-    lengths = np.maximum(high - low + 1, 0)
-    total = int(lengths.sum(dtype=object)) if number else 0
+    low = np.maximum.reduce(lows)
+    lengths = np.maximum(np.minimum.reduce(highs) - low + 1, 0)
+    total = int(lengths.sum(dtype=object))
     if total > limit:
         raise CountingError(
             f"more than {limit} points would have to be listed one by one; choose smaller "
             "parameters"
         )
     starts = np.cumsum(lengths) - lengths
-    innermost = np.arange(total, dtype=np.int64) - np.repeat(starts, lengths)
-    innermost += np.repeat(low, lengths)
-    return [*(np.repeat(column, lengths) for column in columns), innermost], total
+    innermost = np.arange(total, dtype=np.int64) - np.repeat(starts - low, lengths)
+    return np.vstack([np.repeat(points, lengths, axis=1), innermost])
 
 
 def values_at(
     polynomial: QuasiPolynomial, points: Mapping[str, NDArray[np.int64]], number: int
 ) -> NDArray[np.int64]:
     """Evaluate an integer-valued quasi-polynomial at points."""
-    largest = {
-        name: int(max(abs(int(c.max())), abs(int(c.min())), 1)) if number else 1
-        for name, c in points.items()
-    }
-    _check_size(polynomial, largest)
-    scale = _scale(polynomial)
-    total: Any = (polynomial * scale).evaluate(cast("Any", points))
-    return np.full(number, total // scale, np.int64)
-
-
-def _check_size(polynomial: QuasiPolynomial, largest: Mapping[str, int]) -> int:
-    def size(atom: Atom) -> int:
-        if isinstance(atom, str):
-            return largest[atom]
-        return _check_size(atom.numerator, largest)
-
-    scale = _scale(polynomial)
-    total = sum(
-        int(abs(c) * scale) * prod(size(atom) ** exponent for atom, exponent in monomial)
-        for monomial, c in polynomial.terms.items()
-    )
-    if total >= _LARGEST:
+    scale = lcm(*(c.denominator for c in polynomial.terms.values()))
+    scaled = polynomial * scale
+    if not nothing_wraps([scaled], points):
         raise CountingError(
             f"the values of {polynomial} do not fit into 64 bits; choose smaller parameters"
         )
-    return total + 1
-
-
-def _scale(polynomial: QuasiPolynomial) -> int:
-    return lcm(*(Fraction(c).denominator for c in polynomial.terms.values()))
+    total: Any = scaled.evaluate(cast("Any", points))
+    return np.full(number, total // scale, np.int64)
 
 
 SUB_GROUP = "_sub_group"
@@ -224,53 +137,43 @@ def find_sub_groups_executing(
     sub_group_size: int,
 ) -> isl_sets.IntegerSet:
     """Return where at least one work item of a sub-group executes something."""
-    whole = sets.union([executed])
+    names = names_of(executed, parameters=False)
+    added = [f"_lane{axis}" for axis in sorted(extents) if axis not in lanes]
+    whole = sets.add_dimensions(sets.union([executed]), [*names, *added])
     position = ZERO
     stride = 1
     hidden: set[str] = set()
     for axis in sorted(extents):
         name = lanes.get(axis, f"_lane{axis}")
+        item = QuasiPolynomial.name(name)
         if axis not in lanes:
-            whole = _with_interval(whole, name, extents[axis])
+            whole = sets.restrict(whole, nonnegative=[item, extents[axis] - 1 - item])
         hidden.add(name)
-        position = position + QuasiPolynomial.name(name) * stride
+        position = position + item * stride
         stride *= extents[axis]
-    kept = [name for name in isl_sets.names_of(whole, parameters=False) if name not in hidden]
+    kept = [name for name in names if name not in hidden]
     number = position.floor_divide(sub_group_size) if stride > sub_group_size else ZERO
-    executed = sets.image(whole, [*map(QuasiPolynomial.name, kept), number])
-    for position, name in enumerate((*kept, SUB_GROUP)):
-        executed = executed.set_dim_name(_DT.set, position, name)
-    return executed
-
-
-def _with_interval(integer_set: isl_sets.IntegerSet, name: str, extent: int) -> isl_sets.IntegerSet:
-    """Add a dimension that takes the values from 0 to extent - 1, whatever the others are."""
-    position = integer_set.dim(_DT.set)
-    wider = integer_set.add_dims(_DT.set, 1).set_dim_name(_DT.set, position, name)
-    dimension = QuasiPolynomial.name(name)
-    return sets.restrict(wider, nonnegative=[dimension, extent - 1 - dimension])
+    image = sets.image(whole, [*map(QuasiPolynomial.name, kept), number])
+    for place, name in enumerate((*kept, SUB_GROUP)):
+        image = image.set_dim_name(_DT.set, place, name)
+    return image
 
 
 class Membership:
-    """Tells whether points are in a set without parameters, fast where the set is simple."""
+    """Tells whether points are in a set without parameters."""
 
-    def __init__(self, integer_set: isl_sets.IntegerSet) -> None:
+    def __init__(self, integer_set: IntegerSet) -> None:
         self._set = sets.union([integer_set])
-        self.names = isl_sets.names_of(self._set, parameters=False)
+        self.names = names_of(self._set, parameters=False)
         self.is_empty = bool(self._set.is_empty())
-        self.bounds: tuple[tuple[int, int], ...] = ()
-        self._pieces: list[Polyhedron] | None = None
-        if self.is_empty:
-            return
         bounds: list[tuple[int, int]] = []
-        for name, (low, high) in sets.constant_bounds(self._set).items():
+        found = {} if self.is_empty else sets.constant_bounds(self._set)
+        for name, (low, high) in found.items():
             if low is None or high is None:
                 raise CountingError(f"the loop '{name}' is not bounded in {self._set}")
             bounds.append((low, high))
         self.bounds = tuple(bounds)
-        basic_sets = [piece.remove_redundancies() for piece in self._set.get_basic_sets()]
-        if not any(piece.dim(_DT.div) for piece in basic_sets):
-            self._pieces = [isl_sets.from_isl(piece, (), self.names) for piece in basic_sets]
+        self._guards = isl_sets.guards_of(sets.as_parameters(self._set, self.names).params())
 
     def onto(self, names: Sequence[str]) -> Membership:
         """Return the same for the values of some dimensions alone."""
@@ -278,20 +181,175 @@ class Membership:
 
     def contains(self, point: Sequence[int]) -> bool:
         """Return whether a point, in the order of `names`, is in the set."""
-        if self.is_empty:
-            return False
-        for value, (low, high) in zip(point, self.bounds, strict=True):
-            if not low <= value <= high:
-                return False
-        if self._pieces is None:
-            values = dict(zip(self.names, point, strict=True))
-            return not sets.at_values(self._set, values).is_empty()
+        values = dict(zip(self.names, point, strict=True))
         return any(
-            all(_at(row, point) == 0 for row in piece.equalities)
-            and all(_at(row, point) >= 0 for row in piece.inequalities)
-            for piece in self._pieces
+            all(guard.evaluate(values) >= 0 for guard in nonnegative)
+            and not any(guard.evaluate(values) for guard in zero)
+            for nonnegative, zero in self._guards
         )
 
 
-def _at(row: Row, point: Sequence[int]) -> int:
-    return row[0] + sum(c * value for c, value in zip(row[1:], point, strict=True) if c)
+MAX_KINDS = 16
+"""Kinds that are told apart; with more, parts of the box have a point each."""
+
+Point = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """Points with the same slices, or with similar ones."""
+
+    point: Point  # one of them
+    times: int | Fraction  # how many of that one they amount to
+    members: IntegerSet = None  # all of them, a set
+    is_exact: bool = True  # whether the slices of all of them are the same
+
+
+def kinds_of_points(
+    extents: Sequence[int], executed: Sequence[IntegerSet], most: int = MAX_KINDS
+) -> list[Kind]:
+    """Sort the points of a box by the slices of sets.
+
+    With more kinds than are wanted, the first, the last and the points between them along each
+    axis are each represented by one that has about the mean number of points in its slices.
+    """
+    box = _box([*map(range, extents)])
+    whole = [_within(box, part) for part in executed]
+    uneven = [
+        _align_slices(extents, part)
+        for part in whole
+        if not part.is_equal(_everywhere(box, part.project_out(_DT.set, 0, len(extents))))
+    ]
+    if not uneven:
+        return [Kind(tuple(extent // 2 for extent in extents), prod(extents), box)]
+    kinds: list[Kind] = []
+    rest = box
+    while not rest.is_empty():
+        if len(kinds) == most:
+            return list(parts_by_place(extents, whole))
+        point = _first_point(rest)
+        members = rest
+        for part in uneven:
+            like_it = _everywhere(box, _slice(part, point))
+            differences = (part - like_it) | (like_it - part)
+            within = differences.dim(_DT.set) - len(extents)
+            members = members - differences.project_out(_DT.set, len(extents), within)
+        kinds.append(Kind(point, _size(members), members.coalesce()))
+        rest = (rest - members).coalesce()
+    return kinds
+
+
+def typical_point(extents: Sequence[int], executed: Sequence[IntegerSet]) -> Point:
+    """Return a point of the kind with the most points in all of its slices; the middle if it is."""
+    middle = tuple(extent // 2 for extent in extents)
+    kinds = kinds_of_points(extents, executed)
+    if len(kinds) > 1:
+        sizes = [k.times * sum(_size(_slice(part, k.point)) for part in executed) for k in kinds]
+        largest = kinds[sizes.index(max(sizes))]
+        if _slice(largest.members, middle).is_empty():
+            return largest.point
+    return middle
+
+
+def parts_by_place(extents: Sequence[int], executed: Sequence[IntegerSet] = ()) -> Iterator[Kind]:
+    """Yield the first, the last and the points between along each axis, weighted by their slices.
+
+    Without sets, parts are weighted by their size, and represented by their middle.
+    """
+    for ranges in product(*map(_parts, extents)):
+        members = _box(ranges)
+        size = prod(map(len, ranges))
+        total = sum(_size(_within(members, part)) for part in executed)
+        # the point in the middle, and those halfway to the ends
+        quarters = [tuple(part[len(part) * k // 4] for part in ranges) for k in (2, 1, 3)]
+        sizes = {point: sum(_size(_slice(part, point)) for part in executed) for point in quarters}
+        point = min(sizes, key=lambda point: abs(sizes[point] * size - total))
+        times = Fraction(total, sizes[point]) if sizes[point] else size
+        yield Kind(point, times, members, is_exact=size == 1)
+
+
+def kinds_in_order(
+    kinds: Sequence[Kind], extents: Sequence[int], limit: int
+) -> NDArray[np.intp] | None:
+    """Return the kind of each point, first axis fastest; None for more points than a limit."""
+    if prod(extents) > limit:
+        return None
+    order = np.zeros(prod(extents), np.intp)
+    steps = [prod(extents[:axis]) for axis in range(len(extents))]
+    for number, kind in enumerate(kinds[1:], start=1):
+        points, _ = points_of_set(kind.members, {}, limit)
+        order[sum(column * step for column, step in zip(points.values(), steps, strict=True))] = (
+            number
+        )
+    return order
+
+
+def _parts(extent: int) -> list[range]:
+    parts = (range(1), range(1, extent - 1), range(max(1, extent - 1), extent))
+    return [part for part in parts if part]
+
+
+def place_in_box(part: IntegerSet, axes: Sequence[int], number: int) -> IntegerSet:
+    """Return a set whose first dimensions are some axes of a box with all axes of the box."""
+    for axis in range(number):
+        if axis not in axes:
+            part = part.insert_dims(_DT.set, axis, 1)
+    return _name_dimensions(part)
+
+
+def _box(ranges: Sequence[range]) -> IntegerSet:
+    bounds = [f"{r.start} <= _i{axis} < {r.stop}" for axis, r in enumerate(ranges)]
+    names = [f"_i{axis}" for axis in range(len(ranges))]
+    return isl.Set(f"{{ [{', '.join(names)}] : {' and '.join(bounds)} }}")
+
+
+def _name_dimensions(integer_set: IntegerSet) -> IntegerSet:
+    for k in range(integer_set.dim(_DT.set)):
+        integer_set = integer_set.set_dim_name(_DT.set, k, f"_i{k}")
+    return integer_set
+
+
+def _within(box: IntegerSet, part: IntegerSet) -> IntegerSet:
+    """Restrict a set to the slices at points of a box."""
+    return part & _name_dimensions(box.add_dims(_DT.set, part.dim(_DT.set) - box.dim(_DT.set)))
+
+
+def _everywhere(box: IntegerSet, inside: IntegerSet) -> IntegerSet:
+    """Return the set that has the same slice at all points of a box."""
+    return _name_dimensions(box.flat_product(inside))
+
+
+def _align_slices(extents: Sequence[int], part: IntegerSet) -> IntegerSet:
+    """Shift slices back that move evenly with the point."""
+    axes = len(extents)
+    names = names_of(part, parameters=False)
+    functions = [QuasiPolynomial.name(name) for name in names]
+    middle = [extent // 2 for extent in extents]
+    for axis, extent in enumerate(extents):
+        if extent < 3:
+            continue
+        before = [*middle[:axis], middle[axis] - 1, *middle[axis + 1 :]]
+        slices = _slice(part, before), _slice(part, middle)
+        if any(one.is_empty() for one in slices):
+            continue
+        for inner in range(len(names) - axes):
+            low, high = (one.dim_min_val(inner) for one in slices)
+            if low.is_int() and high.is_int():
+                step = high.to_python() - low.to_python()
+                functions[axes + inner] -= step * functions[axis]
+    return sets.image(part, functions)
+
+
+def _slice(part: IntegerSet, point: Sequence[int]) -> IntegerSet:
+    return sets.at_values(part, {f"_i{axis}": value for axis, value in enumerate(point)})
+
+
+def _first_point(integer_set: IntegerSet) -> Point:
+    point = integer_set.lexmin().sample_point()
+    return tuple(
+        point.get_coordinate_val(_DT.set, k).to_python() for k in range(integer_set.dim(_DT.set))
+    )
+
+
+def _size(integer_set: IntegerSet) -> int:
+    return int(Counter().count(integer_set).evaluate({}))

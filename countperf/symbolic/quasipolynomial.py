@@ -9,6 +9,7 @@ taken out of it has been taken out, so that equal values are mostly equal object
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
@@ -170,10 +171,7 @@ class QuasiPolynomial(Formula):
 
     def names(self) -> set[str]:
         """Return all names that occur, also inside floors."""
-        names: set[str] = set()
-        for atom in self.atoms():
-            names |= {atom} if isinstance(atom, str) else atom.names()
-        return names
+        return set[str]().union(*({a} if isinstance(a, str) else a.names() for a in self.atoms()))
 
     @property
     def is_affine(self) -> bool:
@@ -191,12 +189,11 @@ class QuasiPolynomial(Formula):
     @property
     def is_linear(self) -> bool:
         """True if the degree is at most one, and there are no floors."""
-        for monomial in self.terms:
-            if monomial:
-                atom, exponent = monomial[0]
-                if exponent != 1 or len(monomial) != 1 or not isinstance(atom, str):
-                    return False
-        return True
+        return all(
+            not monomial
+            or (len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], str))
+            for monomial in self.terms
+        )
 
     # --- arithmetic
 
@@ -288,10 +285,6 @@ class QuasiPolynomial(Formula):
             denominator //= common
             inside = {m: c // common for m, c in inside.items()}
             constant //= common
-            if denominator == 1:
-                for monomial, value in inside.items():
-                    outside[monomial] = outside.get(monomial, 0) + value
-                return QuasiPolynomial(outside)
             inside[()] = constant
             outside[((Floor(QuasiPolynomial(inside), denominator), 1),)] = 1
         return QuasiPolynomial(outside)
@@ -330,14 +323,8 @@ class QuasiPolynomial(Formula):
         """Return the coefficient of each power of `name`; floors must be free of it."""
         parts: dict[int, dict[Monomial, Number]] = {}
         for monomial, value in self.terms.items():
-            exponent = 0
-            rest: list[tuple[Atom, int]] = []
-            for atom, power in monomial:
-                if atom == name:
-                    exponent = power
-                else:
-                    rest.append((atom, power))
-            parts.setdefault(exponent, {})[tuple(rest)] = value
+            rest = tuple((atom, power) for atom, power in monomial if atom != name)
+            parts.setdefault(dict(monomial).get(name, 0), {})[rest] = value
         return {exponent: _make_trusted(terms) for exponent, terms in parts.items()}
 
     def without_common_powers(self, names: AbstractSet[str]) -> QuasiPolynomial:
@@ -374,10 +361,7 @@ class QuasiPolynomial(Formula):
         for monomial, coefficient in self.terms.items():
             product = coefficient
             for atom, exponent in monomial:
-                if isinstance(atom, str):
-                    base: Number = values[atom]
-                else:
-                    base = atom.evaluate(values)
+                base = values[atom] if isinstance(atom, str) else atom.evaluate(values)
                 product = product * base**exponent
             total += product
         return _number(total) if isinstance(total, Fraction) else total
@@ -399,8 +383,7 @@ class QuasiPolynomial(Formula):
             sign = "-" if value < 0 else "+"
             size = abs(value)
             if size != 1 or not factors:
-                text = str(size) if isinstance(size, int) else f"({size})"
-                factors.insert(0, text)
+                factors.insert(0, str(size) if isinstance(size, int) else f"({size})")
             parts += [sign, "*".join(factors)]
         head = "-" if parts[0] == "-" else ""
         return head + " ".join(parts[1:])
@@ -420,6 +403,11 @@ ONE = QuasiPolynomial.constant(1)
 # --- Quasi-polynomials read back from the text that they print
 
 
+_OPERATORS: Mapping[type[ast.operator], Callable[..., QuasiPolynomial]] = {
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+}
+
+
 @lru_cache(4096)
 def parse_polynomial(text: str) -> QuasiPolynomial:
     """Parse a quasi-polynomial such as ``(1/2)*n^2 + floor((n + 3)/4)``."""
@@ -437,12 +425,8 @@ def _from_tree(node: ast.expr, text: str) -> QuasiPolynomial:
             return QuasiPolynomial.name(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_from_tree(operand, text)
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _from_tree(left, text) + _from_tree(right, text)
-        case ast.BinOp(left=left, op=ast.Sub(), right=right):
-            return _from_tree(left, text) - _from_tree(right, text)
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _from_tree(left, text) * _from_tree(right, text)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() as op, right=right):
+            return _OPERATORS[type(op)](_from_tree(left, text), _from_tree(right, text))
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=int() as d)) if d > 0:
             return _from_tree(left, text) / d
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as e)) if e >= 0:

@@ -7,6 +7,7 @@ as opaque objects and leave as counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import islpy as isl
@@ -21,7 +22,7 @@ from countperf.symbolic.isl_sets import (
     to_isl,
     written_rows,
 )
-from countperf.symbolic.quasipolynomial import Atom, Floor, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, Floor, QuasiPolynomial
 from countperf.symbolic.tiles import Polyhedron, Row, fuse_tiles
 
 _DT = isl.dim_type
@@ -34,6 +35,17 @@ def project_onto(integer_set: IntegerSet, keep: Iterable[str]) -> IntegerSet:
         if integer_set.get_dim_name(_DT.set, position) not in wanted:
             integer_set = integer_set.project_out(_DT.set, position, 1)
     return integer_set
+
+
+def add_dimensions(integer_set: IntegerSet, names: Sequence[str]) -> IntegerSet:
+    """Add free dimensions to a set, so that it has all names in this order."""
+    result = as_set(integer_set)
+    known = names_of(result, parameters=False)
+    for position, name in enumerate(names):
+        if name not in known:
+            result = result.insert_dims(_DT.set, position, 1)
+            result = result.set_dim_name(_DT.set, position, name)
+    return result
 
 
 def without_parameters(integer_set: IntegerSet, names: Iterable[str]) -> IntegerSet | None:
@@ -70,36 +82,33 @@ def as_parameters(integer_set: IntegerSet, names: Iterable[str]) -> IntegerSet:
 
 def as_aff(expression: QuasiPolynomial, space: Any) -> Any:
     """Return an affine quasi-polynomial as isl's affine function on a set space."""
-    local = isl.LocalSpace.from_space(space)
-    coefficients: dict[str, tuple[Any, int]] = {}
-    for kind, own_kind in ((_DT.param, _DT.param), (_DT.set, _DT.in_)):
-        for k in range(space.dim(kind)):
-            coefficients[space.get_dim_name(kind, k)] = (own_kind, k)
-    result = isl.Aff.zero_on_domain(local)
+    places = {
+        space.get_dim_name(kind, k): (own_kind, k)
+        for kind, own_kind in ((_DT.param, _DT.param), (_DT.set, _DT.in_))
+        for k in range(space.dim(kind))
+    }
+    result = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(space))
     for monomial, value in expression.terms.items():
+        factor = isl.Val(str(value))
         if not monomial:
-            result = result.add_constant_val(isl.Val(str(value)))
+            result = result.add_constant_val(factor)
             continue
         ((atom, exponent), *rest) = monomial
-        is_known = atom in coefficients if isinstance(atom, str) else atom.is_affine
+        is_known = atom in places if isinstance(atom, str) else atom.is_affine
         if rest or exponent != 1 or not is_known:
-            raise CountingError(f"{expression} is not affine in {sorted(coefficients)}")
+            raise CountingError(f"{expression} is not affine in {sorted(places)}")
         if isinstance(atom, Floor):
-            inner = as_aff(atom.numerator, space)
-            floor = inner.scale_down_val(isl.Val(atom.denominator)).floor()
-            result = result.add(floor.scale_val(isl.Val(str(value))))
+            inner = as_aff(atom.numerator, space).scale_down_val(isl.Val(atom.denominator))
+            result = result.add(inner.floor().scale_val(factor))
         else:
-            result = result.add_coefficient_val(*coefficients[atom], isl.Val(str(value)))
+            result = result.add_coefficient_val(*places[atom], factor)
     return result
 
 
 def rows_of(expressions: Iterable[QuasiPolynomial], names: Sequence[str]) -> tuple[Row, ...]:
     """Return affine expressions without floors as rows of integers."""
     return tuple(
-        (
-            int(e.constant_term),
-            *(int(e.terms.get(((name, 1),), 0)) for name in names),
-        )
+        (int(e.constant_term), *(int(e.terms.get(((name, 1),), 0)) for name in names))
         for e in (expression.primitive() for expression in expressions)
     )
 
@@ -121,31 +130,18 @@ def restrict(
 ) -> IntegerSet:
     """Restrict a set to where affine expressions are at least zero, or zero."""
     result = as_set(integer_set)
-    conditions = [(e, False) for e in nonnegative] + [(e, True) for e in zero]
+    conditions = [(e, isl.Constraint.inequality_from_aff) for e in nonnegative]
+    conditions += [(e, isl.Constraint.equality_from_aff) for e in zero]
     needed = {name for e, _ in conditions for name in e.names()}
     result = with_parameters(result, needed - set(names_of(result, parameters=False)))
-    for expression, equality in conditions:
-        aff = as_aff(expression, result.get_space())
-        constraint = (
-            isl.Constraint.equality_from_aff(aff)
-            if equality
-            else isl.Constraint.inequality_from_aff(aff)
-        )
-        result = result.add_constraint(constraint)
+    for expression, constrain in conditions:
+        result = result.add_constraint(constrain(as_aff(expression, result.get_space())))
     return result
-
-
-def subtract(integer_set: IntegerSet, other: IntegerSet) -> IntegerSet:
-    """Return the points of the first set that are not in the second."""
-    return integer_set - other
 
 
 def union(sets: Sequence[IntegerSet]) -> IntegerSet:
     """Return the union of sets of one space; their parameters are aligned."""
-    result = sets[0] if isinstance(sets[0], isl.Set) else isl.Set.from_basic_set(sets[0])
-    for other in sets[1:]:
-        result = result | other
-    return result.coalesce()
+    return reduce(isl.Set.union, map(as_set, sets)).coalesce()
 
 
 def where_holds(
@@ -154,7 +150,7 @@ def where_holds(
     """Restrict a set to where all expressions of one of some alternatives are at least zero."""
     parts = [restrict(integer_set, nonnegative=each) for each in alternatives]
     whole = union([integer_set])
-    return union(parts) if parts else subtract(whole, whole)
+    return union(parts) if parts else whole - whole
 
 
 def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:
@@ -239,12 +235,10 @@ def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) ->
     """Return whether the values of some dimensions do not depend on the value of another one."""
     kept = set(names)
     joint = as_set(project_onto(integer_set, kept | {other}))
-    position = names_of(joint, parameters=False).index(other)
-    alone = joint.project_out(_DT.set, position, 1).insert_dims(_DT.set, position, 1)
-    line = as_set(project_onto(integer_set, {other}))
-    line = line.insert_dims(_DT.set, 0, position)
-    line = line.add_dims(_DT.set, len(kept) - position)
-    return bool(joint.plain_is_equal(alone & line) or joint.is_equal(alone & line))
+    order = names_of(joint, parameters=False)
+    apart = add_dimensions(project_onto(joint, kept), order)
+    apart &= add_dimensions(project_onto(joint, {other}), order)
+    return bool(joint.plain_is_equal(apart) or joint.is_equal(apart))
 
 
 def equalities(integer_set: IntegerSet) -> IntegerSet | None:
@@ -298,20 +292,18 @@ def resolve_floors(expression: QuasiPolynomial, bounds: Bounds) -> QuasiPolynomi
         if isinstance(atom, str) or not atom.denominator:
             return None
         numerator = resolve_floors(atom.numerator, bounds)
-        low = high = 0
-        for monomial, value in numerator.terms.items():
-            if not monomial:
-                low, high = low + int(value), high + int(value)
-                continue
-            ((inner, exponent), *rest) = monomial
-            known = bounds.get(inner, (None, None)) if isinstance(inner, str) else (None, None)
-            if rest or exponent != 1 or known[0] is None or known[1] is None:
-                return numerator.floor_divide(atom.denominator)
-            ends = (int(value) * known[0], int(value) * known[1])
-            low, high = low + min(ends), high + max(ends)
-        if low // atom.denominator == high // atom.denominator:
-            return QuasiPolynomial.constant(low // atom.denominator)
-        return numerator.floor_divide(atom.denominator)
+        unknown = numerator.floor_divide(atom.denominator)
+        if not numerator.is_linear or not all(
+            None not in bounds.get(name, (None,)) for name in numerator.names()
+        ):
+            return unknown
+        slopes = {name: numerator.terms[(name, 1),] for name in numerator.names()}
+        low, high = (
+            numerator.evaluate({n: bounds[n][(c < 0) ^ end] or 0 for n, c in slopes.items()})
+            // atom.denominator
+            for end in (False, True)
+        )
+        return QuasiPolynomial.constant(low) if low == high else unknown
 
     return expression.map_atoms(replace)
 
@@ -359,18 +351,152 @@ def quotients(
     return parts if len(parts) <= _MAXIMUM_QUOTIENTS else None
 
 
-def is_product(
+# --- Sets that cover others, extremes on a set, and cells widened to the next step of a stride
+
+
+def is_all_or_nothing(part: IntegerSet, whole: IntegerSet, name: str) -> bool:
+    """Return whether a set has all values of a dimension that another has, at any other values."""
+    names = names_of(whole, parameters=False)
+    covered, everything = (
+        image(domain, [*map(QuasiPolynomial.name, names)]) for domain in (part, whole)
+    )
+    order = names_of(covered, parameters=False)
+    others = [inner for inner, outer in zip(order, names, strict=True) if outer != name]
+    shadow = add_dimensions(project_onto(covered, others), order)
+    return bool((everything & shadow).is_subset(covered))
+
+
+def widened_along(integer_set: IntegerSet, ranges: Mapping[str, tuple[int, int]]) -> IntegerSet:
+    """Let some dimensions take all values of constant ranges, where they take any value."""
+    names = names_of(integer_set, parameters=False)
+    result = add_dimensions(project_onto(integer_set, set(names) - ranges.keys()), names)
+    dimensions = [(QuasiPolynomial.name(name), *ends) for name, ends in ranges.items()]
+    within = [side for x, low, high in dimensions for side in (x - low, high - x)]
+    return restrict(result, nonnegative=within)
+
+
+def contains(integer_set: IntegerSet, part: IntegerSet, assumptions: IntegerSet | None) -> bool:
+    """Return whether a set contains another one of the same dimensions, on the assumptions."""
+    order = [*map(QuasiPolynomial.name, names_of(part, parameters=False))]
+    inside = under_assumptions(
+        image(part, order), None if assumptions is None else as_set(assumptions).params()
+    )
+    return bool(inside.is_subset(image(integer_set, order)))
+
+
+def fix_parameters(
+    integer_set: IntegerSet, values: Mapping[str, int]
+) -> tuple[IntegerSet, tuple[str, ...]]:
+    """Fix the parameters of a set whose values are known, and eliminate the others."""
+    names = names_of(integer_set, parameters=True)
+    result = at_values(integer_set, {name: values[name] for name in names if name in values})
+    unknown = names_of(result, parameters=True)
+    eliminated = tuple(
+        name for k, name in enumerate(unknown) if result.involves_dims(_DT.param, k, 1)
+    )
+    return result.project_out(_DT.param, 0, len(unknown)), eliminated
+
+
+def contains_values(parameter_set: IntegerSet | None, values: Mapping[str, int]) -> bool:
+    """Return whether parameters may have these values, whatever those of the others are."""
+    return parameter_set is None or not fix_parameters(parameter_set, values)[0].is_empty()
+
+
+def extremes(
+    integer_set: IntegerSet, expressions: Sequence[QuasiPolynomial]
+) -> tuple[tuple[int, int], ...] | None:
+    """Find the smallest and the largest value of affine expressions over a set, exactly."""
+    if integer_set.is_empty():
+        return None
+    pairs: list[tuple[int, int]] = []
+    for expression in expressions:
+        aff = as_aff(expression, integer_set.get_space())
+        bounds = (integer_set.min_val(aff), integer_set.max_val(aff))
+        if not all(bound.is_int() for bound in bounds):
+            raise CountingError(f"{expression} has no bounds")
+        pairs.append((bounds[0].to_python(), bounds[1].to_python()))
+    return tuple(pairs)
+
+
+def widen_on_line(cells: IntegerSet, step: QuasiPolynomial) -> IntegerSet:
+    """Widen each point x of a one-dimensional set to the points from x to x + |step| - 1."""
+    name = "_x"
+    points = with_parameters(as_set(cells).set_dim_name(_DT.set, 0, name), step.names())
+    points = points.add_dims(_DT.set, 1).set_dim_name(_DT.set, 1, "_y")
+    x, y = QuasiPolynomial.name(name), QuasiPolynomial.name("_y")
+    forward = restrict(points, nonnegative=[y - x, x + step - y - 1])
+    backward = restrict(points, nonnegative=[y - x, x - step - y - 1])
+    return union([forward, backward]).project_out(_DT.set, 0, 1).coalesce()
+
+
+def widen_lexicographically(
+    cells: IntegerSet,
+    order: Sequence[int],
+    extents: Sequence[QuasiPolynomial | None],
+    steps: Sequence[QuasiPolynomial],
+) -> IntegerSet | None:
+    """Widen each cell of a compact array by a stride given digit by digit."""
+    if not all(s.is_constant for s in steps):
+        return None
+    values = [int(s.constant_term) for s in steps]
+    if all(v <= 0 for v in values):
+        values = [-v for v in values]
+    if any(v < 0 for v in values):
+        return None
+    count = len(order)
+    points = as_set(cells)
+    needed = {name for e in extents if e is not None for name in e.names()}
+    points = with_parameters(points, needed)
+    space = points.get_space()
+    reorder = isl.MultiAff.zero(space.from_domain().add_dims(_DT.out, count))
+    local = isl.LocalSpace.from_space(space)
+    for digit, axis in enumerate(order):
+        reorder = reorder.set_aff(digit, isl.Aff.var_on_domain(local, _DT.set, axis))
+    points = points.apply(isl.Map.from_multi_aff(reorder))
+    for digit in range(count):
+        points = points.set_dim_name(_DT.set, digit, f"_x{digit}")
+    # pairs (cell, target): the target is the cell one step further, digits carried
+    pairs = points.add_dims(_DT.set, 2 * count)
+    for digit in range(count):
+        pairs = pairs.set_dim_name(_DT.set, count + digit, f"_t{digit}")
+        pairs = pairs.set_dim_name(_DT.set, 2 * count + digit, f"_z{digit}")
+    name = QuasiPolynomial.name
+    carries: list[tuple[IntegerSet, QuasiPolynomial]] = [(pairs, ZERO)]
+    for digit in reversed(range(count)):
+        extent = extents[digit] if digit else None
+        following: list[tuple[IntegerSet, QuasiPolynomial]] = []
+        for region, carry in carries:
+            total = name(f"_x{digit}") + values[digit] + carry
+            gap = name(f"_t{digit}") - total
+            if extent is None:
+                following.append((restrict(region, zero=[gap]), ZERO))
+                continue
+            below, above = [extent - total - 1], [total - extent, extent * 2 - total - 1]
+            following.append((restrict(region, zero=[gap], nonnegative=below), ZERO))
+            following.append((restrict(region, zero=[gap + extent], nonnegative=above), ONE))
+        carries = [(region, carry) for region, carry in following if not region.is_empty()]
+    inside = union([region for region, _ in carries])
+    for digit, extent in enumerate(extents[1:], start=1):
+        assert extent is not None
+        z = name(f"_z{digit}")
+        inside = restrict(inside, nonnegative=[z, extent - z - 1])
+    x, t, z = ([name(f"_{letter}{d}") for d in range(count)] for letter in "xtz")
+    inside = _order_digits(_order_digits(inside, x, z, or_equal=True), z, t, or_equal=False)
+    return inside.project_out(_DT.set, 0, 2 * count).coalesce()
+
+
+def _order_digits(
     integer_set: IntegerSet,
-    names: Sequence[str],
-    nonnegative: Sequence[QuasiPolynomial],
-    assumptions: IntegerSet | None,
-) -> bool:
-    """Return whether some dimensions are independent of the others within the guards."""
-    kind = isl.dim_type.set
-    whole = as_set(integer_set)
-    outer = as_set(project_onto(whole, names))
-    for position, name in enumerate(names_of(whole, parameters=False)):
-        if name not in names:
-            outer = outer.insert_dims(kind, position, 1).set_dim_name(kind, position, name)
-    full = restrict(outer, nonnegative=nonnegative)
-    return bool(under_assumptions(full, assumptions).is_subset(whole))
+    left: Sequence[QuasiPolynomial],
+    right: Sequence[QuasiPolynomial],
+    *,
+    or_equal: bool,
+) -> IntegerSet:
+    """Restrict a set to where one tuple comes before another, or equals it."""
+    gaps = [b - a for a, b in zip(left, right, strict=True)]
+    parts = [
+        restrict(integer_set, zero=gaps[:k], nonnegative=[gap - 1]) for k, gap in enumerate(gaps)
+    ]
+    if or_equal:
+        parts.append(restrict(integer_set, zero=gaps))
+    return union(parts)

@@ -5,11 +5,12 @@ And sums over a dimension: closed forms of powers, and floors in what is summed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import compress, count
 from math import comb, gcd, lcm
 from typing import TypeAlias
 
@@ -32,6 +33,69 @@ class Polyhedron(ShortRepr):
     equalities: tuple[Row, ...]
     inequalities: tuple[Row, ...]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all columns but that of the constant."""
+        return self.parameters + self.dimensions
+
+    @property
+    def first(self) -> int:
+        """The column of the first dimension."""
+        return 1 + len(self.parameters)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Equalities and inequalities."""
+        return self.equalities + self.inequalities
+
+    def map_rows(self, change: Callable[[Row], Row], *, without: str = "") -> Polyhedron:
+        """Change each row, which may lose the column of a dimension."""
+        return Polyhedron(
+            self.parameters,
+            tuple([name for name in self.dimensions if name != without]),
+            tuple([change(row) for row in self.equalities]),
+            tuple([change(row) for row in self.inequalities]),
+        )
+
+    def drop(self, name: str) -> Polyhedron:
+        """Drop the column of a dimension."""
+        column = 1 + self.names.index(name)
+        return self.map_rows(lambda row: row[:column] + row[column + 1 :], without=name)
+
+    def add_column(self, column: int, factors: Mapping[int, int]) -> Polyhedron:
+        """Add multiples of a column to others."""
+        return self.map_rows(
+            lambda row: tuple([c + factors.get(k, 0) * row[column] for k, c in enumerate(row)])
+        )
+
+    def find_components(self, together: AbstractSet[str] = frozenset()) -> list[set[str]]:
+        """Partition the dimensions by shared rows; some of them belong together."""
+        first = self.first
+        groups = [{*compress(self.dimensions, row[first:])} for row in self.rows]
+        components: list[set[str]] = []
+        for group in (*groups, together, *({name} for name in self.dimensions)):
+            if group:
+                touching = [c for c in components if c & group]
+                merged = set(group).union(*touching)
+                components = [c for c in components if c not in touching] + [merged]
+        return components
+
+    def take_apart(self, component: AbstractSet[str]) -> Polyhedron:
+        """Return the rows of one component; of none, those in parameters alone."""
+        first = self.first
+        columns = [k for k, n in enumerate(self.dimensions, start=first) if n in component]
+        names = tuple([self.dimensions[k - first] for k in columns])
+
+        def select(rows: Iterable[Row]) -> tuple[Row, ...]:
+            if not columns:
+                return tuple([row[:first] for row in rows if not any(row[first:])])
+            parts = ((row[:first], tuple([row[k] for k in columns])) for row in rows)
+            return tuple([head + part for head, part in parts if any(part)])
+
+        return Polyhedron(
+            self.parameters, names, select(self.equalities), select(self.inequalities)
+        )
+
 
 def row_polynomial(row: Row, names: Sequence[str]) -> QuasiPolynomial:
     """Return a row as an affine expression in the names of its columns."""
@@ -42,9 +106,8 @@ def row_polynomial(row: Row, names: Sequence[str]) -> QuasiPolynomial:
 
 def describe(polyhedron: Polyhedron) -> str:
     """Return the set in isl's notation, for messages."""
-    names = polyhedron.parameters + polyhedron.dimensions
-    rows = [f"{row_polynomial(r, names)} = 0" for r in polyhedron.equalities]
-    rows += [f"{row_polynomial(r, names)} >= 0" for r in polyhedron.inequalities]
+    rows = [f"{row_polynomial(r, polyhedron.names)} = 0" for r in polyhedron.equalities]
+    rows += [f"{row_polynomial(r, polyhedron.names)} >= 0" for r in polyhedron.inequalities]
     head = f"[{', '.join(polyhedron.parameters)}] -> " if polyhedron.parameters else ""
     return f"{head}{{ [{', '.join(polyhedron.dimensions)}] : {' and '.join(rows)} }}"
 
@@ -58,19 +121,21 @@ def fuse_tiles(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
         polyhedron = fused
 
 
+def _is_alone(row: Row, column: int) -> bool:
+    return not any(row[1:column]) and not any(row[column + 1 :])
+
+
 def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron | None:
-    first = 1 + len(polyhedron.parameters)
-    rows = polyhedron.inequalities
-    for column in range(first, first + len(polyhedron.dimensions)):
-        if polyhedron.dimensions[column - first] in kept:
+    first, names = polyhedron.first, polyhedron.dimensions
+    for column, name in enumerate(names, start=first):
+        if name in kept:
             continue
-        alone = [r for r in rows if r[column] and not any(r[1:column]) and not any(r[column + 1 :])]
-        if len(alone) != 2 or {r[column] for r in alone} != {1, -1}:
+        alone = [r for r in polyhedron.inequalities if r[column] and _is_alone(r, column)]
+        alone.sort(key=lambda row: -row[column])
+        if [row[column] for row in alone] != [1, -1] or alone[0][0]:
             continue
-        if next(r for r in alone if r[column] == 1)[0]:
-            continue
-        width = next(r for r in alone if r[column] == -1)[0] + 1
-        joint = [r for r in (*rows, *polyhedron.equalities) if r[column] and r not in alone]
+        width = alone[1][0] + 1
+        joint = [r for r in polyhedron.rows if r[column] and r not in alone]
         outer = {
             k
             for r in joint
@@ -78,14 +143,13 @@ def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron
             if k != column and r[k] == width * r[column]
         }
         for k in outer:
-            if polyhedron.dimensions[k - first] in kept:
+            if names[k - first] in kept:
                 continue
             aligned = _align_tile_columns(polyhedron, column, k, width, kept)
-            if aligned is None:
-                continue
-            if any(abs(r[k]) > 1 for r in aligned.inequalities if r[k] and not r[column]):
-                continue
-            return _fuse_columns(aligned, column, k, width)
+            if aligned is not None and not any(
+                abs(r[k]) > 1 for r in aligned.inequalities if not r[column]
+            ):
+                return _fuse_columns(aligned, column, k, width)
     return None
 
 
@@ -96,49 +160,30 @@ def _align_tile_columns(
 
     With e = e' + q o, a row's coefficient of o grows by q times that of e.
     """
-    first = 1 + len(polyhedron.parameters)
-
-    def is_alone(row: Row) -> bool:
-        return not any(row[1:tile]) and not any(row[tile + 1 :])
 
     def gap(row: Row) -> int:
         return width * row[tile] - row[outer]
 
     def has_gaps(candidate: Polyhedron) -> bool:
         return any(map(gap, candidate.equalities)) or any(
-            row[tile] and gap(row) and not is_alone(row) for row in candidate.inequalities
+            row[tile] and gap(row) and not _is_alone(row, tile) for row in candidate.inequalities
         )
 
-    for column in range(first, first + len(polyhedron.dimensions)):
+    for column, name in enumerate(polyhedron.dimensions, start=polyhedron.first):
         if not has_gaps(polyhedron):
             return polyhedron
-        if column in (tile, outer) or polyhedron.dimensions[column - first] in kept:
+        if column in (tile, outer) or name in kept:
             continue
-        rows = (*polyhedron.equalities, *polyhedron.inequalities)
-        quotients = {divmod(gap(row), row[column]) for row in rows if row[column]}
-        if len(quotients) != 1:
-            continue
-        ((quotient, remainder),) = quotients
-        if not quotient or remainder:
-            continue
-
-        def shear_row(row: Row, column: int = column, quotient: int = quotient) -> Row:
-            value = row[outer] + quotient * row[column]
-            return (*row[:outer], value, *row[outer + 1 :])
-
-        polyhedron = Polyhedron(
-            polyhedron.parameters,
-            polyhedron.dimensions,
-            tuple(map(shear_row, polyhedron.equalities)),
-            tuple(map(shear_row, polyhedron.inequalities)),
-        )
+        quotients = {divmod(gap(row), row[column]) for row in polyhedron.rows if row[column]}
+        if len(quotients) == 1:
+            ((quotient, remainder),) = quotients
+            if quotient and not remainder:
+                polyhedron = polyhedron.add_column(column, {outer: quotient})
     return None if has_gaps(polyhedron) else polyhedron
 
 
 def _fuse_columns(polyhedron: Polyhedron, tile: int, outer: int, width: int) -> Polyhedron:
-    position = tile - 1 - len(polyhedron.parameters)
-
-    def rewritten(row: Row) -> Row:
+    def rewrite(row: Row) -> Row:
         values = list(row)
         if row[tile]:
             values[outer] = row[tile]
@@ -149,16 +194,9 @@ def _fuse_columns(polyhedron: Polyhedron, tile: int, outer: int, width: int) -> 
         del values[tile]
         return tuple(values)
 
-    return Polyhedron(
-        polyhedron.parameters,
-        polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
-        tuple(rewritten(row) for row in polyhedron.equalities),
-        tuple(
-            rewritten(row)
-            for row in polyhedron.inequalities
-            if not (row[tile] and not any(row[1:tile]) and not any(row[tile + 1 :]))
-        ),
-    )
+    others = tuple(r for r in polyhedron.inequalities if not (r[tile] and _is_alone(r, tile)))
+    joint = replace(polyhedron, inequalities=others)
+    return joint.map_rows(rewrite, without=polyhedron.names[tile - 1])
 
 
 def without_determined(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
@@ -167,28 +205,17 @@ def without_determined(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhe
     Such a dimension x has two rows only, ``d x <= e`` and ``e <= d x + d - 1``: it is the floor of
     e/d, such as the number of the tile that a point lies in.
     """
-    first = 1 + len(polyhedron.parameters)
-    if any(any(row[first:]) for row in polyhedron.equalities):
+    if any(any(row[polyhedron.first :]) for row in polyhedron.equalities):
         return polyhedron
-    columns = first + len(polyhedron.dimensions)
-    for column in reversed(range(first, columns)):
+    for name in reversed(polyhedron.dimensions):
+        column = 1 + polyhedron.names.index(name)
         rows = [row for row in polyhedron.inequalities if row[column]]
-        if polyhedron.dimensions[column - first] in kept or len(rows) != 2:
+        if name in kept or len(rows) != 2:
             continue
         total = [a + b for a, b in zip(*rows, strict=True)]
-        if any(total[1:]) or total[0] != abs(rows[0][column]) - 1:
-            continue
-        position = column - first
-        polyhedron = Polyhedron(
-            polyhedron.parameters,
-            polyhedron.dimensions[:position] + polyhedron.dimensions[position + 1 :],
-            tuple(row[:column] + row[column + 1 :] for row in polyhedron.equalities),
-            tuple(
-                row[:column] + row[column + 1 :]
-                for row in polyhedron.inequalities
-                if not row[column]
-            ),
-        )
+        if not any(total[1:]) and total[0] == abs(rows[0][column]) - 1:
+            others = tuple([row for row in polyhedron.inequalities if not row[column]])
+            polyhedron = replace(polyhedron, inequalities=others).drop(name)
     return polyhedron
 
 
@@ -214,9 +241,8 @@ def lift_floor(
     polyhedron: Polyhedron, weight: QuasiPolynomial, floor: Floor, name: str
 ) -> tuple[Polyhedron, QuasiPolynomial]:
     """Replace a floor by a new dimension, with the two rows that define it."""
-    names = polyhedron.parameters + polyhedron.dimensions
-    d = floor.denominator
-    fresh = _fresh_name(names)
+    names, d = polyhedron.names, floor.denominator
+    fresh = next(q for q in map("_q{}".format, count()) if q not in names)
     replacement = QuasiPolynomial.name(fresh)
     row = [0] * (1 + len(names))
     for monomial, value in floor.numerator.terms.items():
@@ -227,12 +253,9 @@ def lift_floor(
         replacement = replacement + QuasiPolynomial.name(name)
     lower = (*row, -d)
     upper = (-row[0] + d - 1, *(-c for c in row[1:]), d)
-    lifted = Polyhedron(
-        polyhedron.parameters,
-        (*polyhedron.dimensions, fresh),
-        tuple((*r, 0) for r in polyhedron.equalities),
-        (*((*r, 0) for r in polyhedron.inequalities), lower, upper),
-    )
+    wider = polyhedron.map_rows(lambda row: (*row, 0))
+    rows = (*wider.inequalities, lower, upper)
+    lifted = replace(wider, dimensions=(*polyhedron.dimensions, fresh), inequalities=rows)
     return lifted, weight.map_atoms(lambda atom: replacement if atom == floor else None)
 
 
@@ -253,13 +276,6 @@ def period_of(floor: Floor, name: str) -> int:
                 outer = floor.denominator // gcd(floor.denominator, int(value))
                 period = lcm(period, inner * outer)
     return period
-
-
-def _fresh_name(names: Sequence[str]) -> str:
-    number = 0
-    while f"_q{number}" in names:
-        number += 1
-    return f"_q{number}"
 
 
 # --- Sums of quasi-polynomials over intervals of a name, by Faulhaber's formula

@@ -1,20 +1,45 @@
-"""Predicting the points of a space: streamed, by any executor, in bounded memory."""
+"""Predicting the points of a space: one by one, and streamed by any executor in bounded memory.
+
+A task holds a model with all that was measured for it, some megabytes: packing and unpacking it for
+each chunk, and finding anew what a model remembers of kernels, takes as long as predicting. So it
+is packed once, and unpacked once in each process.
+"""
 
 from __future__ import annotations
 
 import heapq
 import math
+import pickle
 import re
 import time
+import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from functools import lru_cache
 from itertools import islice
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from countperf.devices.workers import Pool, WorkerLostError, capacity, pool_or
-from countperf.errors import ParameterError, TuningError, option
+import cloudpickle
+
+from countperf.counting.analysis import with_transactions
+from countperf.counting.count_properties import count_kernel
+from countperf.counting.frontend.loopy_patches import without_disk_caches
+from countperf.counting.frontend.producers import translation_unit
+from countperf.counting.frontend.schedule import scheduled
+from countperf.devices.device import DeviceLimits
+from countperf.devices.workers import NOT_SENT, Pool, WorkerLostError, capacity, pool_or
+from countperf.errors import (
+    CountingError,
+    CountperfError,
+    ParameterError,
+    PredictionError,
+    SearchSpaceError,
+    TuningError,
+    option,
+)
+from countperf.models.breakdown import CORRECTION
 from countperf.steps import end_if_interrupted, report
 from countperf.text import (
     EACH,
@@ -23,6 +48,7 @@ from countperf.text import (
     Result,
     ShortRepr,
     choice_text,
+    cut,
     format_percent,
     format_quantity,
     format_seconds,
@@ -33,9 +59,174 @@ from countperf.text import (
     table_of,
     weights_text,
 )
-from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_packed
 from countperf.tuning.posterior import order_by_promise
-from countperf.tuning.space import Choice, Value
+from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
+
+if TYPE_CHECKING:
+    from countperf.models.weights import WeightSet
+
+_SMALLEST_SHARE = 0.01
+_DIGITS = 4  # of shares
+_REASON = 1000  # characters of a reason
+_LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of higher levels
+Stage: TypeAlias = Literal[
+    "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
+]
+"""Stage at which a variant was refused: building, Loopy's schedule, counting, the device's limits,
+sizes that it does not take, the model; on the device: compiling, wrong numbers, running."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused(ShortRepr):
+    """A variant that there is not."""
+
+    choice: dict[str, Value]  # which one
+    stage: Stage  # where it fell out
+    reason: str  # why
+    # those that counting asks for, which no search's file keeps
+    statistics: Mapping[str, float | str] | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted(ShortRepr):
+    """A variant and its predicted time."""
+
+    choice: dict[str, Value]  # which one
+    time_s: float  # predicted time of a launch, s
+    # low and high end of where the time is expected, s
+    interval_s: tuple[float, float] | None = None
+    interval_level: float = 0.95  # the share of cases whose time the interval is to hold
+    missing: tuple[str, ...] = ()  # properties without a weight, left out of the time
+    # shares of the time, by what is charged for
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+Point: TypeAlias = Predicted | Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionTask:
+    """Task of predicting points: everything that a predicting process needs."""
+
+    space: SearchSpace
+    weights: WeightSet  # what predicts
+    sizes: Mapping[str, int]  # sizes of the kernel, in the place of some of the space's
+    limits: DeviceLimits | None = None  # of the device
+    incomplete_ok: bool = False  # whether to leave out properties without a weight
+    statistics: Statistics | None = None  # in place of the space's, or of some of them
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", self.space.sizes_with(self.sizes))
+
+    def pack(self) -> bytes:
+        """Pack the task for other processes.
+
+        Functions of the caller's main module, of notebooks and of functions go along by value,
+        those of other modules by name.
+        """
+        try:
+            return zlib.compress(cloudpickle.dumps(self), _LEVEL)
+        except NOT_SENT as error:
+            raise self.refuse_sending(str(error)) from error
+
+    def refuse_sending(self, reason: str) -> SearchSpaceError:
+        """Make the error of a task that cannot be packed, or not unpacked."""
+        return SearchSpaceError(
+            f"space '{self.space.name}' cannot be sent to the processes that count: {reason}; "
+            "let its functions be functions of a module that they can import, which hold no locks,"
+            " files or the like, or name it: 'path/file.py:name'"
+        )
+
+
+@lru_cache(maxsize=4)
+def _unpack(packed: bytes) -> PredictionTask:
+    return pickle.loads(zlib.decompress(packed))
+
+
+def predict_packed(packed: bytes, choices: Sequence[Choice]) -> list[Point]:
+    """Predict some points of a packed task."""
+    with without_disk_caches():  # which take longer than what variants would gain from them
+        return [predict_point(_unpack(packed), choice) for choice in choices]
+
+
+def predict_point(task: PredictionTask, choice: Choice) -> Point:
+    """Build, count and predict a variant."""
+    space, weights = task.space, task.weights
+
+    def refuse(stage: Stage, error: CountperfError | str) -> Refused:
+        return Refused(
+            choice=dict(choice),
+            stage=stage,
+            reason=cut(" ".join(str(error).split()), _REASON),
+            statistics=getattr(error, "statistics", None),
+        )
+
+    stage: Stage = "build"
+    try:
+        unit = build_variant(space, choice)
+        stage = "schedule"
+        ready, resources = scheduled(unit)
+        if task.limits is not None and (too_much := find_exceeded_limit(task.limits, resources)):
+            return refuse("limits", too_much)
+        stage = "count"
+        vector = count_kernel(
+            ready,
+            statistics=space.statistics_at(choice, task.statistics),
+            view=weights.view,
+            caches=weights.counted_caches,
+            cache=False,
+        )
+        vector = with_transactions(vector, unit, weights.definition.named_transactions)
+        stage = "predict"
+        prediction = weights.predict_counts(vector, task.sizes, incomplete_ok=task.incomplete_ok)
+    except CountperfError as error:
+        if isinstance(error, CountingError):  # of a builder; or at sizes, of what has no formula
+            stage = "schedule" if stage == "build" else "count" if stage == "predict" else stage
+        elif stage == "predict" and not isinstance(error, PredictionError):
+            stage = "sizes"
+        return refuse(stage, error)
+    time_s = float(prediction.time_s)
+    if not 0 < time_s < math.inf:
+        return refuse("predict", f"the model predicts {time_s:.3g} s, which is no time")
+    ends_s = prediction.interval_s
+    parts = {name: float(part) for name, part in prediction.breakdown.items()}
+    plain_s = time_s - parts.pop(CORRECTION, 0.0)
+    shares = {name: part / plain_s for name, part in parts.items()}
+    return Predicted(
+        choice=dict(choice),
+        time_s=time_s,
+        interval_s=None if ends_s is None else (float(ends_s[0]), float(ends_s[1])),
+        interval_level=prediction.interval_level,
+        missing=prediction.missing,
+        # of the weights, in all that the correction leaves alone
+        parts={n: round(s, _DIGITS) for n, s in shares.items() if abs(s) >= _SMALLEST_SHARE},
+    )
+
+
+def build_variant(space: SearchSpace, choice: Choice) -> Any:
+    """Build a variant; whatever its builder raises becomes a `SearchSpaceError`."""
+    try:
+        return translation_unit(space.build(**choice))
+    except (KeyboardInterrupt, GeneratorExit, CountingError):
+        raise
+    except BaseException as error:  # builders are anybody's code, and may call sys.exit
+        raise SearchSpaceError(f"{type(error).__name__}: {error}") from error
+
+
+def find_exceeded_limit(limits: DeviceLimits, resources: Any) -> str:
+    """Say which limit a launch exceeds; empty if none."""
+    items = resources.group_items
+    if items is not None and items > limits.max_group_size:
+        return f"groups of {items} work items; the device takes up to {limits.max_group_size}"
+    shapes = zip(resources.group_shape, limits.max_group_shape, strict=False)
+    for axis, (extent, most) in enumerate(shapes):
+        if extent is not None and extent > most:
+            return f"{extent} work items along axis {axis} of a group; the device takes {most}"
+    local = resources.local_memory_bytes
+    if local is not None and local > limits.local_memory_bytes:
+        return f"{local} byte of local memory; the device has {limits.local_memory_bytes}"
+    return ""
+
 
 _KINDS = 50  # of reasons that are told apart at a stage
 _NAMED = 3  # of them in a sentence
@@ -62,24 +253,26 @@ class RefusalCounter:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        self._reasons: dict[str, dict[str, tuple[int, Reason]]] = {}
+        self._reasons: dict[str, dict[str, tuple[int, int, Refused]]] = {}
 
     def add(self, number: int, point: Refused) -> None:
         """Count a point with its number in the order of the space."""
         self._counts[point.stage] += 1
         reasons = self._reasons.setdefault(point.stage, {})
         kind = re.sub(r"\d+", "#", point.reason)
-        first, known = reasons.get(kind, (number, Reason(count=0, example=point)))
         if kind in reasons or len(reasons) < _KINDS:
-            example = point if number < first else known.example
-            reasons[kind] = min(first, number), Reason(count=known.count + 1, example=example)
+            count, first, example = reasons.get(kind, (0, number, point))
+            if number < first:
+                first, example = number, point
+            reasons[kind] = count + 1, first, example
 
     def by_stage(self) -> dict[str, RefusalCount]:
         """Sum up."""
         summary: dict[str, RefusalCount] = {}
-        for stage, count in sorted(self._counts.items()):
-            order = sorted(self._reasons[stage].values(), key=lambda it: (-it[1].count, it[0]))
-            summary[stage] = RefusalCount(count=count, reasons=tuple(r for _, r in order))
+        for stage, total in sorted(self._counts.items()):
+            order = sorted(self._reasons[stage].values(), key=lambda it: (-it[0], it[1]))
+            reasons = tuple(Reason(count=count, example=example) for count, _, example in order)
+            summary[stage] = RefusalCount(count=total, reasons=reasons)
         return summary
 
 
@@ -120,8 +313,7 @@ class Ranking(Result):
         reasons = [(r, stage) for stage, refusal in self.refusals.items() for r in refusal.reasons]
         reasons.sort(key=lambda refusal: -refusal[0].count)
         said = [f"{r.count} ({stage}): {r.example.reason}" for r, stage in reasons[:_NAMED]]
-        if len(reasons) > _NAMED:
-            said.append("others for other reasons")
+        said += ["others for other reasons"] if len(reasons) > _NAMED else []
         why = f"{self.refused} refused: {'; '.join(said)}"
         raise TuningError(
             f"no variant of '{self.space}' has a prediction: "
@@ -260,7 +452,12 @@ class Ranker:
             if not self.chunks:
                 break
             chunk = self.chunks.popleft()
-            self.pending[self._begin([choice for _, choice in chunk])] = chunk
+            asked = predict_packed, self.packed, [choice for _, choice in chunk]
+            if isinstance(self.executor, Pool):
+                task = self.executor.submit_within(self.longest_s, *asked)
+            else:
+                task = self.executor.submit(*asked)
+            self.pending[task] = chunk
         self._collect(seconds)
         self.spent_s += self.now() - began_s
 
@@ -324,19 +521,12 @@ class Ranker:
 
     def _promising(self, count: int) -> list[int]:
         """Choose points: three of four promise short times, the others are the next ones."""
-        there = range(len(self.ahead))
+        there = range(min(count, len(self.ahead)))
         if not self.predicted:
-            return list(there[:count])
-        order = order_by_promise(
-            self.task.space.parameters, self.latest, [choice for _, choice in self.ahead]
-        )
-        return list(dict.fromkeys([*order[: count - count // 4], *there[:count]]))[:count]
-
-    def _begin(self, choices: list[dict[str, Value]]) -> Future[list[Point]]:
-        asked = predict_packed, self.packed, choices
-        if isinstance(self.executor, Pool):
-            return self.executor.submit_within(self.longest_s, *asked)
-        return self.executor.submit(*asked)
+            return list(there)
+        choices = [choice for _, choice in self.ahead]
+        order = order_by_promise(self.task.space.parameters, self.latest, choices)
+        return list(dict.fromkeys([*order[: count - count // 4], *there]))[:count]
 
     def _collect(self, seconds: float | None) -> None:
         if not self.pending:
@@ -350,16 +540,15 @@ class Ranker:
     def _add(self, number: int, point: Point) -> None:
         """Take a point and its number in the order of `SearchSpace.choices`."""
         self.answered += 1
-        time_s = None
         if isinstance(point, Refused):
             self.refusals.add(number, point)
+            self.latest.append((point.choice, None))
         else:
-            time_s = point.time_s
             self.predicted += 1
-            heapq.heappush(self.best, (-time_s, -number, point))
+            heapq.heappush(self.best, (-point.time_s, -number, point))
             if len(self.best) > self.keep:
                 heapq.heappop(self.best)
-        self.latest.append((point.choice, time_s))
+            self.latest.append((point.choice, point.time_s))
         if self.on_point is not None:
             self.on_point(point)
 
@@ -387,12 +576,9 @@ def lay_out_point(point: Point) -> dict[str, Any]:
     """Return a point as a row: its choice with the predicted time, or why it was refused."""
     if isinstance(point, Refused):
         return picked(point, "choice", "stage", "reason")
-    return {
-        "choice": dict(point.choice),
-        "predicted_s": point.time_s,
-        **picked(point, "interval_s", "interval_level"),
-        **({"missing": list(point.missing)} if point.missing else {}),
-    }
+    missing = {"missing": list(point.missing)} if point.missing else {}
+    ends = picked(point, "interval_s", "interval_level")
+    return {"choice": dict(point.choice), "predicted_s": point.time_s, **ends, **missing}
 
 
 def list_refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
@@ -401,8 +587,7 @@ def list_refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
         stage: {
             "count": refusal.count,
             "reasons": [
-                {"count": reason.count, "example": lay_out_point(reason.example)}
-                for reason in refusal.reasons
+                {"count": r.count, "example": lay_out_point(r.example)} for r in refusal.reasons
             ],
         }
         for stage, refusal in refusals.items()

@@ -7,11 +7,11 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any, Literal, TypeAlias, cast, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 from pydantic import (
     ConfigDict,
@@ -23,7 +23,6 @@ from pydantic import (
     PositiveInt,
     TypeAdapter,
     ValidationError,
-    create_model,
 )
 
 from countperf.devices.identity import DeviceIdentity
@@ -47,9 +46,14 @@ from countperf.text import (
     short_name,
     weights_text,
 )
-from countperf.tuning.points import PredictionTask, Refused
-from countperf.tuning.ranker import RefusalCount, list_refusals, write_refusals
-from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
+from countperf.tuning.ranker import (
+    PredictionTask,
+    RefusalCount,
+    Refused,
+    list_refusals,
+    write_refusals,
+)
+from countperf.tuning.space import Choice, SearchSpace, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
 """Why a search ended: nothing left can beat the best at the stated confidence; the budget is spent;
@@ -343,12 +347,20 @@ class End(Outlook):
     budget: Budget  # the one that it had
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Part):
     """A line of a search, but for the first."""
 
-    spent_s: float  # by then, s
-    content: Trial | Refused | End
+    spent_s: NonNegativeFloat  # by then, s
+    tried: Trial | None = None
+    refused: Refused | None = None
+    end: End | None = None
+
+    @property
+    def content(self) -> Trial | Refused | End:
+        """What the line is about."""
+        content = self.tried or self.refused or self.end
+        assert content is not None
+        return content
 
 
 class SearchHeader(Part):
@@ -369,27 +381,12 @@ VERSION = 3
 _KINDS: Mapping[str, type[Trial | Refused | End]] = {"tried": Trial, "refused": Refused, "end": End}
 
 
-def _list_stored(kind: type[Trial | Refused | End]) -> list[str]:
-    """Return the fields of a result that its line has."""
-    return [field.name for field in fields(kind) if field.compare]
-
-
-def _make_line_type(kind: str) -> type[Part]:
-    """Return what a line with all fields of a result is validated by."""
-    hints = get_type_hints(_KINDS[kind], include_extras=True)
-    given: dict[str, Any] = {name: (hints[name], ...) for name in _list_stored(_KINDS[kind])}
-    given |= {"kind": (Literal[kind], ...), "spent_s": (NonNegativeFloat, ...)}
-    return create_model(kind, __base__=Part, **given)
-
-
-_LINES = {kind: _make_line_type(kind) for kind in _KINDS}
-
-
 def make_line(content: Trial | Refused | End) -> dict[str, Any]:
     """Return a result as a line, but for the time that was spent."""
     (kind,) = (name for name, of in _KINDS.items() if isinstance(content, of))
     values = asdict(content)
-    return {"kind": kind, **{name: values[name] for name in _list_stored(type(content))}}
+    values.pop("statistics", None)
+    return {"kind": kind, **values}
 
 
 class Journal(AppendedLines):
@@ -404,7 +401,7 @@ class Journal(AppendedLines):
         def read(lines: Sequence[str]) -> None:
             _, self.entries = _parse(Path(path), lines, wanted, task.space)
 
-        super().__init__(path, "the search", json.dumps(wanted, allow_nan=False) + "\n", read)
+        super().__init__(path, json.dumps(wanted, allow_nan=False) + "\n", read)
 
     def append(self, content: Trial | Refused | End, spent_s: float) -> None:
         """Write a line; it is on the disk when this returns."""
@@ -434,7 +431,7 @@ def _pair_fields(
 
 def read_journal(path: Path) -> tuple[SearchHeader, list[Entry]]:
     """Read a file without going on with it: its header, and the entries."""
-    header, entries = _parse(path, split_lines(read_content(path), path=path).lines)
+    header, entries = _parse(path, split_lines(read_content(path), path=path))
     return validate(SearchHeader, header, path=path, root="line 1: $"), entries
 
 
@@ -455,38 +452,31 @@ def _parse(
 
     def parse_header(line: str) -> dict[str, Any]:
         header: Any = parse_json(line, path=path)
-        if not isinstance(header, dict) or cast("Any", header).get("format") != FORMAT:
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
             raise DocumentError(f"{path} is no file of a search; use another one", path=str(path))
-        version = cast("dict[str, Any]", header).get("version")
+        version = header.get("version")
         if type(version) is not int or version != VERSION:  # true equals 1
             message = f"{path} has version {version!r}; this reads {VERSION}: name another file"
             raise DocumentError(message, path=str(path), field="$.version")
         if wanted is not None:
             refuse_differences(_pair_fields(header, wanted), path, "trials")
-        return cast("dict[str, Any]", header)
+        return header
 
     def parse(line: str, number: int) -> Entry:
         root = f"line {number}: $"
-
-        def refuse(said: str, field: str = root) -> DocumentError:
-            return DocumentError(f"{path}: {field}: {said}", path=str(path), field=field)
-
-        entry: Any = parse_json(line, path=path, first_line=number)
-        if not isinstance(entry, dict):
-            raise refuse("an object is wanted")
-        kind = cast("dict[str, Any]", entry).get("kind")
+        fields: Any = parse_json(line, path=path, first_line=number)
+        kind = fields.pop("kind", None) if isinstance(fields, dict) else None
         if not isinstance(kind, str) or kind not in _KINDS:
-            said = f"one of {', '.join(_KINDS)} is wanted, not {kind!r}"
-            raise refuse(said, f"{root}.kind")
-        read: Any = validate(_LINES[kind], entry, path=path, root=root)
-        try:
-            content = _KINDS[kind](**{n: getattr(read, n) for n in _list_stored(_KINDS[kind])})
-        except ParameterError as error:
-            raise refuse(str(error)) from error
+            said = f"{root}.kind: one of {', '.join(_KINDS)} is wanted, not {kind!r}"
+            raise DocumentError(f"{path}: {said}", path=str(path), field=f"{root}.kind")
+        spent = {"spent_s": fields.pop("spent_s", None)}
+        entry = validate(Entry, {**spent, kind: fields}, path=path, root=root)
+        content = entry.content
         if space is not None and not isinstance(content, End) and content.choice not in space:
-            said = f"{content.choice} is none of the space '{space.name}'"
-            raise refuse(said, f"{root}.choice")
-        return Entry(read.spent_s, content)
+            field = f"{root}.{kind}.choice"
+            said = f"{field}: {content.choice} is none of the space '{space.name}'"
+            raise DocumentError(f"{path}: {said}", path=str(path), field=field)
+        return entry
 
     return parse_lines(lines or ["{}"], parse_header, parse, path=path)
 
@@ -495,17 +485,21 @@ def _make_header(task: PredictionTask, device: DeviceIdentity, plan: Plan) -> di
     """Say what a search is of, so that it goes on with nothing else."""
     space, weights = task.space, task.weights
     listed = repr([(name, list(values)) for name, values in space.parameters.items()])
-    rules = repr(
-        [str(getattr(constraint, "__qualname__", constraint)) for constraint in space.constraints]
-    )
+    rules = [str(getattr(rule, "__qualname__", rule)) for rule in space.constraints]
+    statistics: dict[str, float | str] = {}
+    for some in (space.statistics, task.statistics or {}):
+        if callable(some):
+            statistics["a function"] = _digest(_source(some))
+        else:
+            statistics |= {n: v if isinstance(v, str) else float(v) for n, v in some.items()}
     return {
         "format": FORMAT,
         "version": VERSION,
         "space": space.name,
         "parameters": list(space.parameters),
-        "space_digest": _digest(listed + rules + _source(space.build)),
+        "space_digest": _digest(f"{listed}{rules!r}{_source(space.build)}"),
         "sizes": task.sizes,
-        **_statistics_header(space.statistics, task.statistics or {}),
+        **({"statistics": statistics} if statistics else {}),
         "device": device.to_object(),
         "timer": "event",
         "weights": f"{weights.model} for {weights.device.slug}",
@@ -516,17 +510,6 @@ def _make_header(task: PredictionTask, device: DeviceIdentity, plan: Plan) -> di
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _statistics_header(*given: Statistics) -> dict[str, dict[str, float | str]]:
-    """Say which statistics a search has; nothing if it has none."""
-    found: dict[str, float | str] = {}
-    for some in given:
-        if callable(some):
-            found["a function"] = _digest(_source(some))
-        else:
-            found |= {name: v if isinstance(v, str) else float(v) for name, v in some.items()}
-    return {"statistics": found} if found else {}
 
 
 def _source(function: Callable[..., Any]) -> str:

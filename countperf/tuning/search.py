@@ -10,21 +10,28 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
+from statistics import fmean
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from countperf.devices.workers import pool_or
 from countperf.errors import MeasurementError, TuningError
+from countperf.measuring import KernelCase
 from countperf.measuring.runner import CaseRunner
 from countperf.steps import defer_interrupts, end_if_interrupted, format_duration, report
 from countperf.text import choice_text, format_percent, format_quantity
-from countperf.tuning.points import Predicted, PredictionTask, Refused, Stage
-from countperf.tuning.posterior import Array, LogTimes, Posterior
-from countperf.tuning.ranker import KEPT, Ranker, Ranking, count_refusals
+from countperf.tuning.candidates import FEWEST_RUNS, Candidates, is_hopeless
+from countperf.tuning.ranker import (
+    KEPT,
+    Predicted,
+    PredictionTask,
+    Ranker,
+    Ranking,
+    Refused,
+    Stage,
+    count_refusals,
+)
 from countperf.tuning.result import (
     Budget,
     End,
@@ -37,19 +44,9 @@ from countperf.tuning.result import (
     Trial,
     TuningResult,
     as_key,
-    fastest_of,
     ties,
 )
-from countperf.tuning.space import Choice, Value
-from countperf.tuning.variant_bench import (
-    FEWEST_RUNS,
-    Rest,
-    VariantBench,
-    chance_of_better,
-    least_hope,
-    median_limit,
-    regret_bound,
-)
+from countperf.tuning.space import Choice
 
 _STAGES: Mapping[str, Stage] = {"build": "compile", "check": "results", "run": "run"}
 """Stages at which variants fail on the device, by those of measurements."""
@@ -59,175 +56,81 @@ Progress = Callable[[str], None]
 _OVERTIME_S = 1.0  # for a first prediction, where others were refused
 _ANSWER_S = 0.25  # for an answer of the executor, before it is seen whether Ctrl-C was pressed
 _BUILD_S = 0.05  # for a variant, before others are looked after
-_PRIOR_S = 0.3  # for building a variant, before any was built
 RESERVED = 0.1
 """Fraction of the seconds that is kept for running the best again, if that takes so long."""
 _UNPREDICTED = ("count", "predict")  # stages at which variants fall out that there may well be
-MOST = 2000
-"""Candidates: the fastest by prediction; more would take longer to choose from than to build."""
+CHEAP = 0.05
+"""Runs that take no more than this fraction of the time of building a variant are not spared."""
+
+COLD = 3.0
+"""So many times as long as later ones, or less, runs take before a device is warm."""
 
 
-class Candidates:
-    """The variants that are predicted to be fastest, and what was measured of them."""
+@dataclass(eq=False)
+class VariantBench:
+    """Measures variants on a device, one at a time."""
 
-    def __init__(self, parameters: Mapping[str, Sequence[Value]], plan: Plan) -> None:
-        self._parameters = parameters
-        self._plan = plan
-        self._built_s: list[float] = []
-        self._positions: dict[Key, int] = {}
-        self._predicted = 0  # variants, those that were not kept included
-        self._dropped = 0  # of these, those that were not kept
-        self._slowest_s = 0.0  # longest prediction of those that were kept, s
-        self._learnt: tuple[Posterior, LogTimes] | None = None  # of all that is known now
-        self.points: tuple[Predicted, ...] = ()
-        self.tried: dict[Key, Trial] = {}
-        self.refused: dict[Key, Refused] = {}
+    task: PredictionTask
+    runner: CaseRunner
+    plan: Plan
+    _: KW_ONLY
+    most_s: float = math.inf  # after so long a variant gets no further runs, once it has two, s
+    left_s: Callable[[], float] = lambda: math.inf
+    built_s: dict[str, float] = field(default_factory=dict[str, float])
 
-    def look(self, ranking: Ranking) -> None:
-        """Take over what was predicted meanwhile."""
-        if self.points and ranking.predicted == self._predicted:
-            return
-        kept = {as_key(point.choice): point for point in ranking.best[:MOST]}
-        self._dropped = ranking.predicted - len(kept)
-        self._slowest_s = max((point.time_s for point in kept.values()), default=0.0)
-        for key, tried in self.tried.items():  # by earlier sessions, or when fewer were known
-            kept.setdefault(key, Predicted(choice=tried.choice, time_s=tried.predicted_s))
-        self._predicted = ranking.predicted
-        self._positions = {key: position for position, key in enumerate(kept)}
-        self._learnt = None
-        self.points = tuple(kept.values())
+    def build(self, choice: Choice) -> float:
+        """Build a variant and check its numbers; return the time that it took, s."""
+        case = self.task.space.case(choice, self.task.sizes, self.task.statistics)
+        began_s = self.runner.clock.now()
+        self.runner.check(case)
+        took_s = self.runner.clock.now() - began_s
+        self.built_s.setdefault(case.kernel, took_s)
+        return took_s
 
-    def learn(self, tried: Trial, build_s: float | None = None) -> None:
-        """Learn from a variant's times, and from the time of building it, s."""
-        self._learnt = None
-        self.tried[as_key(tried.choice)] = tried
-        if build_s is not None:
-            self._built_s.append(build_s)
+    def time(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
+        """Check a variant's numbers and run it.
 
-    def refuse(self, refused: Refused) -> None:
-        """Take a variant out that failed."""
-        self.refused[as_key(refused.choice)] = refused
-
-    def _learn(self) -> tuple[Posterior, LogTimes]:
-        """Return what is known of all candidates' times."""
-        if self._learnt is None:
-            posterior = Posterior(
-                self._parameters,
-                [point.choice for point in self.points],
-                [point.time_s for point in self.points],
-                parts=[point.parts for point in self.points],
-                groups=[",".join(point.missing) for point in self.points],
-                prior_scatter=self._plan.prior_scatter,
-            )
-            for key, tried in self.tried.items():
-                posterior.add(self._positions[key], tried.time_s)
-            self._learnt = posterior, posterior.log_times()
-        return self._learnt
-
-    @property
-    def best_s(self) -> float | None:
-        """Shortest time so far, s."""
-        return self.fastest.time_s if self.tried else None
-
-    @property
-    def fastest(self) -> Trial:
-        """The fastest of those that ran."""
-        return fastest_of(self.ran)
-
-    @property
-    def ran(self) -> tuple[Trial, ...]:
-        """Those that ran, in order."""
-        return tuple(sorted(self.tried.values(), key=lambda trial: trial.at_s))
-
-    @property
-    def remaining(self) -> NDArray[np.bool_]:
-        """Candidates that were not tried."""
-        remaining = np.ones(len(self.points), np.bool_)
-        done = (self._positions.get(key) for key in (*self.tried, *self.refused))
-        remaining[[position for position in done if position is not None]] = False
-        return remaining
-
-    @property
-    def known(self) -> int:
-        """Number of variants that have a prediction and did not fail."""
-        failed = sum(key in self._positions for key in self.refused)
-        return len(self.points) + self._dropped - failed
-
-    @property
-    def chance(self) -> float:
-        """Bound of the probability that what is left beats the best by more than the tolerance."""
-        if self.best_s is None:
-            return 1.0
-        return chance_of_better(self._rest(), self.best_s, self._plan.tolerance)
-
-    @property
-    def expected_gain(self) -> float:
-        """Fraction of the best time that the most promising one left is expected to gain.
-
-        By the expected decrease of the time's logarithm.
+        Runs that are over before the device is warm are not kept, see `Plan.warm_up_s`.
         """
-        left = self._gain()[self.remaining]
-        return -math.expm1(-float(left.max())) if len(left) else 0.0
+        self.build(choice)
+        case = self.task.space.case(choice, self.task.sizes, self.task.statistics)
+        cheap_s = CHEAP * fmean(self.built_s.values())
+        most_s = min(self.most_s, self.plan.max_case_s)
+        limits = best_s, cheap_s, most_s, self.left_s()
+        return self.runner.apply(time_while_hopeful, case, self.plan, *limits)
 
-    def _gain(self) -> Array:
-        """Return the expected improvement over the best; before that, over the median prediction.
 
-        Source: Snoek, Larochelle, Adams (2012), arXiv:1206.2944.
-        """
-        _, times = self._learn()
-        return times.compute_expected_improvement(self.best_s or float(np.median(times.center_s)))
-
-    def promising(self, left_s: float, most: int) -> list[Predicted]:
-        """Choose variants to try, the most promising first; none if no time is left for any."""
-        eligible = self.remaining
-        if self.tried or self.refused:  # the first one is always tried
-            center_s = self._learn()[1].center_s
-            run_s = FEWEST_RUNS * center_s + self._warming_s(center_s)
-            build_s = float(np.mean(self._built_s)) if self._built_s else _PRIOR_S
-            eligible = eligible & (build_s + run_s <= left_s)
-        order = np.argsort(-self._gain(), kind="stable")
-        return [self.points[position] for position in order if eligible[position]][:most]
-
-    def regret(self, winner: Trial) -> float:
-        """Bound by which fraction of a variant's median run the fastest that is known takes less.
-
-        Of those that were measured, the shortest runs count, and what later ones might have come
-        to where there were few: that the variant is the fastest of them may be luck of its own. Of
-        its median there is a limit as well, with half the chance to be wrong. The sum over what was
-        not measured takes the whole chance, as where the search stops, but is far from it in
-        replays of recorded searches, so that there is room for both.
-        """
-        confidence = self._plan.confidence
-        median_s = median_limit(winner.samples_s, (1 + confidence) / 2)
-        others_s = (
-            least_hope(tried.samples_s) if tried.cut_short else tried.time_s
-            for tried in self.tried.values()
-            if tried is not winner
-        )
-        measured = max(0.0, 1 - min(others_s, default=median_s) / median_s)
-        if not self.remaining.any() and not self._dropped:
-            return measured
-        return max(measured, regret_bound(self._rest(), median_s, confidence))
-
-    def _rest(self) -> Rest:
-        """Return all that was not measured: candidates, and what was not kept as one."""
-        posterior, times = self._learn()
-        candidates = times.of(self.remaining), 1
-        if not self._dropped:
-            return [candidates]
-        return [candidates, (posterior.unknown(self._slowest_s), self._dropped)]
-
-    def _warming_s(self, run_s: Array | float) -> Array:
-        """Return how long runs of so many seconds are repeated until the device is warm, s."""
-        return np.where(run_s < self._plan.warm_up_s, self._plan.warm_up_s, 0.0)
-
-    @property
-    def confirming_s(self) -> float:
-        """Seconds to run the fastest again, and another one if that may be faster."""
-        fastest, others = ties(tuple(self.tried.values()), floor=0.0)
-        samples = fastest.samples_s[-self._plan.runs :]
-        round_s = float(self._warming_s(samples[0])) + sum(samples)
-        return (2 if others else 1) * (self._plan.rounds - 1) * round_s
+def time_while_hopeful(
+    runner: CaseRunner,
+    case: KernelCase,
+    plan: Plan,
+    best_s: float | None,
+    cheap_s: float,
+    most_s: float,
+    left_s: float,
+) -> tuple[tuple[float, ...], bool]:
+    """Run a case while it may be the fastest and there is time, s; see `VariantBench.time`."""
+    samples: list[float] = []
+    cold: list[float] = []
+    with runner.loaded(case) as run:
+        began_s = runner.clock.now()
+        while len(samples) < plan.runs:
+            sample = run().time_s
+            if not sample > 0:
+                raise MeasurementError(f"{case.name}: a time of {sample} s", case=case.name)
+            spent = runner.clock.now() - began_s
+            spared = spent > cheap_s
+            if spent < plan.warm_up_s and spent < left_s:
+                cold.append(sample)
+                if spared and best_s is not None and min(cold) > COLD * best_s:
+                    return tuple(cold), True
+                continue
+            samples.append(sample)
+            if spared and is_hopeless(samples, best_s):
+                return tuple(samples), True
+            if len(samples) >= FEWEST_RUNS and (spent > most_s or spent >= left_s):
+                break
+    return tuple(samples), False
 
 
 def tune_space(
@@ -291,10 +194,10 @@ class _Search:
     journal: Journal | None
     began_s: float
     say: Progress
-    before_s: float = 0.0  # what earlier sessions took, s
-    earlier_end: End | None = None
 
     def __post_init__(self) -> None:
+        self.before_s = 0.0  # what earlier sessions took, s
+        self.earlier_end: End | None = None
         self.known = Candidates(self.task.space.parameters, self.plan)
         self.rounds: Counter[Key] = Counter()  # in which each was run
         most_s = (self.budget.seconds or math.inf) / 50
@@ -304,14 +207,15 @@ class _Search:
         ]
         self.built_by: dict[Key, VariantBench] = {}
         self.ranking: Ranking
-        for entry in () if self.journal is None else self.journal.entries:
+        for entry in [] if self.journal is None else self.journal.entries:
+            content = entry.content
             self.before_s = max(self.before_s, entry.spent_s)
-            self.earlier_end = entry.content if isinstance(entry.content, End) else None
-            if isinstance(entry.content, Refused):
-                self.known.refuse(entry.content)
-            elif isinstance(entry.content, Trial):
-                self.known.learn(entry.content)
-                self.rounds[as_key(entry.content.choice)] += 1
+            self.earlier_end = content if isinstance(content, End) else None
+            if isinstance(content, Refused):
+                self.known.refuse(content)
+            elif isinstance(content, Trial):
+                self.known.learn(content)
+                self.rounds[as_key(content.choice)] += 1
 
     def run(self) -> TuningResult:
         """Predict, measure, run the fastest again, and sum up; Ctrl-C ends each step."""
@@ -360,10 +264,9 @@ class _Search:
 
     def find_unreserved_s(self) -> float:
         """Return what is left, but for running the best again, s."""
-        seconds = self.budget.seconds
-        if seconds is None or len(self.known.tried) < 2:
+        if self.budget.seconds is None or len(self.known.tried) < 2:
             return self.left_s()
-        return self.left_s() - min(RESERVED * seconds, self.known.confirming_s)
+        return self.left_s() - min(RESERVED * self.budget.seconds, self.known.confirming_s)
 
     # --- predicting and measuring
 
@@ -374,9 +277,8 @@ class _Search:
         """
         while not self.ranker.is_done:
             end_if_interrupted()
-            if self.left_s(self.plan.first_share) <= 0 and self.ranker.predicted:
-                break
-            if self.left_s() < -_OVERTIME_S and self.ranker.answered:
+            is_late = self.left_s(self.plan.first_share) <= 0 and self.ranker.predicted
+            if is_late or (self.left_s() < -_OVERTIME_S and self.ranker.answered):
                 break
             self.ranker.work(_ANSWER_S)
         self.look()
@@ -418,11 +320,8 @@ class _Search:
         said = [f"searching {self.task.space.name}"]
         if known.tried:
             best_s, choice = format_quantity(known.fastest.time_s, "s"), known.fastest.choice
-            said = [
-                f"{said[0]}: best {best_s} ({choice_text(choice)})",
-                f"next: {format_percent(known.expected_gain)} faster on average,"
-                f" {format_percent(known.chance)} chance that one left is faster",
-            ]
+            said = [f"{said[0]}: best {best_s} ({choice_text(choice)})"]
+            said.append(f"{format_percent(known.chance)} chance that one left is faster")
         if self.budget.seconds is not None:
             said.append(f"{format_duration(max(0.0, self.left_s()))} left")
         report(f"{'; '.join(said)}; variants that ran", len(known.tried))
@@ -467,8 +366,8 @@ class _Search:
             build_s = build.result()
             samples, cut_short = self.time_variant(point.choice, best_s)
         except MeasurementError as error:
-            stage = _STAGES[error.stage]
-            refused = Refused(choice=point.choice, stage=stage, reason=str(error))
+            reason = str(error)
+            refused = Refused(choice=point.choice, stage=_STAGES[error.stage], reason=reason)
             self.write(refused)
             self.known.refuse(refused)
             self.say(f"failed: {label}: {error}")
@@ -549,11 +448,9 @@ class _Search:
         """Return what is known of variants that were not measured, as soon as one was."""
         ranking, known = self.ranking, self.known
         without = sum(ranking.refusals[s].count for s in _UNPREDICTED if s in ranking.refusals)
-        others = 0
-        if not ranking.complete:
-            there = self.task.space.number_of_choices()
-            others = max(0, there - ranking.predicted - ranking.refused)
-        unbounded = without + others
+        looked = ranking.predicted + ranking.refused
+        there = looked if ranking.complete else self.task.space.number_of_choices()
+        unbounded = without + max(0, there - looked)
         is_alone = known.known == 1 and unbounded > 0
         return End(
             stopped=stopped,

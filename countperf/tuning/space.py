@@ -37,11 +37,7 @@ _HOW = (
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, Sequence[Any]]:
-    """Return the values of each argument of a function, by name, in the order of its signature.
-
-    Values are those of a ``Literal`` annotation, both truth values of ``bool``, or a default that
-    is a list, a tuple or a range. Arguments with any other default are left to the function.
-    """
+    """Return the values of each argument of a function, as `SearchSpace.from_function` has them."""
     name = getattr(function, "__name__", repr(function))
     try:
         hints = get_type_hints(function)
@@ -53,31 +49,20 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Sequence[Any]]:
         ) from error
     parameters: dict[str, Sequence[Any]] = {}
     for argument in signature.parameters.values():
+        hint, default = hints.get(argument.name), argument.default
         if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
             continue
-        values = _values(hints.get(argument.name), argument.default)
-        if values is not None:
-            parameters[argument.name] = values
-        elif argument.default is argument.empty:
+        if get_origin(hint) is Literal:
+            parameters[argument.name] = get_args(hint)
+        elif isinstance(default, list | tuple | range):
+            parameters[argument.name] = default
+        elif hint is bool:
+            parameters[argument.name] = (False, True)
+        elif default is argument.empty:
             raise SearchSpaceError(f"argument {argument.name} of '{name}' has no values: {_HOW}")
     if not parameters:
         raise SearchSpaceError(f"'{name}' has no argument with values: {_HOW}")
     return parameters
-
-
-def _values(hint: object, default: object) -> Sequence[Any] | None:
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    if isinstance(default, list | tuple | range):
-        return default
-    return (False, True) if hint is bool else None
-
-
-def _without_numpy(values: Sequence[Any]) -> Sequence[Any]:
-    """Return values with numbers of NumPy as Python's, which survive JSON."""
-    if isinstance(values, range) or not any(hasattr(value, "item") for value in values):
-        return values
-    return [value.item() if hasattr(value, "item") else value for value in values]
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
@@ -144,8 +129,8 @@ class SearchSpace(ShortRepr):
 
     Attributes
     ----------
-    name : str
-        Of the family of kernels.
+    name, element_type : str
+        Of the family of kernels; type of their numbers.
     parameters : Mapping from str to sequence
         Values of each parameter: a list, or a ``range``.
     build : callable
@@ -153,18 +138,14 @@ class SearchSpace(ShortRepr):
         sizes. Whatever it raises is the reason why there is no such variant.
     constraints : tuple of str or callable
         What a choice has to satisfy; see `countperf.tuning.space` for texts.
-    sizes : Mapping from str to int
-        Size parameters of the kernel, for which variants are compared unless others are given.
-    check_sizes : callable or None
-        From a choice to small sizes at which its numbers are checked; by default `sizes`.
+    sizes, check_sizes
+        Sizes for which variants are compared unless others are given; a function from a choice to
+        small ones at which its numbers are checked, by default `sizes`.
     make_arguments, reference, tolerance, unchecked
         As for `KernelCase`: by default inputs are made from the kernel's arguments, and without a
         reference numbers of variants are not checked, which results then say.
-    element_type : str
-        Type of the kernel's numbers.
     statistics : Mapping from str to number or str, or callable
-        What counting has to know of the data, as for `count_kernel`; where that depends on the
-        choice, such as the probability of a condition that holds a tile width, a function of it.
+        What counting has to know of the data, as for `count_kernel`; or a function of the choice.
 
     Examples
     --------
@@ -195,22 +176,21 @@ class SearchSpace(ShortRepr):
     specification: str = field(default="", init=False, repr=False)  # that `find_space` found it by
 
     def __post_init__(self) -> None:
-        plain = {name: _without_numpy(values) for name, values in self.parameters.items()}
-        object.__setattr__(self, "parameters", plain)
         object.__setattr__(self, "sizes", given_sizes(self.sizes, {}))
         if not self.parameters:
             raise SearchSpaceError(f"space '{self.name}' has no parameters; pass at least one")
         for name, values in self.parameters.items():
+            wrong = ""
             if not name.isidentifier():
-                raise SearchSpaceError(f"space '{self.name}': {name!r} is no name of a parameter")
-            if not len(values):
-                raise SearchSpaceError(f"space '{self.name}': parameter {name} has no values")
-            if any(type(value) not in (bool, int, float, str) for value in values):
-                raise SearchSpaceError(
-                    f"space '{self.name}': a value of {name} is no number, text or truth value"
-                )
-            if not isinstance(values, range) and len({*map(repr, values)}) < len(values):
-                raise SearchSpaceError(f"space '{self.name}': {name} lists a value twice")
+                wrong = f"{name!r} is no name of a parameter"
+            elif not len(values):
+                wrong = f"parameter {name} has no values"
+            elif any(type(value) not in (bool, int, float, str) for value in values):
+                wrong = f"a value of {name} is no number, text or truth value of Python"
+            elif not isinstance(values, range) and len({*map(repr, values)}) < len(values):
+                wrong = f"{name} lists a value twice"
+            if wrong:
+                raise SearchSpaceError(f"space '{self.name}': {wrong}")
         for constraint in self.constraints:
             if isinstance(constraint, str):
                 compile_constraint(constraint, tuple(self.parameters))
@@ -233,21 +213,9 @@ class SearchSpace(ShortRepr):
     ) -> SearchSpace:
         """Make a space from the function that builds a variant; its signature says the values.
 
-        Parameters
-        ----------
-        build : callable
-            From a choice, as keyword arguments, to the ``loopy.TranslationUnit``. Values of an
-            argument are those of its annotation (``Literal[8, 16]``, ``bool``) or of its default (a
-            list, tuple or ``range``); see `countperf.tuning.space`.
-        constraints, sizes, **more
-            Attributes of the space.
-        name : str, optional
-            By default that of the function.
-
-        Raises
-        ------
-        SearchSpaceError
-            An argument has neither values nor a default.
+        Values of an argument are those of its annotation (``Literal[8, 16]``, ``bool``) or of its
+        default (a list, tuple or ``range``); an argument with neither is a `SearchSpaceError`, and
+        any other default is left to the function. More keywords are attributes of the space.
 
         Examples
         --------
@@ -272,12 +240,13 @@ class SearchSpace(ShortRepr):
 
     def at(self, index: int) -> dict[str, Value]:
         """Return the choice with a number below `cardinality`; the last parameter runs fastest."""
-        choice: dict[str, Value] = {}
-        for name in reversed(tuple(self.parameters)):
-            values = self.parameters[name]
-            index, position = divmod(index, len(values))
-            choice[name] = values[position]
-        return {name: choice[name] for name in self.parameters}
+        lengths = [len(values) for values in self.parameters.values()]
+        positions: list[int] = []
+        for length in reversed(lengths):
+            index, position = divmod(index, length)
+            positions.insert(0, position)
+        pairs = zip(self.parameters.items(), positions, strict=True)
+        return {name: values[position] for (name, values), position in pairs}
 
     def satisfies(self, choice: Choice) -> bool:
         """Tell whether a choice satisfies all constraints."""
@@ -287,22 +256,16 @@ class SearchSpace(ShortRepr):
         )
 
     def __contains__(self, choice: object) -> bool:
-        return (
-            isinstance(choice, Mapping)
-            and set(choice) == set(self.parameters)
-            and all(
-                any(choice[name] == value and type(choice[name]) is type(value) for value in values)
-                for name, values in self.parameters.items()
-            )
-            and self.satisfies(choice)
-        )
+        if not isinstance(choice, Mapping) or set(choice) != set(self.parameters):
+            return False
+        pairs = ((choice[name], values) for name, values in self.parameters.items())
+        return all(
+            any(given == value and type(given) is type(value) for value in values)
+            for given, values in pairs
+        ) and self.satisfies(choice)
 
     def choices(self) -> Iterator[dict[str, Value]]:
-        """Go through the choices that satisfy the constraints, scattered over the space.
-
-        Any beginning of the sequence is spread evenly, so that a search whose time is up has seen
-        something of every region. Nothing is kept in memory.
-        """
+        """Go through the choices that satisfy the constraints, any beginning spread evenly."""
         count, stride = self.cardinality, self._stride
         places = (number * stride % count for number in range(count))
         return filter(self.satisfies, map(self.at, places))
@@ -312,21 +275,11 @@ class SearchSpace(ShortRepr):
 
         Choices are counted up to some number; that those beyond are as many is likely, since they
         are scattered.
-
-        Examples
-        --------
-        >>> space = SearchSpace(
-        ...     name="s", parameters={"x": range(9)}, constraints=("x > 2",), build=dict
-        ... )
-        >>> space.number_of_choices()
-        6
         """
         count, stride = self.cardinality, self._stride
         looked = min(count, _COUNTED)
-        satisfying = sum(
-            self.satisfies(self.at(number * stride % count)) for number in range(looked)
-        )
-        return round(satisfying * count / looked)
+        places = (self.at(number * stride % count) for number in range(looked))
+        return round(sum(map(self.satisfies, places)) * count / looked)
 
     @property
     def _stride(self) -> int:
@@ -342,10 +295,7 @@ class SearchSpace(ShortRepr):
         return ",".join(f"{name}={choice[name]}" for name in self.parameters)
 
     def sizes_with(self, others: Mapping[str, int]) -> dict[str, int]:
-        """Return the sizes with others in the place of some; refuse those that no variant has.
-
-        A space without sizes takes any: each variant is refused that has none of the name.
-        """
+        """Return the sizes with others in the place of some; a space without sizes takes any."""
         for name, value in others.items():
             if self.sizes and name not in self.sizes:
                 raise UnknownSizeError(

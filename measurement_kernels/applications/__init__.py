@@ -28,9 +28,18 @@ family                  what it is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from measurement_kernels.applications.dense import DENSE
 from measurement_kernels.applications.grids import GRIDS
+from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.loopy_kernels import LoopyKernel
 
 APPLICATIONS: dict[str, LoopyKernel] = {each.key: each for each in (*DENSE, *GRIDS)}
 """All of them by family and, if the family has several, variant: ``spmv/banded``."""
+
+
+def entries() -> Iterator[CatalogEntry]:
+    """List the kernels."""
+    for kernel in APPLICATIONS.values():
+        yield from kernel.entries()

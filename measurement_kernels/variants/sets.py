@@ -36,7 +36,7 @@ import numpy as np
 from countperf.errors import KernelSpecificationError
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels.arguments import SizeParameter
-from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.entry import VARIANTS_PREFIX, CatalogEntry
 from measurement_kernels.groups import GroupShape
 from measurement_kernels.variants.builders import (
     CONVOLUTION,
@@ -50,9 +50,6 @@ from measurement_kernels.variants.builders import (
     Rounded,
     covered,
 )
-
-VARIANTS_PREFIX = "variants-"
-"""Prefix of the families of sets of variants."""
 
 MAX_GROUP_SIZE = 256
 """Largest number of work items per group."""

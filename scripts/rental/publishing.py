@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countperf.api.evaluation import evaluate, evaluate_ranking, fit, read_measurements
-from countperf.api.weights_choice import choose_weights
+from countperf.api.prediction import choose_weights
 from countperf.models.shipped import COMPILED
 from countperf.store import check_writable
 from measurement_kernels.catalog import families

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,9 @@ from countperf.devices.discovery import backends, doctor, find_device, open_sess
 from countperf.devices.machine import available_cores
 from countperf.devices.workers import Pool
 from countperf.documents import parse_json
-from countperf.errors import CountperfError, DeviceLostError, DocumentError, FitError
-from countperf.measuring.characterization.bench import FULL
-from countperf.measuring.characterization.bench import QUICK as QUICK_EFFORT
-from countperf.measuring.characterization.suite import characterize
+from countperf.errors import CountperfError, DeviceLostError, FitError
+from countperf.measuring.characterization import FULL, characterize
+from countperf.measuring.characterization import QUICK as QUICK_EFFORT
 from countperf.measuring.runner import QUICK as QUICKLY
 from countperf.measuring.runner import KernelRunner
 from countperf.store import read_file_text, write_atomically
@@ -162,17 +162,7 @@ def check_kernels(options: Options) -> None:
 
 def read_checks(path: Path) -> dict[str, str]:
     """Return the verdicts on kernels that an earlier call wrote, by name."""
-    if not path.exists():
-        return {}
-    content = parse_json(read_file_text(path), path=path)
-    if not isinstance(content, dict):
-        raise DocumentError(
-            f"{path}: $: an object of verdicts is wanted", path=str(path), field="$"
-        )
-    for name, verdict in content.items():
-        if not isinstance(verdict, str):
-            field = f"$[{json.dumps(name)}]"
-            raise DocumentError(f"{path}: {field}: a text is wanted", path=str(path), field=field)
+    content: Any = parse_json(read_file_text(path), path=path) if path.exists() else {}
     return content
 
 
@@ -185,45 +175,21 @@ def _generate(backend: str, name: str) -> None:
     backends()[backend].generate(entry(name).build())
 
 
-def measure_tests(options: Options) -> None:
-    """Measure the kernels that judge the fit."""
-    _measure(options, ["test"], shapes=1)
-
-
-def measure_applications(options: Options) -> None:
-    """Measure the kernels of applications."""
-    _measure(options, ["application"], shapes=1)
-
-
-def measure_first(options: Options) -> None:
-    """Measure every kernel in one shape of work groups."""
-    _measure(options, shapes=1)
-
-
-def measure_more(options: Options) -> None:
-    """Measure every kernel in the other shapes of work groups."""
-    _measure(options, shapes=3)
-
-
-def measure_double(options: Options) -> None:
-    """Measure every kernel in double precision."""
-    _measure(options, shapes=1, element_types=("f32", "f64"))
-
-
-def _chosen(options: Options, *purposes: Purpose) -> list[str]:
+def _choose_families(options: Options, *purposes: Purpose) -> list[str]:
     """Return the families for some purposes that are asked for."""
     there = [family for purpose in purposes for family in families(purpose=purpose)]
     return [family for family in there if not options.families or family in options.families]
 
 
-def _measure(
+def measure_kernels(
     options: Options,
-    purposes: Sequence[Purpose] = ("measurement", "test"),
     *,
-    shapes: int,
+    purposes: Sequence[Purpose] = ("measurement", "test"),
+    shapes: int = 1,
     element_types: Sequence[str] = ("f32",),
 ) -> None:
-    if not (families := _chosen(options, *purposes)):
+    """Measure the kernels for some purposes, in some shapes of work groups."""
+    if not (families := _choose_families(options, *purposes)):
         print("nothing of the kind is asked for")
         return
     found = measure_catalogue(
@@ -234,27 +200,18 @@ def _measure(
         element_types=element_types,
         purposes=purposes,
     )
-    _say_measured(found)
+    _print_measured(found)
 
 
-def _say_measured(found: MeasurementSet) -> None:
+def _print_measured(found: MeasurementSet) -> None:
     numbers = Counter(each.purpose for each in found)
     cases = ", ".join(f"{number} of purpose {name}" for name, number in numbers.items())
     print(f"cases: {cases or 'none'}; {len(found.failures)} failed")
 
 
-def measure_some_variants(options: Options) -> None:
-    """Measure the first variants of each set: a smaller set, spread as the whole one."""
-    _measure_variants(options, count=_SOME_VARIANTS)
-
-
-def measure_variants(options: Options) -> None:
-    """Measure the other variants of each set."""
-    _measure_variants(options, count=None)
-
-
-def _measure_variants(options: Options, *, count: int | None) -> None:
-    if not (families := _chosen(options, "variant")):
+def measure_variants(options: Options, *, count: int | None = None) -> None:
+    """Measure the first variants of each set, which are spread as the whole one is; or all."""
+    if not (families := _choose_families(options, "variant")):
         print("nothing of the kind is asked for")
         return
     backend = find_device(options.device).backend
@@ -265,7 +222,7 @@ def _measure_variants(options: Options, *, count: int | None) -> None:
     found = measure(
         store=options.store, device=options.device, profile=RENTAL, families=families, count=count
     )
-    _say_measured(found)
+    _print_measured(found)
 
 
 def rank_variants(options: Options) -> None:
@@ -290,23 +247,27 @@ QUICK = (fit_and_evaluate, rank_variants)  # what the reserve is for
 
 def plan() -> tuple[Stage, ...]:
     """Return the stages in order; those that improve on an earlier result come later."""
-    return (
-        Stage(name="devices", work=find_devices, share=0.1),
-        Stage(name="check", work=check_kernels, share=0.2),
-        Stage(name="characterize", work=characterize_device, share=0.25),
-        Stage(name="measure tests", work=measure_tests, share=0.2),
-        Stage(name="measure", work=measure_first, share=0.4),
-        Stage(name="fit", work=fit_and_evaluate, share=0.2),
-        Stage(name="measure applications", work=measure_applications, share=0.15),
-        Stage(name="measure some variants", work=measure_some_variants, share=0.2),
-        Stage(name="rank", work=rank_variants, share=0.1),
-        Stage(name="measure more", work=measure_more, share=0.5),
-        Stage(name="fit again", work=fit_and_evaluate, share=0.2),
-        Stage(name="measure variants", work=measure_variants, share=1.0),
-        Stage(name="rank again", work=rank_variants, share=0.1),
-        Stage(name="check the rest", work=check_kernels, share=1.0),
-        Stage(name="measure double precision", work=measure_double, share=1.0),
-    )
+    tests = partial(measure_kernels, purposes=("test",))
+    applications = partial(measure_kernels, purposes=("application",))
+    double = partial(measure_kernels, element_types=("f32", "f64"))
+    works: dict[str, tuple[Callable[[Options], None], float]] = {
+        "devices": (find_devices, 0.1),
+        "check": (check_kernels, 0.2),
+        "characterize": (characterize_device, 0.25),
+        "measure tests": (tests, 0.2),
+        "measure": (measure_kernels, 0.4),
+        "fit": (fit_and_evaluate, 0.2),
+        "measure applications": (applications, 0.15),
+        "measure some variants": (partial(measure_variants, count=_SOME_VARIANTS), 0.2),
+        "rank": (rank_variants, 0.1),
+        "measure more": (partial(measure_kernels, shapes=3), 0.5),
+        "fit again": (fit_and_evaluate, 0.2),
+        "measure variants": (measure_variants, 1.0),
+        "rank again": (rank_variants, 0.1),
+        "check the rest": (check_kernels, 1.0),
+        "measure double precision": (double, 1.0),
+    }
+    return tuple(Stage(name=name, work=work, share=share) for name, (work, share) in works.items())
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 from pydantic import NonNegativeFloat
 
-from countperf.devices.parameters import available_devices, load_device
 from countperf.documents import Part, parse_json, validate
-from countperf.measuring.characterization.bench import Characterization
+from countperf.measuring.characterization import Characterization
 from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.metrics import Evaluation
 from countperf.store import read_file_text
@@ -81,31 +80,6 @@ def _checks_summary(folder: Path) -> list[str]:
     return lines + [f"  {name}: {verdict}" for name, verdict in list(wrong.items())[:20]]
 
 
-_SHOWN = (
-    *("clock", "copy bandwidth", "launch overhead"),
-    *("fma.f32 cpi", "fma.f32 latency", "fma.f64 cpi", "rsqrt.f32 cpi", "memory latency"),
-    *("h2d bandwidth", "d2h bandwidth"),
-)
-
-
 def _device_summary(folder: Path) -> list[str]:
     path = folder / "characterization.json"
-    if not path.exists():
-        return []
-    found = Characterization.read_file(path)
-    lines = ["", f"{found.device.name}, measured:"]
-    for name in _SHOWN:
-        if (number := found.find(name)) is not None:
-            doubt = "" if number.is_plausible else f" ({number.remark})"
-            lines.append(f"  {name}: {number.value:.4g} {number.unit}{doubt}")
-    lines += [f"  {name}: {reason}" for name, reason in found.left_out.items()]
-    if found.device.slug in available_devices():
-        vendor = load_device(found.device.slug)
-        for quantity in ("clock_hz", "bandwidth_byte_per_s", "peak_flops"):
-            measured, stated = getattr(found.parameters, quantity), getattr(vendor, quantity)
-            if measured and stated:
-                share = measured / stated
-                lines.append(
-                    f"  {quantity}: {measured:.4g}, {share:.0%} of the vendor's {stated:.4g}"
-                )
-    return lines
+    return ["", Characterization.read_file(path).lay_out().text()] if path.exists() else []

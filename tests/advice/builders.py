@@ -16,7 +16,7 @@ import countperf
 from countperf.api.evaluation import measurements_of_table
 from countperf.devices.binding import check_accesses, default_inputs, resolve_arguments
 from countperf.devices.description import describe_kernel
-from countperf.measuring.recorded import read_times
+from countperf.measuring.tables import read_times
 from tests.kernels import arguments_of, in_groups
 from tests.kernels import made as made_kernel
 from tests.measuring.test_tables import MY_KERNELS

@@ -16,6 +16,7 @@ import pytest
 
 from countperf.devices.discovery import find_device
 from countperf.errors import DeviceLostError, FitError, MeasurementError
+from rehearse_gpu_campaign import campaign_kernels
 from rental import campaign as gpu_campaign
 from rental import stages as gpu_stages
 from rental.campaign import execute_stage, main, run_campaign
@@ -255,3 +256,14 @@ def test_devices_and_checks_on_a_real_device(
     assert checks
     assert set(checks.values()) == {"right"}
     assert f"{len(checks)} of {len(checks)} kernels are right" in capsys.readouterr().out
+
+
+def test_every_kernel_of_the_campaign_is_compiled_in_the_rehearsal() -> None:
+    kernels = campaign_kernels()
+    names = {kernel.name for kernel in kernels}
+
+    assert len(names) == len(kernels)
+    assert "matmul-tiled/square/16x16/f64" in names
+    assert any(name.startswith("variants-matmul") for name in names)
+    purposes = {kernel.purpose for kernel in kernels}
+    assert purposes == {"measurement", "test", "application", "variant"}

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import countperf
-from countperf.api import weights_choice
+from countperf.api import prediction
 from countperf.api.kernels import Kernel
-from countperf.api.weights_choice import choose_weights
+from countperf.api.prediction import choose_weights
 from countperf.cli import main, parser
 from countperf.devices.device import Device
 from countperf.errors import ParameterError
@@ -240,9 +240,9 @@ def test_the_model_that_reads_code_is_the_default_where_it_can_be_read(
             "by default the one that reads compiled code .*structural", said or "", re.I
         )
     reading = countperf.load_weights(SLUG, model="compiled")
-    monkeypatch.setattr(weights_choice, "reading_weights", lambda *_: reading)
+    monkeypatch.setattr(prediction, "reading_weights", lambda *_: reading)
     assert choose_weights(SLUG).weights.model == reading.model
-    monkeypatch.setattr(weights_choice, "reading_weights", lambda *_: "it is not here")
+    monkeypatch.setattr(prediction, "reading_weights", lambda *_: "it is not here")
     chosen = choose_weights(SLUG)
     assert chosen.weights.model == _weights().model
     assert chosen.why == "model structural: it is not here"

@@ -12,7 +12,7 @@ import pytest
 from loopy.diagnostic import LoopyError
 
 import countperf
-from countperf.api.recording import find_sizes
+from countperf.api.timing import find_sizes
 from countperf.devices.discovery import discover
 from countperf.errors import CountingError
 from tests.kernels import made

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import countperf
+from countperf.api.prediction import COMPILED_CHOICE
 from countperf.api.timing import time_kernel
-from countperf.api.weights_choice import COMPILED_CHOICE
 from countperf.cli import main
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.vector import PropertyVector
@@ -242,8 +242,8 @@ def test_the_model_is_chosen_as_for_a_prediction(
     values = {weight.feature: weight.value_s for weight in linear().weights} | {"launches": 5e-6}
     older = {} if reads else {"counting_rules": 1}
     reading = make_weights(values, device=IDENTITY, model="compiled", **older)
-    monkeypatch.setattr("countperf.api.weights_choice.default_weights", lambda *_, **__: linear())
-    monkeypatch.setattr("countperf.api.weights_choice.reading_weights", lambda *_: reading)
+    monkeypatch.setattr("countperf.api.prediction.default_weights", lambda *_, **__: linear())
+    monkeypatch.setattr("countperf.api.prediction.reading_weights", lambda *_: reading)
     timing = timed({1000: 3.3e-6}, weights=None)
 
     predicted_s = timing.sizes[0].predicted_s
@@ -264,8 +264,8 @@ def test_no_code_is_read_where_a_model_or_weights_are_given(
     def fails(*_: object) -> WeightSet:
         raise AssertionError("asked for weights that read code")
 
-    monkeypatch.setattr("countperf.api.weights_choice.reading_weights", fails)
-    monkeypatch.setattr("countperf.api.weights_choice.default_weights", lambda *_, **__: linear())
+    monkeypatch.setattr("countperf.api.prediction.reading_weights", fails)
+    monkeypatch.setattr("countperf.api.prediction.default_weights", lambda *_, **__: linear())
     assert timed({1000: 3.3e-6}).model_choice == ""
     assert timed({1000: 3.3e-6}, weights=None, model="linear").model_choice == ""
 
@@ -288,7 +288,7 @@ def test_the_figure_has_points_line_band_and_plain_ticks() -> None:
         assert np.asarray(line.get_xdata()).tolist() == list(times)
         assert np.asarray(line.get_ydata()) == pytest.approx([1.2, 3.0, 21.0])
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("size n", "time of one launch, µs")
-    assert axes.get_title().startswith("axpy on fake-abacus")
+    assert figure.get_suptitle().startswith("axpy on fake-abacus")
     figure.canvas.draw()
     ticks = [label.get_text() for label in (*axes.get_xticklabels(), *axes.get_yticklabels())]
     assert {"100", "1000", "10000"} <= set(ticks)

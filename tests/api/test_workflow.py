@@ -275,12 +275,12 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
             rows, mean = case.parameters["n"], entry(case.kernel).statistics["j"]
             nonzeros = rows * (mean(case.parameters) if callable(mean) else mean)
             assert case.code["code.arithmetic_scalar"] == pytest.approx(nonzeros, rel=0.01)
-    assert said[-1] == "3 of 3 kernels"
+    assert said == []
     gone = noted.measurements[0].model_copy(update={"kernel": "gone/256x1/f32", "code": None})
     replace(noted, measurements=(gone,)).write_file(store)
     (left,) = measuring.read_code(store, device="pocl:0", progress=said.append)
     assert left.code is None
-    assert f"{gone.case}: no kernel is called 'gone/256x1/f32'" in said[-2]
+    assert f"{gone.case}: no kernel is called 'gone/256x1/f32'" in said[-1]
 
 
 @pytest.mark.device

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from countperf.api import fits as available_fits
 from countperf.api.fits import available_weights
-from countperf.api.weights_choice import default_weights
+from countperf.api.prediction import default_weights
 from countperf.errors import DeviceMismatchError
 from countperf.models import library
 from countperf.models.fitting.fit_model import fit
@@ -56,23 +55,11 @@ def test_a_fit_has_a_name_of_its_own_and_says_how_it_compares(
     printed = run(f"fit {store} --name first").out
     assert f"written to {own / 'first' / 'linear.json'}; to use it: --weights mine/first" in printed
     assert printed.splitlines()[-1].endswith(f"{DEVICE.slug}, which ships, stays the default")
-    (advised,) = re.findall("countperf (evaluate .* --weights [^;]*);", printed)
-    assert run(f"{advised} --model linear --json").json["device"] == DEVICE.slug
-
     assert (shipped / DEVICE.slug / "linear.json").read_bytes() == before
     fit_of_device = find_fit(DEVICE.slug)
     assert fit_of_device is not None
     assert not fit_of_device.is_own
     assert run(f"evaluate {store} --weights mine/first --json").json["device"] == DEVICE.slug
-
-
-def test_what_has_nothing_to_evaluate_is_not_said_to_be_evaluated(
-    store: str, folders: tuple[Path, Path], run: Run
-) -> None:
-    _ship(folders[0])
-    measure(KERNELS).write_file(store)
-    printed = run(f"fit {store}").out
-    assert printed.splitlines()[-1] == f"{DEVICE.slug}, which ships, stays the default"
 
 
 def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(
@@ -85,7 +72,6 @@ def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(
         ("--model linear", "mine/first"),
         ("--model linear", "mine/first-2"),
         (f"--model {other_model}", "mine/first"),  # another model of the same fit
-        ("--model linear --replace", "mine/first"),
     ):
         assert run(f"fit {store} --name first --json {options}").json["name"] == name
     assert sorted(path.name for path in own.iterdir()) == ["first", "first-2"]

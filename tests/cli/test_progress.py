@@ -10,7 +10,7 @@ import pytest
 
 from countperf.api.evaluation import evaluate
 from countperf.cli.commands import COMMANDS
-from countperf.cli.common import Progress, shown
+from countperf.cli.common import Progress, say
 from countperf.measuring import measurements_in
 from countperf.models.metrics import Evaluation
 from countperf.steps import listening, stepped
@@ -48,9 +48,8 @@ def test_long_work_has_lines_with_an_estimate_where_its_length_is_known(
 def test_what_controls_a_terminal_is_shown_as_an_escape(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with shown():
-        sys.stdout.write("a line\x1b[2J of the program\n")
-    assert capsys.readouterr().out == "a line\\x1b[2J of the program\n"
+    say("a line\x1b[2J of the program")
+    assert capsys.readouterr().err == "a line\\x1b[2J of the program\n"
 
 
 def test_steps_within_steps_go_to_nobody() -> None:

@@ -13,7 +13,7 @@ import countperf
 from countperf.counting.analysis import with_transactions
 from countperf.counting.automatic import AssumedOrder
 from countperf.counting.vector import PropertyVector
-from countperf.devices.cuda.target import NvidiaCudaTarget
+from countperf.devices.cuda_target import NvidiaCudaTarget
 from countperf.devices.opencl import OpenClTarget
 from countperf.errors import ParameterError
 from tests.kernels import made

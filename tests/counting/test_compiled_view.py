@@ -16,7 +16,7 @@ from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, DocumentError, FitError, MismatchError
 from countperf.models.fitting.fit_model import fit
 from countperf.models.weights import WeightSet
-from countperf.symbolic import coverage
+from countperf.symbolic import sets
 from tests.counting.compiled_kernels import KERNELS
 from tests.models.builders import make_weights
 from tests.models.fitting.builders import measure
@@ -161,14 +161,14 @@ def test_a_vector_is_not_counted_again_in_another_view() -> None:
 def test_rows_that_are_there_entirely_or_not_at_all(part: str, expected: bool) -> None:
     whole = isl.Set("[n] -> { [i, j] : 0 <= i < n and 2 <= j <= 4 }")
 
-    assert coverage.is_all_or_nothing(isl.Set(part), whole, "i") is expected
+    assert sets.is_all_or_nothing(isl.Set(part), whole, "i") is expected
 
 
 def test_containment_on_assumptions() -> None:
     guarded = isl.Set("[n] -> { [g, l] : 0 <= g and 0 <= l <= 3 and 4g + l < n }")
-    groups = coverage.widened_along(guarded, {"l": (0, 3)})
+    groups = sets.widened_along(guarded, {"l": (0, 3)})
     multiple = isl.Set("[n] -> { : n mod 4 = 0 }")
 
-    assert coverage.contains(groups, guarded, None)
-    assert not coverage.contains(guarded, groups, None)
-    assert coverage.contains(guarded, groups, multiple)
+    assert sets.contains(groups, guarded, None)
+    assert not sets.contains(guarded, groups, None)
+    assert sets.contains(guarded, groups, multiple)

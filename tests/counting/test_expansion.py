@@ -10,7 +10,7 @@ import loopy as lp
 import pytest
 from hypothesis import given
 
-from countperf.counting.expansion import Expansion, SubGroup
+from countperf.counting.expansion import Expansion, expand_program
 from countperf.counting.keys import Operation
 from countperf.counting.programs import kernel_programs
 from countperf.errors import CountingError
@@ -30,8 +30,13 @@ def expand_instructions(
     most: int = 10**6,
 ) -> Expansion:
     (program,) = kernel_programs(t_unit)
-    sub_group = SubGroup(program, parameters, sub_group_size=sub_group_size, number=number)
-    return sub_group.expand_instructions(most)
+    return expand_program(
+        program,
+        parameters,
+        sub_group_size=sub_group_size,
+        number=number,
+        max_instructions=most,
+    )
 
 
 def names_of(expansion: Expansion) -> list[str]:
@@ -251,7 +256,7 @@ def test_statistics_give_trip_counts() -> None:
     (program,) = kernel_programs(unit, statistics={"k": 6.75})
     add = next(s for s in program.statements if s.name == "add")
 
-    found = SubGroup(program, {"n": 64}, sub_group_size=32).expand_instructions(1000)
+    found = expand_program(program, {"n": 64}, sub_group_size=32, max_instructions=1000)
 
     assert names_of(found).count("add") == 7
     executions = program.executions((add.within, add.cases), 32).evaluate({"n": 64})
@@ -282,9 +287,9 @@ def test_graphs_of_a_group_hold_what_is_counted() -> None:
             total = Counter(
                 node
                 for k in range(number)
-                for node in SubGroup(program, parameters, sub_group_size=4, number=k)
-                .expand_instructions(10**6)
-                .nodes
+                for node in expand_program(
+                    program, parameters, sub_group_size=4, number=k, max_instructions=10**6
+                ).nodes
             )
             barriers = Fraction(program.barriers.evaluate(parameters), program.grid.group_size)
             assert total.pop(None, 0) == barriers * number

@@ -20,7 +20,7 @@ from countperf.counting.structure.memory_hierarchy import (
 )
 from countperf.devices.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
 from countperf.errors import DeviceParameterError, DocumentError
-from countperf.models.fitting.judging import memory_verdict
+from countperf.models.fitting.fit_model import memory_verdict
 from countperf.models.shipped import structural
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -78,10 +78,10 @@ def test_a_device_that_is_not_known_has_the_hierarchy_that_is_assumed() -> None:
 
     assert found.name == UNKNOWN
     assert found.caches == load_hierarchy(ASSUMED).caches
-    verdict = memory_verdict(found)
+    verdict = memory_verdict(found, found.counted)
     assert not verdict.passed
     assert ASSUMED in verdict.message
-    assert memory_verdict(load_hierarchy("amd-zen3")).passed
+    assert memory_verdict(load_hierarchy("amd-zen3"), load_hierarchy("amd-zen3").counted).passed
 
 
 def _report(folder: Path, index: int, kind: str, size: str, ways: int) -> None:

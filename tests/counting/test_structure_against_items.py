@@ -128,7 +128,7 @@ def test_structure_of_generated_kernels_is_what_work_items_do() -> None:
 def test_full_groups_split_off_leave_everything_as_it_is(
     build: Callable[[], Any], sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("countperf.counting.components._SPLIT_FROM", 0)
+    monkeypatch.setattr("countperf.counting.lanes._SPLIT_FROM", 0)
     recorder = LaneRecorder(build())
     assert mistakes_at(analyze_kernel(recorder.scheduled), recorder, sizes) == []
 

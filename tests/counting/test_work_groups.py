@@ -12,7 +12,7 @@ import pytest
 from countperf.counting import work_groups
 from countperf.counting.work_groups import GroupKinds, WorkGroups
 from countperf.devices.compile.objects import HostCode
-from countperf.symbolic.kinds import MAX_KINDS
+from countperf.symbolic.point_arrays import MAX_KINDS
 from tests.kernels import made
 
 ROWS = made("i<n, j<m", "s[i] = sum(j, x[i,j])", "x f32 n,m; s f32 n; n,m i32", split="i:64")

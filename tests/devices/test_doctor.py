@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from countperf.devices.device import Device, DriverFile, DriverSearch, pick_errors
+from countperf.devices.device import Device, DriverFile, Findings, pick_errors
 from countperf.devices.discovery import DeviceTrial, Discovery, backend_of, doctor, find_tools
 from tests.devices.fakes import make_device
 
@@ -23,12 +24,8 @@ def _attempt(device: object) -> DeviceTrial:
     return DeviceTrial(works=False, reason=reason, advice=backend_of(BAD).advise(BAD))
 
 
-def _found(
-    *devices: Device,
-    platforms: tuple[tuple[str, str], ...] = PLATFORMS,
-    drivers: DriverSearch = DriverSearch(files=()),  # noqa: B008 - it is immutable
-) -> Discovery:
-    return Discovery(drivers=drivers, platforms=platforms, devices=devices)
+def _found(*devices: Device, **changes: Any) -> Discovery:
+    return Discovery((Findings(platforms=PLATFORMS, devices=devices, **changes),))
 
 
 def test_each_device_is_tried_and_a_failing_one_explained() -> None:
@@ -42,16 +39,20 @@ def test_each_device_is_tried_and_a_failing_one_explained() -> None:
     assert "pip install countperf[intel]" in report.advice[0]
     content = json.loads(json.dumps(report.to_object()))
     assert content["devices"][0]["label"] == "pocl:0"
+    said = str(report).splitlines()
+    assert said[0] == "ok  pocl:0  pthread-skylake: works (default)"
+    assert said[1].startswith("!!  pocl:1  pthread-generic: does not work: error: unknown target")
+    assert said[2].startswith("      mend: ")
 
 
-def test_nothing_found_says_what_to_install_and_a_wrong_setting_comes_first() -> None:
-    report = doctor(_found(platforms=()))
+def test_nothing_found_says_what_to_install() -> None:
+    nothing = Findings(problem="no OpenCL device found", advice="install an OpenCL driver")
+
+    report = doctor(Discovery((nothing,)))
 
     assert not report.is_healthy
-    assert report.advice[0].startswith("no OpenCL device found: install an OpenCL driver")
-    drivers = DriverSearch(files=(), problem="it is not there", advice="unset it")
-    wrong = _found(platforms=(), drivers=drivers)
-    assert doctor(wrong).advice == ("it is not there: unset it",)
+    assert report.advice == ("no OpenCL device found: install an OpenCL driver",)
+    assert "no OpenCL device was found\n      mend: no OpenCL" in str(report)
 
 
 def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
@@ -61,7 +62,7 @@ def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file" / "cache"))
     file = DriverFile(name="x.icd", library=str(tmp_path / "gone.so"), origin="/etc/OpenCL/vendors")
 
-    report = doctor(_found(drivers=DriverSearch(files=(file,))))
+    report = doctor(_found(drivers=(file,)))
 
     assert report.drivers[0].problem.endswith("gone.so is not there")
     for said in (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.cuda.target import generate_cuda
+from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.nvcc import (
     KernelResources,
     compile_for,

@@ -140,9 +140,9 @@ def test_statistics_say_what_data_decides() -> None:
 
     def bytes_moved(statistic: str, **more: Any) -> float:
         statistics = {"insn": 1.0, "x": statistic}
-        options = {"registers_per_work_item": 16}
-        more |= {"statistics": statistics, "profile_options": options}
-        return predict_all(masked, H200, n=2**20, models="roofline", **more).total_bytes
+        options = {"registers_per_work_item": 16, **more}
+        given: Any = {"statistics": statistics, "profile_options": options}
+        return predict_all(masked, H200, n=2**20, models="roofline", **given).total_bytes
 
     base = bytes_moved("stride1")
     items = 2**20

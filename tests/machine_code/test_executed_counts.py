@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,9 +27,10 @@ from countperf.devices.compile.objects import HostCode
 from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.errors import CountingError, DeviceError
-from countperf.machine_code.classify_x86 import classify, properties_of
+from countperf.machine_code.classify_x86 import properties_of
 from countperf.machine_code.machine_state import KernelLaunch
 from countperf.machine_code.object_file import entry_of
+from countperf.machine_code.operands import widest
 from countperf.machine_code.tools import find_analyzer, find_objdump
 from countperf.models.function import model_inputs
 from countperf.models.shipped import compiled as compiled_model
@@ -58,7 +60,8 @@ CASES = {
 """Launched in groups that are all alike, but for those at a border of the differences."""
 
 OTHER_SIZES = {"n": 2, "m": 2, "l": 2}
-_NO_OPERATIONS = ("compare", "round", "minmax")
+_OPERATION = re.compile(r"v?(fn?m(?:add|sub)+\d*|(?:add|sub)+|mul|div|sqrt)([ps])([sd])")
+_BITS = {"s": 32, "d": 64}
 
 
 @pytest.fixture(scope="module", params=["pocl:0", "intel:0"])
@@ -89,11 +92,11 @@ def operations(kernel: CompiledKernel, sizes: dict[str, int]) -> int:
         (group,) = launch.groups
         for place, count in group.executed.items():
             line = launch.program.lines[place]
-            for kind in classify(line.mnemonic, line.operands):
-                parts = kind.split(".")
-                if parts[0] == "flop" and parts[1] not in _NO_OPERATIONS:
-                    each = int(parts[3]) * (2 if parts[1] == "fma" else 1)
-                    found += each * count * int(group.times)
+            match = _OPERATION.fullmatch(line.mnemonic)
+            if match is not None:
+                lanes = 8 * widest(line.operands) // _BITS[match[3]] if match[2] == "p" else 1
+                each = lanes * (2 if match[1].startswith("f") else 1)
+                found += each * count * int(group.times)
     return found
 
 
@@ -284,7 +287,7 @@ def test_many_kernels_take_one_run_of_the_analyzer(
 ) -> None:
     from countperf.machine_code import throughput
 
-    *kernels, of_data = (replace(each, analyzed={}) for each in compiled(device).values())
+    *kernels, of_data = compiled(device).values()
     alone = [each.counts(sizes) for each, sizes in zip(kernels, CASES.values(), strict=True)]
     runs: list[int] = []
     run = throughput._run  # pyright: ignore[reportPrivateUsage]
@@ -296,6 +299,7 @@ def test_many_kernels_take_one_run_of_the_analyzer(
     monkeypatch.setattr(throughput, "_run", counting)
     l1 = DEFAULT_CACHES.code
     requests = [(each, sizes, {}, l1) for each, sizes in zip(kernels, CASES.values(), strict=True)]
+    monkeypatch.setattr(throughput, "_ANALYZED", {})
     *together, refused = counts_of_many([*requests, (of_data, SPMV.check_parameters, {}, l1)])
     assert together == alone
     assert isinstance(refused, CountingError)

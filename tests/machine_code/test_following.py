@@ -13,7 +13,6 @@ from countperf.devices.compile.objects import find_library
 from countperf.devices.discovery import find_device
 from countperf.errors import CountingError, DeviceError
 from countperf.machine_code import loop_extrapolation
-from countperf.machine_code.blocks import needed_lines
 from countperf.machine_code.loop_extrapolation import (
     note_of_step,
     to_change,
@@ -23,6 +22,7 @@ from countperf.machine_code.loop_extrapolation import (
 from countperf.machine_code.machine_state import REGISTERS, Flags, Machine
 from countperf.machine_code.object_file import functions_of, program_of
 from countperf.machine_code.tools import find_objdump
+from countperf.machine_code.vector_unit import needed_lines
 from tests.machine_code.machines import executed, program, value
 
 needs_objdump = pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")

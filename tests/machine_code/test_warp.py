@@ -9,21 +9,17 @@ import pytest
 
 from countperf.errors import CountingError
 from countperf.machine_code import warp
-from countperf.machine_code.sass_instruction import (
-    LANES,
-    UNKNOWN,
-    SassInstruction,
-    WarpState,
-    classify_sass,
-    lanes_of,
-    reads_of,
-    results_of,
-)
+from countperf.machine_code.sass import SassInstruction
 from countperf.machine_code.warp import Executed, WarpProgram, launched
-from countperf.machine_code.warp_unit import execute
+from countperf.machine_code.warp_unit import LANES, UNKNOWN, WarpState, execute, lanes_of
 
 _ALL = np.ones(LANES, dtype=bool)
 _MASK = 0xFFFF_FFFF
+
+
+def _execute(text: str, state: WarpState) -> None:
+    opcode, *operands = text.split()
+    execute(SassInstruction(opcode=opcode, operands=tuple(operands)), state, _ALL)
 
 
 def _value(opcode: str, operands: Sequence[str], **registers: int) -> dict[str, int]:
@@ -31,7 +27,7 @@ def _value(opcode: str, operands: Sequence[str], **registers: int) -> dict[str, 
     state = WarpState(
         {0x160: 77, 0x164: 0x0102}, {}, {name: lanes_of(v) for name, v in registers.items()}
     )
-    execute(opcode, operands, state, _ALL)
+    _execute(" ".join((opcode, *operands)), state)
     return {name: int(value[5]) for name, value in state.registers.items()}
 
 
@@ -110,7 +106,7 @@ def test_three_short_products_are_a_long_one() -> None:
         ("XMAD.MRG", "R5 R2 R3.H1 RZ"),
         ("XMAD.PSL.CBCC", "R1 R2.H1 R5.H1 R4"),
     ):
-        execute(opcode, operands.split(), state, _ALL)
+        _execute(f"{opcode} {operands}", state)
 
     assert int(state.registers["R1"][0]) == 123_457 * 76_543 & _MASK
 
@@ -119,12 +115,12 @@ def test_three_short_products_are_a_long_one() -> None:
 def test_comparison_of_64_bits(first: int, second: int) -> None:
     names = {"R2": first, "R3": first >> 32, "R4": second, "R5": second >> 32}
     state = WarpState({}, {}, {name: lanes_of(value) for name, value in names.items()})
-    execute("ISETP.LT.U32.AND", ["P0", "PT", "R2", "R4", "PT"], state, _ALL)
-    execute("ISETP.LT.AND.EX", ["P1", "PT", "R3", "R5", "PT", "P0"], state, _ALL)
+    _execute("ISETP.LT.U32.AND P0 PT R2 R4 PT", state)
+    _execute("ISETP.LT.AND.EX P1 PT R3 R5 PT P0", state)
 
     assert bool(state.registers["P1"][0]) == (first < second)
     for type_, expected in (("S64", first < second), ("U64", first % 2**64 < second % 2**64)):
-        execute(f"ISETP.LT.{type_}.AND", ["P2", "PT", "R2", "R4", "PT"], state, _ALL)
+        _execute(f"ISETP.LT.{type_}.AND P2 PT R2 R4 PT", state)
         assert bool(state.registers["P2"][0]) == expected
 
 
@@ -275,12 +271,12 @@ def test_what_data_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_classes(opcode: str, expected: str) -> None:
-    assert classify_sass(opcode) == expected
+    assert SassInstruction(opcode=opcode).name == expected
 
 
 def test_an_unknown_instruction_is_refused_by_name() -> None:
     with pytest.raises(CountingError, match=r"FOO3\.BAR .* not known"):
-        classify_sass("FOO3.BAR")
+        _ = SassInstruction(opcode="FOO3.BAR").name
 
 
 @pytest.mark.parametrize(
@@ -305,6 +301,6 @@ def test_an_unknown_instruction_is_refused_by_name() -> None:
     ],
 )
 def test_registers(opcode: str, operands: str, results: str, reads: str) -> None:
-    parts = tuple(operands.split())
-    assert results_of(opcode, parts) == tuple(results.split())
-    assert reads_of(opcode, parts) == frozenset(reads.split())
+    instruction = SassInstruction(opcode=opcode, operands=tuple(operands.split()))
+    assert instruction.results == tuple(results.split())
+    assert instruction.reads == frozenset(reads.split())

@@ -226,7 +226,7 @@ def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path, tmp_path: Pa
     assert set(runner.rounds) == set(NAMES) - finished
     assert all(len(entry.samples_s) == PROTOCOL.rounds for entry in found)
     assert len(found.resumptions) == 1
-    assert [path.name for path in store.parent.iterdir()] == [store.name]
+    assert [path.name for path in store.parent.glob("[!.]*")] == [store.name]
     assert sorted(entry.case for entry in found) == NAMES
     assert MeasurementSet.read_file(store) == found
 
@@ -295,7 +295,7 @@ def test_two_cases_of_one_name_and_a_file_that_cannot_be_written_are_refused(sto
     with pytest.raises(MeasurementError, match="two cases are named 'a/n=16'"):
         measure([CASES[0], CASES[0]], store=store, runner=FakeRunner())
     store.parent.touch()
-    with pytest.raises(OutputError, match="cannot write measurements to"):
+    with pytest.raises(OutputError, match="cannot write "):
         _measure(store, FakeRunner())
 
 
@@ -410,7 +410,7 @@ def test_no_sizes_are_chosen_while_another_campaign_has_the_store(
     ):
         measuring.measure_catalogue(store=store, device="fake:0")
 
-    assert not [*store.parent.iterdir()]
+    assert not [*store.parent.glob("[!.]*")]
 
 
 def test_a_file_that_is_written_anew_stays_locked(store: Path) -> None:
@@ -425,7 +425,7 @@ def test_a_file_that_is_written_anew_stays_locked(store: Path) -> None:
             _measure(store, FakeRunner())
 
     assert _measure(store, FakeRunner()).measurements == found.measurements
-    assert [path.name for path in store.parent.iterdir()] == ["store.jsonl"]
+    assert [path.name for path in store.parent.glob("[!.]*")] == ["store.jsonl"]
 
 
 def test_a_file_that_is_measured_or_missing_is_not_written_anew(store: Path) -> None:

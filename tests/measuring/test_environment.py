@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from countperf.devices import machine
-from countperf.measuring.environment import gather_environment
+from countperf.measuring.campaign import gather_environment
 from tests.devices.fakes import LIMITS
 
 CPUINFO = """processor\t: 0

@@ -27,8 +27,12 @@ def _round(*times: float) -> Round:
     return Round(samples_s=times, host_s=times, cut_short=False, disturbed=False)
 
 
+def _schedule(*sizes: int) -> RoundSchedule:
+    return RoundSchedule(Repeats(case=make_case(n=n), protocol=PROTOCOL) for n in sizes)
+
+
 def _next(schedule: RoundSchedule, now: float) -> Repeats:
-    state = schedule.next(now)
+    state, _ = schedule.take(now)
     assert state is not None
     return state
 
@@ -49,7 +53,7 @@ def test_families_are_mixed_and_cases_of_a_kernel_come_together() -> None:
 
 
 def test_a_due_round_goes_before_a_fresh_case_and_an_early_one_after() -> None:
-    schedule = RoundSchedule([make_case(n=n) for n in (1, 2, 3)], PROTOCOL)
+    schedule = _schedule(1, 2, 3)
     first = _next(schedule, 0.0)
     first.rounds.append(_round(1))
     schedule.again(first, 0.0)
@@ -58,22 +62,21 @@ def test_a_due_round_goes_before_a_fresh_case_and_an_early_one_after() -> None:
     assert second.case.name == "fake/n=2"
     assert _next(schedule, SEPARATION_S + 1) is first
     assert _next(schedule, SEPARATION_S + 2).case.name == "fake/n=3"
-    assert schedule.next(SEPARATION_S + 3) is None
+    assert schedule.take(SEPARATION_S + 3) == (None, 0)
 
 
 def test_second_rounds_need_not_wait_when_nothing_else_is_left_but_extra_ones_do() -> None:
-    schedule = RoundSchedule([make_case(n=1), make_case(n=2)], PROTOCOL)
+    schedule = _schedule(1, 2)
     unstable, early = _next(schedule, 0.0), _next(schedule, 0.0)
     unstable.rounds += [_round(1), _round(2)]
     early.rounds.append(_round(1))
     schedule.again(unstable, 0.0)
     schedule.again(early, 1.0)
 
-    assert schedule.pause_s(2.0) == 0
-    assert _next(schedule, 2.0) is early
-    assert schedule.pause_s(3.0) == pytest.approx(SEPARATION_S - 3)
-    assert _next(schedule, SEPARATION_S) is unstable
-    assert schedule.pause_s(SEPARATION_S) == 0
+    assert schedule.take(2.0) == (early, 0)
+    assert schedule.take(3.0) == (unstable, pytest.approx(SEPARATION_S - 3))
+    schedule.again(unstable, 0.0)
+    assert schedule.take(SEPARATION_S) == (unstable, 0)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +90,9 @@ def test_second_rounds_need_not_wait_when_nothing_else_is_left_but_extra_ones_do
     ],
 )
 def test_when_a_case_is_finished(rounds: list[tuple[float, ...]], finished: bool) -> None:
-    state = Repeats(case=make_case(), rounds=[_round(*times) for times in rounds])
+    turns = [_round(*times) for times in rounds]
 
-    assert state.is_finished(PROTOCOL, 0.0) is finished
+    assert Repeats(case=make_case(), protocol=PROTOCOL, rounds=turns).is_finished() is finished
 
 
 def _timed(protocol: Protocol, durations: list[float]) -> Round:

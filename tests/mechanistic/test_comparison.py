@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.api.evaluation import read_measurements
-from countperf.api.mechanistic_models import compare, list_measured_devices
+from countperf.api.evaluation import compare, list_measured_devices, read_measurements
 from countperf.cli import main
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import CountingError, FitError, ParameterError
@@ -242,7 +241,7 @@ def test_an_own_kernel_that_no_model_predicts_is_refused_before_others_are_profi
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # no kernel of the catalogue
-    monkeypatch.setattr("countperf.api.mechanistic_models.entry", None)
+    monkeypatch.setattr("countperf.api.evaluation.entry", None)
     device = load_device("pocl-epyc-zen3")  # its document has no latency
     kernel = entry(next(m for m in read_measurements(file) if m.purpose == "test").kernel).build()
     with pytest.raises(FitError, match=r"latency_steps, which tmm needs.*countperf characterize"):
@@ -252,7 +251,7 @@ def test_an_own_kernel_that_no_model_predicts_is_refused_before_others_are_profi
 def test_a_plain_installation_compares_an_own_kernel_as_published(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("countperf.api.mechanistic_models.list_measured_devices", dict)
+    monkeypatch.setattr("countperf.api.evaluation.list_measured_devices", dict)
     timing = _timing(file)
     given: Any = {"timing": timing, "models": ["roofline"]}
     given["kernel"] = entry(

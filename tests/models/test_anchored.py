@@ -11,7 +11,7 @@ import countperf
 from countperf.api.prediction import explained
 from countperf.counting.vector import PropertyVector
 from countperf.errors import ParameterError, PredictionError
-from countperf.models.anchored import shrink_errors
+from countperf.models.correction import shrink_errors
 from countperf.models.weights import WeightSet
 from tests.models.builders import calibrated, make_device, make_weights
 

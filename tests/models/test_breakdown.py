@@ -9,7 +9,6 @@ import pytest
 
 from countperf.models.breakdown import (
     breakdown_rows,
-    correction_factor,
     describe_bound,
     plain_name,
     uncharged_lines,
@@ -53,7 +52,6 @@ def test_parts_and_shares_include_the_correction_as_a_factor() -> None:
         {"issue.scalar.minor": 4e-3, "launches": 1e-3, "groups": 0.0, "correction": -1e-3}
     )
 
-    assert correction_factor(prediction) == pytest.approx(0.8)
     assert [(row.group, row.share) for row in breakdown_rows(prediction)] == [
         ("compute", "80 %"),
         ("launch", "20 %"),

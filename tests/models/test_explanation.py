@@ -13,11 +13,11 @@ from countperf.counting.vector import PropertyVector
 from countperf.devices.parameters import InstructionClass, declare_device
 from countperf.errors import ParameterError
 from countperf.models.definition import ModelDefinition
-from countperf.models.function import IndistinguishableGroup, unit_of
+from countperf.models.explanation import rate_of, unit_of, weights_table
+from countperf.models.function import IndistinguishableGroup
 from countperf.models.library import load_weights
 from countperf.models.shipped import structural
 from countperf.models.weights import WeightSet
-from countperf.models.weights_text import rate_of, weights_table
 from countperf.text import format_quantity
 from tests.models.builders import make_weight, make_weights, sum_model
 from tests.printing import object_of, text_of

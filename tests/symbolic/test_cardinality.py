@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from countperf.errors import CountingError
 from countperf.symbolic import isl_sets
 from countperf.symbolic.cardinality import Counter
-from countperf.symbolic.isl_counts import from_isl_text, guards_of, to_isl_text
+from countperf.symbolic.isl_sets import from_isl_text, guards_of, to_isl_text
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
 from tests.oracles import enumeration

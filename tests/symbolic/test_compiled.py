@@ -9,7 +9,7 @@ import pytest
 
 from countperf.errors import ParameterError
 from countperf.symbolic.compiled import CompiledCounts, CountSource
-from countperf.symbolic.isl_counts import from_isl_text
+from countperf.symbolic.isl_sets import from_isl_text
 
 COUNTS = {
     "[n, m] -> { n^2 * m : n > 3; n + 1 : n <= 3 }": lambda n, m: n * n * m if n > 3 else n + 1,

@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from countperf.tuning.points import PredictionTask
-from countperf.tuning.ranker import rank_points
+from countperf.tuning.ranker import PredictionTask, rank_points
 from countperf.tuning.result import Budget
 from countperf.tuning.search import tune_space
 from tests.patience import LONGEST_S

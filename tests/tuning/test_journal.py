@@ -151,7 +151,7 @@ def test_ctrl_c_amid_an_update_of_what_is_known_shows_the_result(
             raise KeyboardInterrupt
         return Posterior(*args, **more)
 
-    monkeypatch.setattr("countperf.tuning.search.Posterior", interrupted_update)
+    monkeypatch.setattr("countperf.tuning.candidates.Posterior", interrupted_update)
     with pytest.raises(SearchInterrupt) as caught:
         search(scripted(), store=store, plan=PLAN)
 

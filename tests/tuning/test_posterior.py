@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
+from countperf.tuning.candidates import chance_of_better, regret_bound
 from countperf.tuning.posterior import (
     OWN,
     PART_VARIANCE,
@@ -18,7 +19,6 @@ from countperf.tuning.posterior import (
     Posterior,
     Sampler,
 )
-from countperf.tuning.variant_bench import chance_of_better, regret_bound
 from tests.tuning.spaces import make_space
 
 SPACE = make_space()

@@ -14,10 +14,20 @@ import pytest
 
 from countperf.api.searching import load_space
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
-from countperf.tuning.points import Point, Predicted, PredictionTask, Refused, predict_point
-from countperf.tuning.ranker import Ranker, Ranking, count_refusals, rank_points
+from countperf.tuning.candidates import Candidates
+from countperf.tuning.ranker import (
+    Point,
+    Predicted,
+    PredictionTask,
+    Ranker,
+    Ranking,
+    Refused,
+    count_refusals,
+    predict_point,
+    rank_points,
+)
 from countperf.tuning.result import Budget, Plan, Trial, as_key
-from countperf.tuning.search import Candidates, tune_space
+from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, SearchSpace
 from tests.devices.fakes import LIMITS as FAKE_LIMITS
 from tests.devices.fakes import FakeRunner

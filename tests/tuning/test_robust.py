@@ -17,8 +17,7 @@ from countperf.devices.device import Device
 from countperf.devices.workers import Pool
 from countperf.errors import ParameterError, TuningError
 from countperf.measuring.runner import KernelRunner
-from countperf.tuning.points import Point, PredictionTask, Refused
-from countperf.tuning.ranker import rank_points
+from countperf.tuning.ranker import Point, PredictionTask, Refused, rank_points
 from countperf.tuning.result import Budget, Plan
 from countperf.tuning.search import tune_space
 from tests.patience import LONGEST_S

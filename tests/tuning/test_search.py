@@ -15,7 +15,7 @@ from countperf.errors import KernelBuildError, ParameterError, TuningError, Wron
 from countperf.figures import draw
 from countperf.measuring import KernelCase
 from countperf.tuning import SearchSpace
-from countperf.tuning.points import PredictionTask, Refused
+from countperf.tuning.ranker import PredictionTask, Refused
 from countperf.tuning.result import (
     Budget,
     Plan,

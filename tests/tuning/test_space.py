@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from countperf.devices.device import Device
 from countperf.errors import SearchSpaceError
 from countperf.measuring.runner import KernelRunner
-from countperf.tuning.points import Predicted, PredictionTask, predict_point
+from countperf.tuning.ranker import Predicted, PredictionTask, predict_point
 from countperf.tuning.space import SearchSpace, compile_constraint, holds
 from measurement_kernels.variants import spaces
 from measurement_kernels.variants.sets import variant_entries

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from countperf.steps import listening
-from countperf.tuning.points import Predicted, Refused
-from countperf.tuning.ranker import Ranking, count_refusals
+from countperf.tuning.candidates import Candidates
+from countperf.tuning.ranker import Predicted, Ranking, Refused, count_refusals
 from countperf.tuning.result import Budget, Plan, Trial, TuningResult
-from countperf.tuning.search import Candidates
 from tests.printing import object_of, text_of
 from tests.tuning.test_search import LARGE, QUESTION, Inline, scripted, tune_space
 

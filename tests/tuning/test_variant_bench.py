@@ -10,9 +10,9 @@ import pytest
 from countperf.errors import MeasurementError
 from countperf.measuring import KernelCase
 from countperf.measuring.runner import Run
-from countperf.tuning.points import PredictionTask
+from countperf.tuning.ranker import PredictionTask
 from countperf.tuning.result import Plan
-from countperf.tuning.variant_bench import VariantBench
+from countperf.tuning.search import VariantBench
 from tests.devices.fakes import FakeRunner
 from tests.tuning.spaces import DOUBLE
 from tests.tuning.test_ranking import WEIGHTS

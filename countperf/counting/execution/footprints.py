@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import cast
 
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
 from countperf.counting.accesses import Address
 from countperf.counting.domains import Domains
-from countperf.counting.execution.placement import StepSorter
-from countperf.counting.execution.reuse import within_line
+from countperf.counting.execution.reuse import StepSorter, within_line
 from countperf.counting.keys import Grid, MemoryAccess
 from countperf.counting.preparation import Conditions, Instruction
 from countperf.counting.scopes import Scope
@@ -22,9 +20,8 @@ from countperf.counting.structure.site_keys import Direction, FootprintKey
 from countperf.errors import CountingError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
-_ZERO = QuasiPolynomial()
 _FAR = 2**30
 """Elements; instead of a step that is not known."""
 
@@ -62,7 +59,6 @@ class FootprintCounter:
     ) -> None:
         """Add an access to global memory."""
         address = self._domains.address(access)
-        address = address and address.simplified()
         strides = self._steps.strides(access, instruction)
         constant = [
             (s.kind, abs(int(s.stride.constant_term)))
@@ -71,29 +67,26 @@ class FootprintCounter:
         ]
         least = min((step for kind, step in constant if kind != "group"), default=_FAR)
         counter = self._domains.counter
+        symbolic = [
+            s.stride
+            for s in strides
+            if s.kind != "group" and within_line(s.stride, access.bits, counter) is not None
+        ]
         self._accesses.append(
             _GlobalAccess(
                 grid=grid,
                 access=access,
-                index=address,
+                index=address and address.simplified(),
                 scope=instruction.scope,
                 cases=cases,
                 least_step=least,
                 least_in_all=min((step for _, step in constant), default=1),
                 is_even=least != _FAR or self._steps.stays_beside(access),
-                thin=next(
-                    (
-                        s.stride
-                        for s in strides
-                        if s.kind != "group"
-                        and within_line(s.stride, access.bits, counter) is not None
-                    ),
-                    None,
-                ),
+                thin=symbolic[0] if symbolic else None,
             )
         )
 
-    def counted(self) -> dict[FootprintKey, PiecewiseQuasiPolynomial]:
+    def count(self) -> dict[FootprintKey, PiecewiseQuasiPolynomial]:
         """Count what all accesses touch."""
         by_array: defaultdict[tuple[str, str, int], list[_GlobalAccess]] = defaultdict(list)
         for member in self._accesses:
@@ -101,18 +94,15 @@ class FootprintCounter:
             by_array[access.array, access.direction, access.component_of].append(member)
         parts: defaultdict[FootprintKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
         for (array, direction, _), members in by_array.items():
-            touched = self._count_touched(array, members)
-            for kind, part in self._of_array(cast("Direction", direction), members, touched):
+            for kind, part in self._count_array(array, cast("Direction", direction), members):
                 parts[kind].append(part)
         return {kind: PiecewiseQuasiPolynomial.sum(some) for kind, some in parts.items()}
 
-    def _of_array(
-        self,
-        direction: Direction,
-        members: Sequence[_GlobalAccess],
-        touched: _Touched | None,
+    def _count_array(
+        self, array: str, direction: Direction, members: Sequence[_GlobalAccess]
     ) -> Iterator[_Part]:
         """Yield the bytes and pieces of accesses to one array."""
+        touched = self._count_touched(array, members)
         size = members[0].access.bits // 8
         if touched is None:
             even = PiecewiseQuasiPolynomial.sum(
@@ -121,47 +111,30 @@ class FootprintCounter:
                 if m.is_even
             )
             yield FootprintKey("bytes.group", direction, "dense"), even.scale(size)
-            whole = PiecewiseQuasiPolynomial.from_value(
-                self._steps.extent(members[0].access) or _ZERO
-            )
+            extent = self._steps.extent(members[0].access) or ZERO
+            whole = PiecewiseQuasiPolynomial.from_value(extent)
             yield FootprintKey("bytes.kernel", direction), whole.scale(size)
             return
         by_group, pieces, thin_pieces, in_all = touched
         in_lines = _bytes_between([(m.least_in_all, m.index) for m in members], size)
-        yield (
-            FootprintKey("bytes.kernel", direction),
-            in_all.scale(min(in_lines, Fraction(LINE_BYTES))),
-        )
+        in_lines = min(in_lines, Fraction(LINE_BYTES))
+        yield FootprintKey("bytes.kernel", direction), in_all.scale(in_lines)
         if min(m.least_step for m in members) * size >= LINE_BYTES:
-            yield from self._sparse(direction, members, size, by_group, thin_pieces)
+            thin = next((m.thin for m in members if m.thin is not None), None)
+            inside = within_line(thin, 8 * size, self._domains.counter)
+            if thin is not None and inside is not None:  # they are in lines where a symbol is small
+                step = thin if self._domains.counter.is_nonnegative(thin) else -thin
+                dense = by_group.restrict_to((inside,))
+                dense *= PiecewiseQuasiPolynomial.from_value(step).scale(size)
+                yield FootprintKey("bytes.group", direction, "dense"), dense
+                yield FootprintKey("segments.group", direction), thin_pieces.restrict_to((inside,))
+                by_group = by_group.restrict_to((-inside - 1,))
+            yield FootprintKey("bytes.group", direction, "sparse"), by_group.scale(size)
+            yield FootprintKey("segments.group", direction), by_group
             return
         in_lines = _bytes_between([(m.least_step, m.index) for m in members], size)
         yield FootprintKey("bytes.group", direction, "dense"), by_group.scale(in_lines)
         yield FootprintKey("segments.group", direction), pieces
-
-    def _sparse(
-        self,
-        direction: Direction,
-        members: Sequence[_GlobalAccess],
-        size: int,
-        by_group: PiecewiseQuasiPolynomial,
-        thin_pieces: PiecewiseQuasiPolynomial,
-    ) -> Iterator[_Part]:
-        """Yield the bytes and pieces of accesses with a line between, unless a symbol is small."""
-        counter = self._domains.counter
-        thin = next((m.thin for m in members if m.thin is not None), None)
-        inside = within_line(thin, 8 * size, counter)
-        if thin is not None and inside is not None:
-            step = thin if counter.is_nonnegative(thin) else -thin
-            between = PiecewiseQuasiPolynomial.from_value(step).scale(size)
-            yield (
-                FootprintKey("bytes.group", direction, "dense"),
-                by_group.restrict_to((inside,)) * between,
-            )
-            yield FootprintKey("segments.group", direction), thin_pieces.restrict_to((inside,))
-            by_group = by_group.restrict_to((-inside - 1,))
-        yield FootprintKey("bytes.group", direction, "sparse"), by_group.scale(size)
-        yield FootprintKey("segments.group", direction), by_group
 
     def _count_touched(self, array: str, members: Sequence[_GlobalAccess]) -> _Touched | None:
         """Count distinct elements by group, contiguous pieces by group, and elements in all.
@@ -186,31 +159,22 @@ class FootprintCounter:
                 self._count_cells(members, ())
             except CountingError:
                 return None
+        what = f"kernel '{self._domains.kernel.name}': the footprint of array '{array}'"
+        by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
+        thin = next((m.thin for m in members if m.thin is not None), None)
         try:
-            return self._counted(array, members, by_axes, repeats)
+            with isl_sets.limit_operations(4 * FOOTPRINT_OPERATIONS, what):
+                for axes, some in by_axes.items():
+                    elements = self._count_cells(some, axes)
+                    by_group += elements * repeats[axes]
+                    pieces += self._count_pieces(some, axes, elements) * repeats[axes]
+                    if thin is not None:
+                        in_thin = self._count_pieces(some, axes, elements, thin)
+                        thin_pieces += in_thin * repeats[axes]
+                return by_group, pieces, thin_pieces, self._count_cells(members, ())
         except UncountableSetError as error:
             self._steps.assumed.add(str(error))
             return None
-
-    def _counted(
-        self,
-        array: str,
-        members: Sequence[_GlobalAccess],
-        by_axes: Mapping[tuple[int, ...], list[_GlobalAccess]],
-        repeats: Mapping[tuple[int, ...], PiecewiseQuasiPolynomial],
-    ) -> _Touched:
-        what = f"kernel '{self._domains.kernel.name}': the footprint of array '{array}'"
-        with isl_sets.limit_operations(4 * FOOTPRINT_OPERATIONS, what):
-            by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
-            thin = next((m.thin for m in members if m.thin is not None), None)
-            for axes, some in by_axes.items():
-                elements = self._count_cells(some, axes)
-                by_group += elements * repeats[axes]
-                pieces += self._count_pieces(some, axes, elements) * repeats[axes]
-                if thin is not None:
-                    thin_pieces += self._count_pieces(some, axes, elements, thin) * repeats[axes]
-            in_all = self._count_cells(members, ())
-            return by_group, pieces, thin_pieces, in_all
 
     def _count_pieces(
         self,
@@ -245,31 +209,25 @@ class FootprintCounter:
         without: Collection[int] = (),
     ) -> PiecewiseQuasiPolynomial:
         """Count distinct subscripts, perhaps without some, told apart by groups along some axes."""
-
-        def tell_apart(
-            address: Address, groups: Sequence[QuasiPolynomial]
-        ) -> tuple[QuasiPolynomial, ...]:
-            kept = (part for i, part in enumerate(address.index) if i not in without)
-            return (*groups, *kept)
-
         pieces: list[isl_sets.IntegerSet] = []
         for member in members:
             if member.index is None:
                 continue
-            groups = [QuasiPolynomial.name(self._group_name(member.scope, axis)) for axis in axes]
-            pieces.append(
-                unite_accessed_cells(
-                    [(member.index, member.scope.within, member.cases)],
-                    self._domains,
-                    partial(tell_apart, groups=groups),
-                )
-            )
+            of_axes = self._domains.group_axes
+            names = [min(n for n in member.scope.within if of_axes.get(n) == a) for a in axes]
+            groups = list(map(QuasiPolynomial.name, names))
+
+            def tell_apart(
+                address: Address, groups: Sequence[QuasiPolynomial] = groups
+            ) -> list[QuasiPolynomial]:
+                kept = (part for i, part in enumerate(address.index) if i not in without)
+                return [*groups, *kept]
+
+            place = (member.index, member.scope.within, member.cases)
+            pieces.append(unite_accessed_cells([place], self._domains, tell_apart))
         counter = self._domains.counter
         whole = pieces[0] if len(pieces) == 1 else counter.as_one_piece(sets.union(pieces))
         return counter.count(whole)
-
-    def _group_name(self, scope: Scope, axis: int) -> str:
-        return min(n for n in scope.within if self._domains.group_axes.get(n) == axis)
 
 
 def _bytes_between(steps: Sequence[tuple[int, Address | None]], size: int) -> Fraction:

@@ -29,24 +29,40 @@ ways.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from functools import partial
+from math import prod
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from countperf.counting.domains import Domains
-from countperf.counting.scopes import AxisStride, Scope
+from countperf.counting.access_analysis import AccessAnalyzer
+from countperf.counting.access_classes import reads_data
+from countperf.counting.accesses import address_of
+from countperf.counting.keys import MemoryAccess
+from countperf.counting.preparation import Instruction, PreparedKernel
+from countperf.counting.scopes import AxisStride, Scope, strides_of
 from countperf.counting.structure.memory_hierarchy import LINE_BYTES, CountedCaches
 from countperf.counting.structure.site_keys import (
+    BY_DATA,
     CacheLevel,
     Grade,
     StepName,
+    WorkItemStep,
     by_data,
     to_other_lines,
 )
-from countperf.symbolic import sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+
+NARROW_ROW = 8
+"""Items of a row up to which compilers may unroll it."""
+
+ALIGNMENT = 16
+"""Elements; a step of one is ``shifted`` where it does not begin at a multiple of them."""
+
+_BESIDE = frozenset({"stride1", "uniform"})
+"""Patterns of accesses through data whose items stay in the same lines."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 _PAIR_BYTES = 2 * LINE_BYTES
@@ -55,7 +71,6 @@ _ENDLESS = 2**62
 _Conflict = Grade | Literal["beyond_l2"]
 """Grade of lines that share sets of a first-level cache; or a second-level one has too many."""
 _ELSEWHERE: StepName = "l1_reuse"
-_ONE = QuasiPolynomial.constant(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +101,7 @@ class ReuseLimits:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Copies:
+class _Copies(NamedTuple):
     """An unrolled loop, how many copies it makes of an access, and on how many pairs of lines."""
 
     loop: str
@@ -95,8 +109,7 @@ class Copies:
     pairs: int
 
 
-@dataclass(frozen=True, slots=True)
-class WalkedStep:
+class _WalkedStep(NamedTuple):
     """Distance between lines along an axis or a loop, in elements, and their number.
 
     Copies may have sets of their own where items come first; in a loop their misses overlap.
@@ -107,25 +120,24 @@ class WalkedStep:
     of_copies: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ReusePath:
+class _ReusePath(NamedTuple):
     """A way through other lines."""
 
     # how many it goes through until it comes back to the first; None if that is not known
     lines: QuasiPolynomial | None
-    steps: tuple[WalkedStep, ...]  # the axes and loops that it goes along
+    steps: Sequence[_WalkedStep]  # the axes and loops that it goes along
     # copies of the access, one after the other, that are on the same pairs of lines
-    copies: Copies | None = None
+    copies: _Copies | None
 
 
-def reuse_path(
+def _find_reuse_path(
     scope: Scope,
     bits: int,
     strides: Sequence[AxisStride],
     own: Sequence[str],
     *,
     items_first: bool,
-) -> ReusePath:
+) -> _ReusePath:
     """Find how far an access goes until it comes back."""
     of_kind: defaultdict[str, list[AxisStride]] = defaultdict(list)
     for stride in strides:
@@ -138,27 +150,27 @@ def reuse_path(
         *reversed(of_kind["barrier loop"]),
         *of_kind["group"],
     ]
-    lines, steps = _ONE, list[WalkedStep]()
-    copies: Copies | None = None
+    lines, steps = ONE, list[_WalkedStep]()
+    copies: _Copies | None = None
     for stride in order:
         extent = _extent(scope, stride)
-        if extent == _ONE:
+        if extent == ONE:
             continue
         if extent is None or stride.stride is None:
-            return ReusePath(None, tuple(steps), copies)
+            return _ReusePath(None, steps, copies)
         is_copied = stride.kind == "unrolled"
         beside = _on_pairs(stride, extent, bits) if is_copied else None
         if beside and (not copies or beside.pairs * copies.number < copies.pairs * beside.number):
             copies = beside
         if step_of(stride.stride, bits) == _ELSEWHERE:
             lines *= extent
-            steps.append(WalkedStep(stride.stride, extent, is_copied and items_first))
+            steps.append(_WalkedStep(stride.stride, extent, is_copied and items_first))
         elif not is_copied:
             break
-    return ReusePath(lines, tuple(steps), copies)
+    return _ReusePath(lines, steps, copies)
 
 
-def _on_pairs(along: AxisStride, extent: QuasiPolynomial, bits: int) -> Copies | None:
+def _on_pairs(along: AxisStride, extent: QuasiPolynomial, bits: int) -> _Copies | None:
     """Return the copies that an unrolled loop makes, if several are on the same pair of lines."""
     if along.iname is None or along.stride is None:
         return None
@@ -166,7 +178,7 @@ def _on_pairs(along: AxisStride, extent: QuasiPolynomial, bits: int) -> Copies |
         return None
     number, step = int(extent.constant_term), abs(int(along.stride.constant_term)) * bits // 8
     pairs = -(-number * step // _PAIR_BYTES)
-    return Copies(along.iname, number, pairs) if step < _PAIR_BYTES else None
+    return _Copies(along.iname, number, pairs) if step < _PAIR_BYTES else None
 
 
 def _extent(scope: Scope, along: AxisStride) -> QuasiPolynomial | None:
@@ -175,22 +187,8 @@ def _extent(scope: Scope, along: AxisStride) -> QuasiPolynomial | None:
         return QuasiPolynomial.constant(scope.grid.items[along.axis])
     if along.kind == "group" and along.axis is not None:
         return scope.grid.groups[along.axis].as_polynomial()
-    key = ("extent", along.iname)
-    if key not in scope.memo:
-        assert along.iname is not None  # of a loop
-        scope.memo[key] = _length(scope.domains, along.iname)
-    return scope.memo[key]
-
-
-def _length(domains: Domains, loop: str) -> QuasiPolynomial | None:
-    counted, _ = domains.trip_statistics(frozenset([loop]))
-    if not counted:
-        return None
-    terms = domains.counter.count(domains.domain(counted)).terms
-    if len(terms) == 1:
-        return terms[0].value  # where it is not empty
-    low, high = sets.constant_bounds(domains.domain(counted))[loop]
-    return None if low is None or high is None else QuasiPolynomial.constant(high - low + 1)
+    assert along.iname is not None  # of a loop
+    return scope.domains.find_length(along.iname)
 
 
 def step_of(stride: QuasiPolynomial | None, bits: int) -> StepName:
@@ -223,48 +221,7 @@ def within_line(
     return None
 
 
-def sorted_by_step(
-    stride: QuasiPolynomial | None,
-    bits: int,
-    executions: PiecewiseQuasiPolynomial,
-    walk: Callable[[], ReusePath],
-    without: Callable[[str], PiecewiseQuasiPolynomial | None],
-    limits: ReuseLimits,
-    *,
-    inside: QuasiPolynomial | None = None,
-) -> list[tuple[StepName, PiecewiseQuasiPolynomial]]:
-    """Sort executions of an access by its step, which may depend on the parameters."""
-    step = step_of(stride, bits)
-    if step != _ELSEWHERE or stride is None:
-        return [(step, executions)]
-    path = walk()
-    parts: defaultdict[StepName, PiecewiseQuasiPolynomial] = defaultdict(lambda: ZERO_COUNT)
-    outside: tuple[QuasiPolynomial, ...] = ()
-    if inside is not None:
-        outside = (-inside - 1,)
-        parts["near"] = executions.restrict_to((inside,))
-        executions = executions.restrict_to(outside)
-    own = executions
-    if path.copies is not None:
-        once = without(path.copies.loop)
-        once = None if once is None else once.restrict_to(outside)
-        if once is not None and once.scale(path.copies.number) == executions:
-            own = once.scale(path.copies.pairs)
-    left = own
-    for pitch, shared_limits in limits.sharing.items() if path.lines is not None else ():
-        shared, on_pitch = _on_pitch(path, pitch * 8 // bits, left)
-        left += on_pitch.scale(-1)
-        for grade, some in _by_lines(shared, on_pitch, shared_limits) if on_pitch else ():
-            for level, part in _by_lines(path.lines, some, limits.levels) if some else ():
-                parts[_with_conflict(level, grade)] += part
-    for level, part in _by_lines(path.lines, left, limits.levels) if left else ():
-        parts[level] += part
-    if own is not executions:
-        parts[_ELSEWHERE] += executions + own.scale(-1)
-    return [(step, part) for step, part in parts.items() if part]
-
-
-def _with_conflict(level: CacheLevel, grade: _Conflict) -> StepName:
+def _join_conflict(level: CacheLevel, grade: _Conflict) -> StepName:
     """Return the step of a walk by its lines, and by those that share sets."""
     if grade == "beyond_l2":
         return to_other_lines("beyond_l2", 3)
@@ -273,32 +230,15 @@ def _with_conflict(level: CacheLevel, grade: _Conflict) -> StepName:
     return to_other_lines(level, 3 if grade else 0)
 
 
-def sort_by_size(
-    elements: QuasiPolynomial | None,
-    bits: int,
-    executions: PiecewiseQuasiPolynomial,
-    limits: ReuseLimits,
-) -> list[tuple[StepName, PiecewiseQuasiPolynomial]]:
-    """Sort executions of an access that data leads anywhere in an array."""
-    if elements is None:
-        return [(by_data("beyond_l2"), executions)]
-    line = LINE_BYTES * 8 // bits
-    most: dict[CacheLevel, int] = {
-        level: limit if limit == _ENDLESS else limit * line
-        for level, limit in limits.levels.items()
-    }
-    return [(by_data(level), part) for level, part in _by_lines(elements, executions, most) if part]
-
-
-def _on_pitch(
-    path: ReusePath, elements: int, executions: PiecewiseQuasiPolynomial
+def _share_sets(
+    path: _ReusePath, elements: int, executions: PiecewiseQuasiPolynomial
 ) -> tuple[QuasiPolynomial, PiecewiseQuasiPolynomial]:
     """Return how many lines of a walk share sets, and the executions for which they do.
 
     They do if all its steps are multiples of some elements, but for those between copies: the lines
     of each copy share sets of their own.
     """
-    lines, zero = _ONE, list[QuasiPolynomial]()
+    lines, zero = ONE, list[QuasiPolynomial]()
     for step in path.steps:
         remainder = step.stride.modulo(elements)
         if remainder and step.stride.is_constant:
@@ -307,15 +247,17 @@ def _on_pitch(
             continue
         lines *= step.number
         zero += [remainder] if remainder else []
-    return lines, executions.restrict_to((), zero) if lines != _ONE else ZERO_COUNT
+    return lines, executions.restrict_to((), zero) if lines != ONE else ZERO_COUNT
 
 
-def _by_lines(
+def _sort_by_lines(
     lines: QuasiPolynomial | None,
     executions: PiecewiseQuasiPolynomial,
     limits: dict[_Key, int],
 ) -> Iterator[tuple[_Key, PiecewiseQuasiPolynomial]]:
     """Sort executions by the first limit that some lines keep to; the last where unknown."""
+    if not executions:
+        return
     if lines is None:
         yield next(reversed(limits)), executions
         return
@@ -327,5 +269,193 @@ def _by_lines(
             beyond = left if lines.constant_term > limit else ZERO_COUNT
         else:
             beyond = executions.restrict_to((lines - (limit + 1),))
-        yield key, left + beyond.scale(-1)
+        if part := left + beyond.scale(-1):
+            yield key, part
         left = beyond
+
+
+# --- Executions of accesses by how their addresses change between items, and in loops
+
+
+SortedPart = tuple[WorkItemStep, StepName | None, PiecewiseQuasiPolynomial]
+"""Step between items, step in the innermost loop, and executions."""
+_StepPart = tuple[StepName, PiecewiseQuasiPolynomial]
+
+
+class StepSorter:
+    """Sorts the executions of a kernel's accesses by steps of their addresses."""
+
+    def __init__(self, prepared: PreparedKernel, caches: CountedCaches) -> None:
+        self._limits = ReuseLimits.of(caches)
+        self._domains = prepared.domains
+        self._analyzer = AccessAnalyzer(prepared)
+        self._statistics = prepared.statistics
+        self._found: dict[Any, tuple[Scope, tuple[AxisStride, ...]]] = {}
+        self.assumed: set[str] = set()
+
+    def strides(self, access: MemoryAccess, instruction: Instruction) -> tuple[AxisStride, ...]:
+        """Return the strides of an access along the axes and loops around it."""
+        scope = instruction.scope
+        key = (access, id(scope))
+        known = self._found.get(key)
+        if known is None:
+            layout = self._domains.layout_of(access)
+            self.assumed |= {layout.assumed} - {""}
+            address = self._domains.address(access)
+            if address is None and not reads_data(access, self._domains):
+                self.assumed.add(f"uneven steps of {access.text}, as if data led there")
+            opaque = address or address_of(access, layout, self._analyzer.to_opaque)
+            changing = self._analyzer.changing
+            strides = strides_of(scope, opaque, instruction.kinds, changing, of_most=True)
+            self._found[key] = known = (scope, strides)  # kept, and with it its identity
+        return known[1]
+
+    def sort(
+        self,
+        access: MemoryAccess,
+        instruction: Instruction,
+        loops: Sequence[str],
+        executions: PiecewiseQuasiPolynomial,
+        once: Callable[[str], PiecewiseQuasiPolynomial | None],
+    ) -> list[SortedPart]:
+        """Sort the executions of an access by its steps, which may depend on the parameters."""
+        strides, bits, scope = self.strides(access, instruction), access.bits, instruction.scope
+        lanes = [s.stride for s in strides if s.kind == "local" and s.axis == 0]
+        across = self._find_step_across_rows(access, scope, strides)
+        walk = partial(_find_reuse_path, scope, bits, strides, loops)
+        result: list[SortedPart] = []
+        for step, part in self._sort_by_step(
+            lanes[0] if lanes else ZERO, bits, executions, partial(walk, items_first=True), once
+        ):
+            if step in BY_DATA:
+                result += self._sort_through_data(access, strides, loops, across, part)
+                continue
+            between = WorkItemStep(
+                self._find_alignment(access, scope, 0) if step == "next" else step, across
+            )
+            if not loops:
+                result.append((between, None, part))
+                continue
+            inner = next(s.stride for s in strides if s.iname == loops[-1])
+            by_step = self._sort_by_step(inner, bits, part, partial(walk, items_first=False), once)
+            for along, rest in self._sort_by_size(access, by_step):
+                result.append((between, along, rest))
+        return result
+
+    def _sort_by_step(
+        self,
+        stride: QuasiPolynomial | None,
+        bits: int,
+        executions: PiecewiseQuasiPolynomial,
+        walk: Callable[[], _ReusePath],
+        once: Callable[[str], PiecewiseQuasiPolynomial | None],
+    ) -> list[_StepPart]:
+        """Sort executions of an access by its step, which may depend on the parameters."""
+        step = step_of(stride, bits)
+        if step != _ELSEWHERE or stride is None:
+            return [(step, executions)]
+        path = walk()
+        levels = self._limits.levels
+        parts: defaultdict[StepName, PiecewiseQuasiPolynomial] = defaultdict(lambda: ZERO_COUNT)
+        inside = within_line(stride, bits, self._domains.counter)
+        outside: tuple[QuasiPolynomial, ...] = ()
+        if inside is not None:
+            outside = (-inside - 1,)
+            parts["near"] = executions.restrict_to((inside,))
+            executions = executions.restrict_to(outside)
+        own = executions
+        if path.copies is not None:
+            copy = once(path.copies.loop)
+            copy = None if copy is None else copy.restrict_to(outside)
+            if copy is not None and copy.scale(path.copies.number) == executions:
+                own = copy.scale(path.copies.pairs)
+        left = own
+        for pitch, limits in self._limits.sharing.items() if path.lines is not None else ():
+            shared, on_pitch = _share_sets(path, pitch * 8 // bits, left)
+            left += on_pitch.scale(-1)
+            for grade, some in _sort_by_lines(shared, on_pitch, limits):
+                for level, part in _sort_by_lines(path.lines, some, levels):
+                    parts[_join_conflict(level, grade)] += part
+        for level, part in _sort_by_lines(path.lines, left, levels):
+            parts[level] += part
+        if own is not executions:
+            parts[_ELSEWHERE] += executions + own.scale(-1)
+        return [(step, part) for step, part in parts.items() if part]
+
+    def _sort_through_data(
+        self,
+        access: MemoryAccess,
+        strides: Sequence[AxisStride],
+        loops: Sequence[str],
+        across: StepName | None,
+        executions: PiecewiseQuasiPolynomial,
+    ) -> list[SortedPart]:
+        """Sort the executions of an access of which data decides how the items' addresses differ.
+
+        Where it is even in a loop, the items come back to their lines.
+        """
+        inner = next((s.stride for s in strides if loops and s.iname == loops[-1]), None)
+        if inner is not None:
+            between = WorkItemStep("data", across)
+            return [(between, step_of(inner, access.bits), executions)]
+        return [
+            (WorkItemStep(step, across), step if loops else None, part)
+            for step, part in self._sort_by_size(access, [("data", executions)])
+        ]
+
+    def _sort_by_size(
+        self, access: MemoryAccess, parts: Iterable[_StepPart]
+    ) -> Iterator[_StepPart]:
+        """Sort what data decides by the size of the array, unless neighbors are said to be near.
+
+        No compiler knows the latter: each item then has an access of its own all the same.
+        """
+        for step, part in parts:
+            if step in BY_DATA and not self.stays_beside(access):
+                line = LINE_BYTES * 8 // access.bits
+                most: dict[CacheLevel, int] = {
+                    level: limit if limit == _ENDLESS else limit * line
+                    for level, limit in self._limits.levels.items()
+                }
+                for level, some in _sort_by_lines(self.extent(access), part, most):
+                    yield by_data(level), some
+            else:
+                yield step, part
+
+    def stays_beside(self, access: MemoryAccess) -> bool:
+        """Tell whether items that data leads are said to stay in the same lines."""
+        stated = self._statistics.pattern_of(access.array, access.text)
+        return stated is not None and stated[0] in _BESIDE
+
+    def extent(self, access: MemoryAccess) -> QuasiPolynomial | None:
+        """Return the elements of the array of an access; None if they are not known."""
+        shape = self._domains.layout_of(access).shape
+        extents = [extent for extent in shape if extent is not None]
+        return prod(extents, start=ONE) if len(extents) == len(shape) else None
+
+    def _find_step_across_rows(
+        self, access: MemoryAccess, scope: Scope, strides: Sequence[AxisStride]
+    ) -> StepName | None:
+        items = scope.grid.items
+        if items.get(0, 1) > NARROW_ROW or items.get(1, 1) == 1:
+            return None
+        along = [s.stride for s in strides if s.kind == "local" and s.axis == 1]
+        step = step_of(along[0] if along else ZERO, access.bits)
+        return self._find_alignment(access, scope, 1) if step == "next" else step
+
+    def _find_alignment(self, access: MemoryAccess, scope: Scope, axis: int) -> StepName:
+        """Return how neighboring accesses along an axis begin: at multiples of a vector or not."""
+        if access.address_space != "local":
+            return "next"
+        address = self._domains.address(access)
+        if address is None:
+            return "next"
+        lanes = {name for name, of in scope.lanes.items() if of == axis}
+        odd = [
+            monomial
+            for monomial, c in address.flat.terms.items()
+            if c % ALIGNMENT and not QuasiPolynomial({monomial: 1}).names() & lanes
+        ]
+        if not odd:
+            return "next"
+        return "shifted" if any(odd) else "offset"

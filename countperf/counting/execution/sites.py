@@ -57,25 +57,26 @@ from typing import Any, cast
 
 import loopy as lp
 import pymbolic.primitives as p
-from loopy.kernel.data import LoopedIlpTag
+from loopy.kernel.data import LoopedIlpTag, UnrolledIlpTag, UnrollTag
 from loopy.symbolic import DependencyMapper, get_dependencies
 
-from countperf.counting.chains import divisions_that_shift
 from countperf.counting.execution.footprints import FootprintCounter
-from countperf.counting.execution.placement import (
-    LoopCounter,
-    Placements,
-    StepSorter,
-    find_left_loops,
-    flat_site,
-    neighbors,
-    tells_apart,
+from countperf.counting.execution.reuse import NARROW_ROW, StepSorter
+from countperf.counting.keys import Case, FirstIteration, Operation
+from countperf.counting.preparation import (
+    Conditions,
+    Instruction,
+    InstructionPart,
+    Launch,
+    PreparedKernel,
 )
-from countperf.counting.execution.reuse import ReuseLimits
-from countperf.counting.keys import FirstIteration, Grid, Operation
-from countperf.counting.preparation import Conditions, Instruction, Launch, PreparedKernel
-from countperf.counting.program_analysis import analyze_program
-from countperf.counting.scopes import Known, Scope, slots_of
+from countperf.counting.program_analysis import (
+    ChainAnalysis,
+    RegionAnalysis,
+    analyze_program,
+    divisions_that_shift,
+)
+from countperf.counting.scopes import Known, slots_of
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.structure.site_keys import (
     AccessKey,
@@ -86,14 +87,20 @@ from countperf.counting.structure.site_keys import (
     OperationKey,
     Site,
     Space,
-    StepName,
     WorkItemStep,
 )
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import Number
 
 _CALLS = ("special", "pow")
 """Kinds of operations that are calls of functions."""
+
+SHORT_LOOP = 32
+"""Iterations of all loops around, known beforehand, up to which compilers unroll them."""
+
+_LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
+"""Latencies of operations in additions, which decide the longest of several chains."""
+
+CountPart = tuple[ExecutionKey, Known]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,228 +125,264 @@ def count_execution(
     """
     prepared = PreparedKernel.of(kernel, **options)
     with prepared.counting():
-        return _Executions(prepared, caches).counted()
+        tally, steps = prepared.tally("compiled"), StepSorter(prepared, caches)
+        footprints = FootprintCounter(prepared.domains, steps)
+        reasons: set[str] = set()
+        parts: defaultdict[ExecutionKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
+
+        def note(within: frozenset[str]) -> None:
+            reasons.update(prepared.statistics.reasons(within))
+            prepared.statistics.used.clear()
+
+        for launch in prepared.launches():
+            note(launch.program.launch_loops)
+            if launch.barriers:
+                note(frozenset())
+            counter = _LaunchCounter(prepared, launch, steps, footprints)
+            for instruction in tally.instructions(launch):
+                for key, quantity in counter.count_instruction(instruction):
+                    if quantity:
+                        parts[key].append(quantity)
+                reasons |= instruction.reasons
+                note(instruction.scope.within)
+            for region in analyze_program(prepared, tally, launch).regions:
+                for key, quantity in counter.count_region(region):
+                    if quantity:
+                        parts[key].append(quantity)
+        for key, quantity in footprints.count().items():
+            parts[key].append(quantity)
+        return ExecutionCounts(
+            prepared=prepared,
+            counts={key: PiecewiseQuasiPolynomial.sum(some) for key, some in parts.items()},
+            reasons=frozenset(reasons | steps.assumed),
+        )
 
 
-class _Executions:
-    """Goes through a kernel, region by region."""
+class _LaunchCounter:
+    """Goes through a device program, by instructions and by regions."""
 
-    def __init__(self, prepared: PreparedKernel, caches: CountedCaches) -> None:
-        self.prepared = prepared
-        self.domains = domains = prepared.domains
+    def __init__(
+        self,
+        prepared: PreparedKernel,
+        launch: Launch,
+        steps: StepSorter,
+        footprints: FootprintCounter,
+    ) -> None:
+        self.domains = prepared.domains
         self.kernel = prepared.kernel
-        self.statistics = prepared.statistics
-        self.tally = prepared.tally("compiled")
-        self.placements = Placements(domains)
-        self.steps = StepSorter(prepared, ReuseLimits.of(caches))
+        self.steps = steps
+        self.footprints = footprints
+        self.grid = launch.grid
+        row = self.grid.items.get(0, 1)
+        shape = (row, math.prod(self.grid.items.values()) // row)
+        # of what is in no loop of the items
+        self.flat = Site("sync" if launch.program.barriers else "free", "flat", shape)
         self.looped_copies = frozenset(
             name
             for name, iname in self.kernel.inames.items()
             if any(isinstance(tag, LoopedIlpTag) for tag in iname.tags)
         )
-        self.loops = LoopCounter(domains, self.placements, self.looped_copies)
-        self.footprints = FootprintCounter(domains, self.steps)
-        self.private_arrays = frozenset(
-            name
+        self.private_arrays = {
+            name: math.prod(n if isinstance(n, int) else 0 for n in variable.shape)
             for name, variable in self.kernel.temporary_variables.items()
             if variable.address_space == lp.AddressSpace.PRIVATE and variable.shape
-        )
-        self.parts: defaultdict[ExecutionKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
-        self.reasons: set[str] = set()
-
-    def counted(self) -> ExecutionCounts:
-        """Count all device programs."""
-        for launch in self.prepared.launches():
-            self._note(launch.program.launch_loops)
-            if launch.barriers:
-                self._note(frozenset())
-            self._program(launch)
-        for key, part in self.footprints.counted().items():
-            self.parts[key].append(part)
-        return ExecutionCounts(
-            prepared=self.prepared,
-            counts={key: PiecewiseQuasiPolynomial.sum(some) for key, some in self.parts.items()},
-            reasons=frozenset(self.reasons | self.steps.assumed),
-        )
-
-    def _program(self, launch: Launch) -> None:
-        grid = launch.grid
-        flat = flat_site(launch.program, grid)
-        for instruction in self.tally.instructions(launch):
-            self._instruction(instruction, flat, grid)
-        analysis = analyze_program(self.prepared, self.tally, launch)
-        for key, quantity in self.loops.counted(analysis, flat, grid):
-            self._add(key, quantity)
-
-    def _add(self, key: ExecutionKey, quantity: Known) -> None:
-        if quantity:
-            self.parts[key].append(quantity)
-
-    def _note(self, within: frozenset[str]) -> None:
-        self.reasons |= self.statistics.reasons(within)
-        self.statistics.used.clear()
-
-    def _instruction(self, instruction: Instruction, flat: Site, grid: Grid) -> None:
-        scope = instruction.scope
-        idle = self._idle(instruction, grid)
-        beside = neighbors(scope)
-        is_cut = self.placements.cuts(scope.within.difference(instruction.own), beside, grid)
-        copied = sorted(self.looped_copies & scope.within)
-        for part in instruction.parts:
-            key, conditions, times = part.key, part.conditions, part.times
-            left = find_left_loops(conditions)
-            loops = [name for name in instruction.own if name not in left]
-            copies = (name for name in copied if name not in left)
-            site = self.placements.site(flat, [*loops, *copies])
-            executions = self.domains.executions(scope.within, conditions, grid).scale(times)
-            if isinstance(key, Operation):
-                self._operation(key, instruction, conditions, site, executions)
-            elif isinstance(key, str):
-                is_guarded = is_cut or tells_apart(conditions, beside)
-                self._add_supplied(key, instruction, site, executions, is_guarded=is_guarded)
-            elif executions:
-                once = partial(self._once, scope.within, conditions, grid, times)
-                steps = self.steps.sorted(key, instruction, loops, executions, once)
-                is_guarded = is_cut or tells_apart(conditions, beside)
-                for step, in_loop, quantity in steps:
-                    between = _mask_step(step) if idle else step
-                    space, direction = cast("Any", (key.address_space, key.direction))
-                    at = (site, space, direction, key.bits, between)
-                    self._add(AccessKey(*at, in_loop), quantity)
-                    if is_guarded:
-                        self._add(AccessKey(*at, is_guarded=True), quantity)
-                if key.address_space == "global":
-                    self.footprints.add(key, instruction, conditions, grid)
-        whole = self.placements.site(flat, [*instruction.own, *copied])
-        for key, quantity in self._private(instruction, copied, whole, grid):
-            self._add(key, quantity)
-        self.reasons |= instruction.reasons
-        self._note(scope.within)
-        self._add(EventKey(whole, "idle"), idle)
-
-    def _add_supplied(
-        self,
-        name: str,
-        instruction: Instruction,
-        site: Site,
-        quantity: PiecewiseQuasiPolynomial,
-        *,
-        is_guarded: bool,
-    ) -> None:
-        """Add accesses of an instruction whose counts the caller supplies, by property name."""
-        if name.startswith(("gmem.", "lmem.")):
-            for key, part in _yield_supplied_access(name, instruction, site, quantity):
-                if is_guarded or not (isinstance(key, AccessKey) and key.is_guarded):
-                    self._add(key, part)
-
-    def _idle(self, instruction: Instruction, grid: Grid) -> PiecewiseQuasiPolynomial:
-        """Count the slots of an instruction in which nothing is executed."""
-        scope = instruction.scope
-        if not (scope.cases or instruction.own or self._is_guarded(scope)):
-            return ZERO_COUNT
-        slots = slots_of(scope)
-        if slots is None:
-            return ZERO_COUNT
-        executed = self.domains.executions(scope.within, scope.cases, grid)
-        return slots + executed.scale(-1)
-
-    def _operation(
-        self,
-        operation: Operation,
-        instruction: Instruction,
-        conditions: Conditions,
-        site: Site,
-        executions: PiecewiseQuasiPolynomial,
-    ) -> None:
-        """Add operations: divisions that shift and calls that not all items make are apart."""
-        if operation.kind in ("div", "mod") and operation.type_name[0] in "iu":
-            shifts = operation.kind in divisions_that_shift(instruction.loopy)
-            named = replace(operation, kind="shift") if shifts else operation
-        else:
-            named = _conditional(operation, conditions, instruction.scope)
-        self._add(OperationKey(site, named), executions)
-
-    def _once(
-        self,
-        within: frozenset[str],
-        conditions: Conditions,
-        grid: Grid,
-        times: Number,
-        loop: str,
-    ) -> PiecewiseQuasiPolynomial | None:
-        """Count the executions of a copy that an unrolled loop makes; None if they differ."""
-        for condition in conditions:
-            if isinstance(condition, FirstIteration) and loop in condition.loops:
-                return None
-        return self.domains.executions(within - {loop}, conditions, grid).scale(times)
-
-    def _private(
-        self, instruction: Instruction, copied: Sequence[str], site: Site, grid: Grid
-    ) -> Iterator[tuple[ExecutionKey, PiecewiseQuasiPolynomial]]:
-        """Yield iterations of the loops over copies, and accesses to private arrays."""
-        loops = frozenset([*instruction.own, *copied])
-        if not loops or not isinstance(instruction.loopy, lp.MultiAssignmentBase):
-            return
-        read = self._private_references((instruction.loopy.expression,), loops)
-        written = self._private_references(instruction.loopy.assignees, loops)
-        if not (copied or read or written):
-            return
-        executions = self.domains.executions(
-            instruction.scope.within, instruction.scope.cases, grid
-        )
-        if copied:
-            yield EventKey(site, "iterations"), executions
-        accessed: tuple[tuple[Direction, set[Any]], ...] = (("load", read), ("store", written))
-        for direction, several in accessed:
-            for reference in several:
-                elements = self._private_elements(reference.aggregate.name)
-                yield EventKey(site, f"pmem.{direction}.{elements}"), executions
-
-    def _private_references(self, expressions: Sequence[Any], loops: Collection[str]) -> set[Any]:
-        """Return references to private arrays whose subscripts depend on some loops."""
-        return {
-            reference
-            for expression in expressions
-            for reference in _subscripts_in(expression, self.private_arrays)
-            if not get_dependencies(reference.index).isdisjoint(loops)
         }
 
-    def _private_elements(self, array: str) -> int:
-        """Return how many elements each item has of a private array; 0 if no constant says it."""
-        shape = self.kernel.temporary_variables[array].shape
-        return math.prod(extent if isinstance(extent, int) else 0 for extent in shape)
+    def _count_executions(
+        self, within: frozenset[str], conditions: Conditions = ()
+    ) -> PiecewiseQuasiPolynomial:
+        return self.domains.executions(within, conditions, self.grid)
 
-    def _is_guarded(self, scope: Scope) -> bool:
-        return bool(set(scope.loops) & scope.within) or any(
+    def count_instruction(self, instruction: Instruction) -> Iterator[CountPart]:
+        """Yield the counts of an instruction."""
+        scope, own = instruction.scope, instruction.own
+        idle = self._count_idle_slots(instruction)
+        axes = (0, 1) if self.grid.items.get(0, 1) <= NARROW_ROW else (0,)  # that vectors may take
+        beside = [name for name, axis in scope.lanes.items() if axis in axes]
+        is_cut = self._is_cut(scope.within.difference(own), beside)
+        copied = sorted(self.looped_copies & scope.within)
+        for part in instruction.parts:
+            key, conditions = part.key, part.conditions
+            left = frozenset[str]().union(
+                *(case.loops for case in conditions if isinstance(case, FirstIteration))
+            )
+            loops = [name for name in own if name not in left]
+            site = self._place([*loops, *(name for name in copied if name not in left)])
+            executions = self._count_executions(scope.within, conditions).scale(part.times)
+            is_guarded = is_cut or _tells_apart(conditions, beside)
+            if isinstance(key, Operation):
+                yield OperationKey(site, _sort_operation(key, instruction, conditions)), executions
+            elif isinstance(key, str):
+                if key.startswith(("gmem.", "lmem.")):
+                    parts = _yield_supplied_access(key, instruction, site, executions)
+                    yield from (p for p in parts if is_guarded or not _is_guarded(p[0]))
+            elif executions:
+                once = partial(self._count_once, scope.within, part)
+                space, direction = cast("Any", (key.address_space, key.direction))
+                for step, along, quantity in self.steps.sort(
+                    key, instruction, loops, executions, once
+                ):
+                    between = step
+                    if idle and step.along_row == "shifted":  # lanes may be idle
+                        between = step._replace(along_row="masked")
+                    at = (site, space, direction, key.bits, between)
+                    yield AccessKey(*at, along), quantity
+                    if is_guarded:
+                        yield AccessKey(*at, is_guarded=True), quantity
+                if key.address_space == "global":
+                    self.footprints.add(key, instruction, conditions, self.grid)
+        whole = self._place([*own, *copied])
+        yield from self._count_private_accesses(instruction, copied, whole)
+        yield EventKey(whole, "idle"), idle
+
+    def _count_idle_slots(self, instruction: Instruction) -> PiecewiseQuasiPolynomial:
+        """Count the slots of an instruction in which nothing is executed."""
+        scope = instruction.scope
+        is_cut = not scope.within.isdisjoint(scope.loops) or any(
             name in self.domains.data_loops
-            or self.domains.value_bounds(name) != (0, scope.grid.items[axis] - 1)
+            or self.domains.value_bounds(name) != (0, self.grid.items[axis] - 1)
             for name, axis in scope.lanes.items()
         )
+        slots = slots_of(scope) if scope.cases or instruction.own or is_cut else None
+        if slots is None:
+            return ZERO_COUNT
+        return slots + self._count_executions(scope.within, scope.cases).scale(-1)
+
+    def _count_once(
+        self, within: frozenset[str], part: InstructionPart, loop: str
+    ) -> PiecewiseQuasiPolynomial | None:
+        """Count the executions of a copy that an unrolled loop makes; None if they differ."""
+        for condition in part.conditions:
+            if isinstance(condition, FirstIteration) and loop in condition.loops:
+                return None
+        return self._count_executions(within - {loop}, part.conditions).scale(part.times)
+
+    def _count_private_accesses(
+        self, instruction: Instruction, copied: Sequence[str], site: Site
+    ) -> Iterator[CountPart]:
+        """Yield iterations of the loops over copies, and accesses to private arrays in loops."""
+        loops = {*instruction.own, *copied}
+        if not loops or not isinstance(instruction.loopy, lp.MultiAssignmentBase):
+            return
+        executions = self._count_executions(instruction.scope.within, instruction.scope.cases)
+        if copied:
+            yield EventKey(site, "iterations"), executions
+        accessed: tuple[tuple[Direction, tuple[Any, ...]], ...] = (
+            ("load", (instruction.loopy.expression,)),
+            ("store", instruction.loopy.assignees),
+        )
+        subscripts_in: Any = DependencyMapper(include_subscripts=True)
+        for direction, expressions in accessed:
+            for reference in set[Any]().union(*map(subscripts_in, expressions)):
+                if not isinstance(reference, p.Subscript):
+                    continue
+                elements = self.private_arrays.get(getattr(reference.aggregate, "name", ""))
+                if elements is not None and not loops.isdisjoint(get_dependencies(reference.index)):
+                    yield EventKey(site, f"pmem.{direction}.{elements}"), executions
+
+    # --- placement of instructions: which loops compilers unroll, and what bounds cut
+
+    def _place(self, loops: Collection[str]) -> Site:
+        """Return the site of what is in some of the items' own loops."""
+        if not loops:
+            return self.flat
+        return replace(self.flat, placement="short" if self._are_short(loops) else "loop")
+
+    def _are_short(self, loops: Collection[str]) -> bool:
+        counted, factor = self.domains.trip_statistics(frozenset(loops))
+        whole = factor.as_polynomial()
+        if counted != frozenset(loops) or whole is None or not whole.is_constant:
+            return False  # data decides
+        trips = [self._count_trips(name) for name in counted]
+        known = [number for number in trips if number is not None]
+        return len(known) == len(trips) and whole.constant_term * math.prod(known) <= SHORT_LOOP
+
+    def _count_trips(self, name: str) -> int | None:
+        """Return how many values a loop variable takes, if a constant bounds it; None if not."""
+        low, high = self.domains.value_bounds(name)
+        return None if low is None or high is None else max(high - low + 1, 0)
+
+    def _is_cut(self, within: frozenset[str], beside: Collection[str]) -> bool:
+        """Tell whether bounds leave some items or copies without work where others have it.
+
+        They do if that is so at any sizes.
+        """
+        if not beside:
+            return False
+        copies = 1  # of the instruction that unrolled loops write
+        for name in within.intersection(beside):
+            tags = self.kernel.inames[name].tags
+            if any(isinstance(tag, UnrollTag | UnrolledIlpTag) for tag in tags):
+                trips = self._count_trips(name)
+                copies *= 1 if trips is None else trips
+        once = self._count_executions(within.difference(beside))
+        return self._count_executions(within) != once.scale(copies)
+
+    # --- loops and regions: passes, iterations, carried chains, values that live across barriers
+
+    def count_region(self, region: RegionAnalysis) -> Iterator[CountPart]:
+        """Yield the counts of a barrier region."""
+        own = {loop.iname for loop in region.loops}
+        yield EventKey(self._place(own), "passes"), region.passes
+        for loop in region.loops:
+            site = self._place([loop.iname])
+            yield EventKey(site, "iterations"), loop.iterations
+            yield EventKey(site, "entries"), loop.entries
+        yield from self._count_live_values(region, own)
+        yield from self._count_chains(region, own)
+
+    def _count_live_values(self, region: RegionAnalysis, own: set[str]) -> Iterator[CountPart]:
+        """Yield the private values that are carried over a region's barriers."""
+        values: defaultdict[int, int] = defaultdict(int)
+        waiting: list[tuple[int, PiecewiseQuasiPolynomial]] = []
+        for chain in region.chains:
+            if not set(region.barrier_loops).isdisjoint(chain.loops):
+                within = self.kernel.id_to_insn[chain.instructions[-1]].within_inames
+                bits = 8 * self.kernel.temporary_variables[chain.variables[-1]].dtype.itemsize
+                values[bits] += 1 if self.looped_copies & within else chain.side_by_side
+                waiting.append((bits, self._count_executions(within.difference(own))))
+        for bits, executions in waiting:
+            yield EventKey(self.flat, f"live_across_barrier.{values[bits]}.{bits}"), executions
+
+    def _count_chains(self, region: RegionAnalysis, own: set[str]) -> Iterator[CountPart]:
+        """Yield what chains carry, and of those that the same loops carry the longest."""
+        executed = {i.id: i.executions for i in region.instructions}
+        longest: dict[tuple[str, ...], tuple[Fraction, ChainAnalysis]] = {}
+        for chain in region.chains:
+            site = self._place(own.intersection(chain.loops))
+            yield EventKey(site, "carried"), executed[chain.instructions[-1]]
+            latencies = (_LATENCIES.get(k.split(".")[0], 1) * n for k, n in chain.operations)
+            wait = Fraction(sum(latencies), chain.side_by_side)  # of an iteration, about
+            if chain.loops not in longest or wait > longest[chain.loops][0]:
+                longest[chain.loops] = wait, chain
+        for loops, (_, chain) in longest.items():
+            site = self._place(own.intersection(loops))
+            total = executed[chain.instructions[-1]].scale(Fraction(1, chain.side_by_side))
+            for operation, times in chain.operations:
+                kind, _, type_name = operation.partition(".")
+                yield EventKey(site, f"chain.{kind}.{type_name}"), total.scale(times)
 
 
-def _conditional(operation: Operation, conditions: Conditions, scope: Scope) -> Operation:
-    """Return the operation, or a conditional one if it is a call that not all items make."""
-    if operation.kind not in _CALLS or not tells_apart(conditions, scope.lanes):
-        return operation
-    function = operation.function or operation.kind
-    return replace(operation, kind="conditional", function=function)
+def _sort_operation(
+    operation: Operation, instruction: Instruction, conditions: Conditions
+) -> Operation:
+    """Tell divisions that shift, and calls that not all items make, from others."""
+    if operation.kind in ("div", "mod") and operation.type_name[0] in "iu":
+        shifts = operation.kind in divisions_that_shift(instruction.loopy)
+        return replace(operation, kind="shift") if shifts else operation
+    if operation.kind in _CALLS and _tells_apart(conditions, instruction.scope.lanes):
+        function = operation.function or operation.kind
+        return replace(operation, kind="conditional", function=function)
+    return operation
 
 
-def _mask_step(step: WorkItemStep) -> WorkItemStep:
-    """Return the step of accesses in which lanes may be idle; the one along axis 1 stays."""
-    return step._replace(along_row="masked") if step.along_row == "shifted" else step
+def _tells_apart(conditions: Conditions, items: Collection[str]) -> bool:
+    """Tell whether some conditions depend on work-item indices."""
+    return any(not case.names.isdisjoint(items) for case in conditions if isinstance(case, Case))
 
 
-def _subscripts_in(expression: Any, arrays: Collection[str]) -> set[Any]:
-    """Return the references to elements of some arrays in an expression."""
-    dependencies: Any = DependencyMapper(include_subscripts=True)
-    return {
-        dependency
-        for dependency in dependencies(expression)
-        if isinstance(dependency, p.Subscript)
-        and isinstance(dependency.aggregate, p.Variable)
-        and dependency.aggregate.name in arrays
-    }
+def _is_guarded(key: ExecutionKey) -> bool:
+    return isinstance(key, AccessKey) and key.is_guarded
 
 
 # --- Executions of instructions whose counts the caller supplies, by property name
@@ -361,25 +404,19 @@ def _yield_supplied_access(
     root, direction, bits, *more = cast("Any", name.split("."))
     space: Space = "global" if root == "gmem" else "local"
     class_name = "".join(more) or "stride1"
-    step = _step_of_class(class_name)
+    steps = {"uniform": "same", "stride1": "next", "indirect": "data"}
+    is_coarse = class_name.endswith("ofn")
+    step = steps.get(class_name, "l1_reuse" if is_coarse else "near")
     between = WorkItemStep(step if 0 in instruction.scope.lanes.values() else "same")
     at = (site, space, direction, int(bits), between)
     yield AccessKey(*at, step if instruction.own else None), quantity
     yield AccessKey(*at, is_guarded=True), quantity
-    if space == "local":
-        return
-    per_group = Fraction(1, site.items)
-    is_sparse = class_name.endswith("ofn") or class_name == "indirect"
-    distinct = quantity.scale(per_group) if class_name == "uniform" else quantity
-    size = Fraction(int(bits), 8)
-    density = "sparse" if is_sparse else "dense"
-    yield FootprintKey("bytes.group", direction, density), distinct.scale(size)
-    pieces = quantity if is_sparse else quantity.scale(per_group)
-    yield FootprintKey("segments.group", direction), pieces
-    yield FootprintKey("bytes.kernel", direction), distinct.scale(size)
-
-
-def _step_of_class(class_name: str) -> StepName:
-    """Return the step of addresses of a class between neighboring items, and in a loop."""
-    known = {"uniform": "same", "stride1": "next", "indirect": "data"}
-    return known.get(class_name, "l1_reuse" if class_name.endswith("ofn") else "near")
+    if space == "global":
+        per_group = quantity.scale(Fraction(1, site.items))
+        is_sparse = is_coarse or class_name == "indirect"
+        distinct = (per_group if class_name == "uniform" else quantity).scale(
+            Fraction(int(bits), 8)
+        )
+        yield FootprintKey("bytes.group", direction, "sparse" if is_sparse else "dense"), distinct
+        yield FootprintKey("segments.group", direction), quantity if is_sparse else per_group
+        yield FootprintKey("bytes.kernel", direction), distinct

@@ -13,11 +13,11 @@ from loopy import AddressSpace
 from loopy.symbolic import WalkMapper, get_dependencies
 from pytools import memoize_method
 
-from countperf.counting.device_programs import LoopRegion, Point, Position, Waited
+from countperf.counting.device_programs import Loop, Point, Position, Waited
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import list_nodes, name_of
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess
-from countperf.symbolic import coverage, sets
+from countperf.symbolic import sets
 from countperf.symbolic.kernel_sets import assumptions_of
 
 Moved = tuple[FirstIteration] | tuple[()]
@@ -32,7 +32,7 @@ class Hoisting:
         self._positions = positions
 
     @memoize_method
-    def find_clobbered_arrays(self, program: LoopRegion) -> frozenset[str]:
+    def find_clobbered_arrays(self, program: Loop) -> frozenset[str]:
         """Return the arrays that others may have written after a barrier (rule 2)."""
         private = {
             name
@@ -76,7 +76,7 @@ class Hoisting:
             ),
         )
 
-    def _find_changes_in(self, region: LoopRegion, program: LoopRegion) -> set[str]:
+    def _find_changes_in(self, region: Loop, program: Loop) -> set[str]:
         changed = region.written | {region.pin}
         return changed | self.find_clobbered_arrays(program) if region.has_barrier else changed
 
@@ -86,7 +86,7 @@ class Hoisting:
         within: frozenset[str],
         cases: tuple[Case, ...],
         inner: frozenset[str],
-        region: LoopRegion,
+        region: Loop,
     ) -> bool:
         """Return whether all iterations of a loop execute something or none does (rule 4)."""
         counted, _ = self._domains.trip_statistics(within)
@@ -96,7 +96,7 @@ class Hoisting:
         if not cases and not inner:
             return True
         executed = sets.project_onto(self._domains.executed_set(counted, cases), outer)
-        return coverage.is_all_or_nothing(executed, self._domains.domain(outer), region.iname)
+        return sets.is_all_or_nothing(executed, self._domains.domain(outer), region.iname)
 
     def _is_unguarded(
         self, within: frozenset[str], cases: Sequence[Case], outer: frozenset[str]
@@ -104,8 +104,8 @@ class Hoisting:
         """Return whether all items of a group execute a node in all iterations of outer loops."""
         executed = sets.project_onto(self._domains.executed_set(within, cases), outer)
         lanes = {name: self._lanes[name] for name in outer & set(self._lanes)}
-        everything = coverage.widened_along(self._domains.domain(outer), lanes)
-        return coverage.contains(executed, everything, assumptions_of(self._domains.kernel))
+        everything = sets.widened_along(self._domains.domain(outer), lanes)
+        return sets.contains(executed, everything, assumptions_of(self._domains.kernel))
 
     @cached_property
     def _lanes(self) -> dict[str, tuple[int, int]]:
@@ -142,7 +142,7 @@ class Hoisting:
         first = FirstIteration(loops=frozenset(loops), outermost=loops[-1], is_speculated=False)
         return (first,)
 
-    def _is_always_accessed(self, array: str, region: LoopRegion) -> bool:
+    def _is_always_accessed(self, array: str, region: Loop) -> bool:
         for instruction in region.accessing[array]:
             regions = self._positions[instruction.id].regions
             inner = frozenset(r.iname for r in regions[regions.index(region) + 1 :])

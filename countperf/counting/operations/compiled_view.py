@@ -297,7 +297,7 @@ class CompiledCounter(SourceCounter):
     def _move_out(self, names: frozenset[str], *, speculated: bool) -> Moved:
         return self._hoisting.find_loops_left(self._point, names, speculated=speculated)
 
-    def _straight_region(self, regions: Sequence[programs.LoopRegion]) -> programs.LoopRegion:
+    def _straight_region(self, regions: Sequence[programs.Loop]) -> programs.Loop:
         """Return the innermost loop that is one, not unrolled: straight-line code is its body."""
         return next(r for r in reversed(regions) if not r.is_unrolled)
 

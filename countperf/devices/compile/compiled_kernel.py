@@ -6,8 +6,9 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from pymbolic.mapper.distributor import distribute
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CacheSize
 from countperf.counting.taxonomy import UNKNOWN_GROUPS
 from countperf.counting.work_groups import GroupKinds, WorkGroups
-from countperf.devices.compile.objects import INTEL, POCL, HostCode, compile_many
+from countperf.devices.compile.objects import INTEL, POCL, HostCode, objects_of, programs_of
 from countperf.devices.device import Device
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import CountingError, KernelBuildError
@@ -34,14 +35,7 @@ from countperf.machine_code.machine_state import (
     pocl_group,
 )
 from countperf.machine_code.object_file import entry_of
-from countperf.machine_code.throughput import (
-    Analyzed,
-    BlockText,
-    Cycles,
-    analyze,
-    blocks_of,
-    cycles_of,
-)
+from countperf.machine_code.throughput import Block, analyze, blocks_of, cycles_of
 from countperf.symbolic.isl_sets import names_of
 from countperf.symbolic.kernel_sets import as_expression, bounds_of, domain_of
 
@@ -68,8 +62,6 @@ class CompiledKernel:
     host: HostCode  # what launches them
     groups: WorkGroups  # sorts work groups by what they execute
     data_loops: tuple[FilledLoop, ...] = ()  # loops whose trip counts are data
-    # cycles of blocks that were analyzed already
-    analyzed: Analyzed = field(default_factory=dict[BlockText, Cycles])
 
     def counts(
         self,
@@ -81,8 +73,8 @@ class CompiledKernel:
     ) -> dict[str, int]:
         """Follow groups of each launch; return instructions of all groups, by property name."""
         followed = self.follow(parameters, statistics, every_group=every_group)
-        analyze((block for launch in followed for block in launch.blocks), self.analyzed)
-        return count_launches(followed, self.analyzed, cache=cache)
+        analyze(block for launch in followed for block in launch.blocks)
+        return count_launches(followed, cache)
 
     def follow(
         self,
@@ -170,7 +162,7 @@ class FollowedLaunch:
     in_chunks: bool  # whether units take several groups at a time
 
     @property
-    def blocks(self) -> list[BlockText]:
+    def blocks(self) -> list[Block]:
         """Blocks to be analyzed."""
         return [b for group in self.groups for b in blocks_of(self.program, group.executed)]
 
@@ -206,12 +198,7 @@ def busiest_unit(work: NDArray[np.float64], units: int, *, in_chunks: bool) -> f
     return max(busy)
 
 
-def count_launches(
-    followed: Sequence[FollowedLaunch],
-    analyzed: Analyzed,
-    *,
-    cache: CacheSize = DEFAULT_CACHES.code,
-) -> dict[str, int]:
+def count_launches(followed: Sequence[FollowedLaunch], cache: CacheSize) -> dict[str, int]:
     """Return what all groups of launches execute, by property name."""
     counts: defaultdict[str, float | Fraction] = defaultdict(int)
     is_uneven = any(len(launch.groups) > 1 for launch in followed)
@@ -227,7 +214,7 @@ def count_launches(
             misses = missed(program, group.executed, group.accessed, cache)
             for name, number in misses.items():
                 counts[name] += number * group.times
-            cycles = cycles_of(program, group.executed, analyzed)
+            cycles = cycles_of(program, group.executed)
             for name, number in cycles.items():
                 counts[f"{ROOT}.{name}"] += number * group.times
             cycles_of_groups.append(cycles["cycles"])
@@ -245,39 +232,29 @@ def counts_of_many(
     requests: Sequence[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]],
 ) -> list[dict[str, int] | CountingError]:
     """Count what kernels execute, with one run of the analyzer for all."""
-    analyzed: Analyzed = {}
-    followed: list[tuple[FollowedLaunch, ...] | CountingError] = []
+    outcomes: list[tuple[FollowedLaunch, ...] | CountingError] = []
     for kernel, parameters, statistics, _ in requests:
         try:
-            followed.append(kernel.follow(parameters, statistics))
+            outcomes.append(kernel.follow(parameters, statistics))
         except CountingError as error:
-            followed.append(error)
-    analyze(
-        (
-            block
-            for launches in followed
-            if not isinstance(launches, CountingError)
-            for launch in launches
-            for block in launch.blocks
-        ),
-        analyzed,
-    )
+            outcomes.append(error)
+    followed = [launches for launches in outcomes if not isinstance(launches, CountingError)]
+    analyze(block for launches in followed for launch in launches for block in launch.blocks)
     return [
-        launches
-        if isinstance(launches, CountingError)
-        else count_launches(launches, analyzed, cache=cache)
-        for launches, (_, _, _, cache) in zip(followed, requests, strict=True)
+        launches if isinstance(launches, CountingError) else count_launches(launches, cache)
+        for launches, (_, _, _, cache) in zip(outcomes, requests, strict=True)
     ]
 
 
 def read_compiled(
     units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
 ) -> tuple[CompiledKernel | KernelBuildError, ...]:
-    """Compile kernels with an OpenCL runtime for CPUs, and read their code."""
-    identity = device.identity
+    """Compile kernels with an OpenCL runtime for CPUs, in one process, and read their code."""
     return tuple(
-        compiled if isinstance(compiled, KernelBuildError) else kernel_of(unit, compiled, identity)
-        for (unit, _), compiled in zip(units, compile_many(units, device), strict=True)
+        objects
+        if isinstance(objects, KernelBuildError)
+        else kernel_of(unit, programs_of(objects), device.identity)
+        for (unit, _), objects in zip(units, objects_of(units, device), strict=True)
     )
 
 
@@ -295,13 +272,8 @@ def kernel_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _BoundTerm:
-    """An element that enters a trip count: of which array, at which place, with which sign."""
-
-    array: str
-    index: Any
-    factor: int
+ValueOfPlace = Callable[[Fraction, int], int]
+"""Function from a mean length and a place in an array to the integer there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,26 +282,15 @@ class FilledLoop:
 
     iname: str  # its name in the kernel
     bounds: str  # what bounds it, as text
-    arrays: Mapping[str, tuple[str, int]]
-    itemsize: int  # bytes of an element
+    arrays: Mapping[str, tuple[int, ValueOfPlace]]  # bytes of an element, and contents
     constant: int  # what is added to what the arrays say
 
     def contents(self, mean: Fraction) -> dict[str, ArrayData]:
         """Return what arrays hold so that the loop runs so often on average."""
-        rows = mean - self.constant
-
-        def sums(row: int, apart: int) -> int:
-            return int(row * rows // apart)
-
-        contents: dict[str, ArrayData] = {}
-        for name, (kind, apart) in self.arrays.items():
-            if kind == "length":
-                contents[name] = ArrayData(self.itemsize, lambda k: sums(k + 1, 1) - sums(k, 1))
-            elif kind == "begin":
-                contents[name] = ArrayData(self.itemsize, lambda k, apart=apart: sums(k, apart))
-            else:
-                contents[name] = ArrayData(self.itemsize, lambda k: sums(k + 1, 1))
-        return contents
+        return {
+            name: ArrayData(itemsize, partial(value_of, mean - self.constant))
+            for name, (itemsize, value_of) in self.arrays.items()
+        }
 
 
 def data_loops_of(kernel: Any) -> tuple[FilledLoop, ...]:
@@ -347,53 +308,40 @@ def data_loops_of(kernel: Any) -> tuple[FilledLoop, ...]:
     temporaries = set(kernel.temporary_variables)
     data_loops: list[FilledLoop] = []
     for iname in sorted(kernel.all_inames()):
-        domain = domain_of(kernel, [iname])
-        names = {*names_of(domain, parameters=True)} & temporaries
-        if names and (loop := _data_loop(kernel, iname, names)) is not None:
+        if temporaries.isdisjoint(names_of(domain_of(kernel, [iname]), parameters=True)):
+            continue
+        _, extent = bounds_of(kernel, iname)[2].get_pieces()[-1]
+        trips = as_expression(extent.to_pw_aff())
+        if deciding := temporaries & set(get_dependencies(trips)):
+            try:
+                terms = list(_terms(kernel, trips, 1))
+            except _NotToldError:
+                terms = []
+            values = _find_values([term for term in terms if term[0]])
+            sizes = {name: kernel.arg_dict[name].dtype.numpy_dtype.itemsize for name in values}
+            loop = FilledLoop(
+                iname=iname,
+                bounds=", ".join(sorted(deciding)),
+                arrays={name: (sizes[name], value_of) for name, value_of in values.items()},
+                constant=sum(factor for array, _, factor in terms if not array),
+            )
             data_loops.append(loop)
     return tuple(data_loops)
 
 
-def _data_loop(kernel: Any, iname: str, names: set[str]) -> FilledLoop | None:
-    _, extent = bounds_of(kernel, iname)[2].get_pieces()[-1]
-    trips = as_expression(extent.to_pw_aff())
-    deciding = names & set(get_dependencies(trips))
-    if not deciding:
-        return None
-    constant, itemsize = 0, 4
-    arrays: dict[str, tuple[str, int]] = {}
-    try:
-        terms = list(_terms(kernel, trips, 1))
-        constant = sum(term.factor for term in terms if not term.array)
-        arrays = _kinds([term for term in terms if term.array])
-        itemsize = kernel.arg_dict[next(iter(arrays))].dtype.numpy_dtype.itemsize
-    except _NotToldError:
-        arrays = {}
-    return FilledLoop(
-        iname=iname,
-        bounds=", ".join(sorted(deciding)),
-        arrays=arrays,
-        itemsize=itemsize,
-        constant=constant,
-    )
+_Term = tuple[str, Any, int]
+"""Part of a trip count: an array (none of a number), the place of an element, and a factor."""
 
 
 class _NotToldError(Exception):
     """Error for a loop whose bound no array contents can decide."""
 
 
-def _definition(kernel: Any, name: str) -> Any:
-    writers = [kernel.id_to_insn[writer] for writer in kernel.writer_map().get(name, ())]
-    if len(writers) != 1 or not hasattr(writers[0], "expression"):
-        raise _NotToldError
-    return writers[0].expression
-
-
-def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_BoundTerm]:
-    """Yield the elements that a sum consists of; numbers are of no array."""
+def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_Term]:
+    """Yield the elements and numbers that a sum consists of."""
     match expression:
         case int():
-            yield _BoundTerm("", None, factor * expression)
+            yield "", None, factor * expression
         case p.Sum():
             for child in expression.children:
                 yield from _terms(kernel, child, factor)
@@ -402,36 +350,36 @@ def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_BoundTerm]:
             others = [child for child in expression.children if not isinstance(child, int)]
             if len(others) != 1:
                 raise _NotToldError
-            for child in numbers:
-                factor *= child
-            yield from _terms(kernel, others[0], factor)
+            yield from _terms(kernel, others[0], factor * math.prod(numbers))
         case TypeCast():
             yield from _terms(kernel, expression.child, factor)
-        case p.Subscript(aggregate=p.Variable(name=name)) if name in kernel.arg_dict:
-            index = expression.index_tuple
-            if len(index) != 1:
-                raise _NotToldError
-            yield _BoundTerm(name, index[0], factor)
+        case p.Subscript(aggregate=p.Variable(name=name), index_tuple=(index,)) if (
+            name in kernel.arg_dict
+        ):
+            yield name, index, factor
         case p.Variable(name=name) if name in kernel.temporary_variables:
-            yield from _terms(kernel, _definition(kernel, name), factor)
+            writers = [kernel.id_to_insn[writer] for writer in kernel.writer_map().get(name, ())]
+            if len(writers) != 1 or not hasattr(writers[0], "expression"):
+                raise _NotToldError
+            yield from _terms(kernel, writers[0].expression, factor)
         case _:
             raise _NotToldError
 
 
-def _kinds(terms: list[_BoundTerm]) -> dict[str, tuple[str, int]]:
-    """Say what arrays hold whose elements make up a trip count."""
-    match sorted(terms, key=lambda term: -term.factor):
-        case [only] if only.factor == 1:
-            return {only.array: ("length", 1)}
-        case [end, begin] if (end.factor, begin.factor) == (1, -1):
-            if end.array != begin.array:
-                return {begin.array: ("begin", 1), end.array: ("end", 1)}
-            apart = distribute(end.index - begin.index)
+def _find_values(elements: Sequence[_Term]) -> dict[str, ValueOfPlace]:
+    """Return what arrays hold whose elements make up a trip count; nothing if none can."""
+    match sorted(elements, key=lambda term: -term[2]):
+        case [(array, _, 1)]:
+            return {array: lambda rows, k: (k + 1) * rows // 1 - k * rows // 1}
+        case [(end, _, 1), (begin, _, -1)] if end != begin:
+            return {begin: lambda rows, k: k * rows // 1, end: lambda rows, k: (k + 1) * rows // 1}
+        case [(array, last, 1), (_, first, -1)]:
+            apart = distribute(last - first)
             if isinstance(apart, int) and apart > 0:
-                return {end.array: ("begin", apart)}
-            raise _NotToldError
+                return {array: lambda rows, k: k * rows // apart}
         case _:
-            raise _NotToldError
+            pass
+    return {}
 
 
 def contents_for(

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pyopencl as cl
@@ -22,7 +22,7 @@ from countperf.caches import OBJECT_FILES, OBJECTS, cache_folder, give_a_cache, 
 from countperf.caches import POCL as POCL_CACHE
 from countperf.counting.automatic import offset_parameters
 from countperf.devices.binding import bind_arguments
-from countperf.devices.description import DeviceKernel, describe_kernel, with_argument_types
+from countperf.devices.description import describe_kernel, with_argument_types
 from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
 from countperf.devices.discovery import discover, select_device
 from countperf.devices.host_code import Launches, generate_for_target
@@ -34,10 +34,6 @@ from countperf.machine_code.machine_state import KernelLaunch
 from countperf.machine_code.object_file import program_of
 from countperf.machine_code.tools import OBJDUMP_ADVICE, find_objdump
 from countperf.store import write_atomically
-
-if TYPE_CHECKING:
-    import pyopencl as cl
-
 
 POCL = "Portable Computing Language"
 INTEL = "Intel(R) OpenCL"
@@ -120,7 +116,9 @@ def build_unit(
         kernel = build_kernel(session, unit, choose_groups=fewest_groups)
         if session.device.identity.platform == INTEL:
             return [(f"{number}.o", _object_of(session.program))]
-        _launch(session, kernel, parameters)
+        given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
+        kernel.launch(bind_arguments(session, kernel, given).arguments)
+        session.finish()
     except cl.Error as error:
         raise KernelBuildError(str(error), stage="run") from error
     # beside what was launched there may be code for groups of any shape
@@ -161,12 +159,6 @@ def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tupl
     return tuple(fewest)
 
 
-def _launch(session: OpenCLSession, kernel: DeviceKernel, parameters: Mapping[str, int]) -> None:
-    given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)
-    kernel.launch(bind_arguments(session, kernel, given).arguments)
-    session.finish()
-
-
 _ANY_SHAPE = "0-0-0"
 _LONGEST_S = 300.0  # for each kernel that is built and launched
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
@@ -180,7 +172,7 @@ Objects = list[tuple[str, bytes]]
 @lru_cache(maxsize=16)
 def find_library(name: str) -> Path | None:
     """Return a library that Intel's runtime links kernels against, from beside its driver."""
-    for driver in find_drivers().files:
+    for driver in find_drivers()[0]:
         path = Path(driver.library)
         if path.name == INTEL_LIBRARY and (path.parent / name).is_file():
             return path.parent / name
@@ -233,17 +225,6 @@ def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | No
         *(f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith(_RUNTIME_SETTINGS)),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def compile_many(
-    units: Sequence[tuple[Any, Mapping[str, int]]],
-    device: Device,
-) -> tuple[Programs | KernelBuildError, ...]:
-    """Compile many kernels in one process, and read the objects of each."""
-    return tuple(
-        objects if isinstance(objects, KernelBuildError) else programs_of(objects)
-        for objects in objects_of(units, device)
-    )
 
 
 def objects_of(

@@ -10,15 +10,21 @@ import numpy as np
 
 from countperf import __version__
 from countperf.counting.counts import says_group_shape, transaction_roots
-from countperf.counting.structure.memory_hierarchy import CountedCaches
+from countperf.counting.structure.memory_hierarchy import (
+    ASSUMED,
+    UNKNOWN,
+    CountedCaches,
+    MemoryHierarchy,
+)
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, View, property_unit
 from countperf.counting.vector import PropertyVector
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.measuring import Header, Measurement, MeasurementSet
 from countperf.models.correction import Correction
 from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
-from countperf.models.fitting import judging
+from countperf.models.explanation import weights_table
 from countperf.models.fitting.design import (
+    Design,
     Observation,
     build_design,
     check_counting_rules,
@@ -42,14 +48,20 @@ from countperf.models.fitting.leaving_out import (
     leave_families_out,
     log_scatter,
 )
-from countperf.models.function import DERIVED, FitQuality, MeasurementSource, Range, Weight
+from countperf.models.function import (
+    DERIVED,
+    Coverage,
+    FitQuality,
+    MeasurementSource,
+    Range,
+    Weight,
+)
 from countperf.models.metrics import mean_error
 from countperf.models.predictions import Verdict, verdict_lines
 from countperf.models.shipped import LINEAR
 from countperf.models.validity import NOTABLE_SHARE, SHORTEST_LAUNCH_S
 from countperf.models.weights import WeightSet
-from countperf.models.weights_text import weights_table
-from countperf.text import Printed, Result, format_percent, picked, short_name
+from countperf.text import Printed, Result, format_percent, picked, short_name, some_of
 
 LEAST_GAIN = 0.002
 """Decrease of the logarithm of the factor over left-out families that a correction has to bring."""
@@ -153,9 +165,7 @@ def fit(
     counted = observations_of(kept)
     if not counted:
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
-    _check_view(view, model)
-    observations = _with_code(counted) if model.reads_code else counted
-    observations = _with_what_it_names(observations, model)
+    observations = _select_readable(counted, model, view)
     definition = _nonnegative(model) if nonnegative else model
     recipe = recipe_of(definition)
     design = build_design(observations, definition)
@@ -164,12 +174,8 @@ def fit(
     fitted = estimate_design(design, recipe)
     if not fitted.solution.converged:
         raise FitNotConvergedError(f"the solver stopped early: {fitted.solution.message}")
-    held_out = leave_families_out(
-        observations,
-        fitted,
-        recipe,
-        with_correction=correct and definition.policy is not None,
-    )
+    corrects = correct and definition.policy is not None
+    held_out = leave_families_out(observations, fitted, recipe, with_correction=corrects)
     correction = correction_of(observations, fitted, held_out)
     if correction is not None:
         held_out = corrected(held_out)
@@ -184,39 +190,20 @@ def fit(
         caches=caches,
         correction=correction,
     )
-    known = {case.name for case in observations}
-    uncounted = dict.fromkeys(m.kernel for m in kept if m.properties is None)
-    lacking = [case.kernel for case in counted if case.name not in known]
-    errors = fitted.relative_errors
+    verdicts = [
+        _rank_verdict(fitted),
+        _exercise_verdict(fitted.design),
+        _error_verdict(observations, fitted, held_out, quality.coverage),
+        _cases_verdict(observations, counted, kept),
+    ]
+    if definition.memory is not None:
+        verdicts.append(memory_verdict(definition.memory, caches))
     return FitResult(
         weights=weights,
-        verdicts=(
-            judging.rank_verdict(fitted.diagnosis, len(fitted.function.keys)),
-            judging.exercise_verdict(fitted.design),
-            judging.error_verdict(observations, errors, held_out, quality.coverage),
-            judging.cases_verdict(observations, tuple(uncounted), lacking),
-            *(
-                [judging.memory_verdict(definition.memory, caches)]
-                if definition.memory is not None
-                else []
-            ),
-        ),
+        verdicts=tuple(verdicts),
         observations=observations,
         estimate=fitted,
         held_out=held_out,
-    )
-
-
-def _check_view(view: View, definition: ModelDefinition) -> None:
-    """Refuse kernels whose counts do not have what a model is made of."""
-    if view == "structure" or (definition.policy is None and not definition.named_shape):
-        return
-    why = "is made of what the device issues"
-    if definition.policy is None:
-        why = "names the shape of work groups"
-    raise FitError(
-        f"the {definition.name} model {why}, and the measured kernels were counted in the {view}"
-        " view: count them again in the structure view (countperf.api.evaluation.recount)"
     )
 
 
@@ -226,36 +213,35 @@ def says_overlap(measurements: Iterable[Measurement]) -> bool:
     return not codes or any(OVERLAPPED in code for code in codes)
 
 
-def _with_code(observations: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Return the cases whose compiled code is known, and was followed to a possible end."""
-    with_code = tuple(case for case in observations if case.has_code)
-    if not with_code:
-        raise FitError(
-            "no measured case says what its compiled code executes: read it first"
-            " (countperf compiled --store FILE, where the device is)"
-        )
-    return with_code
-
-
-def _with_what_it_names(
-    observations: Sequence[Observation], definition: ModelDefinition
+def _select_readable(
+    cases: Sequence[Observation], model: ModelDefinition, view: View
 ) -> tuple[Observation, ...]:
-    """Return the cases of which a model's group shape and transactions are known, if it has any."""
-    with_what_it_names = tuple(
-        case for case in observations if not definition.named_shape or says_group_shape(case.counts)
-    )
-    if not (named := definition.named_transactions):
-        return with_what_it_names
-    known = tuple(
-        case for case in with_what_it_names if set(named) <= set(transaction_roots(case.counts))
-    )
-    if with_what_it_names and not known:
+    """Return the cases whose counts have what a model is made of; refuse where none has."""
+    if view != "structure" and (model.policy is not None or model.named_shape):
+        made = "what the device issues" if model.policy else "the shape of work groups"
         raise FitError(
-            f"the {definition.name} model names {', '.join(named)}, and of no measured case"
-            " transactions are known: fit with countperf.fit, or countperf fit, which find those of"
-            " kernels of the catalogue"
+            f"the {model.name} model is made of {made}, and the measured kernels were counted in"
+            f" the {view} view: count them again in the structure view"
+            " (countperf.api.evaluation.recount)"
         )
-    return known
+    if model.reads_code:
+        cases = [case for case in cases if case.has_code]
+        if not cases:
+            raise FitError(
+                "no measured case says what its compiled code executes: read it first"
+                " (countperf compiled --store FILE, where the device is)"
+            )
+    if model.named_shape:
+        cases = [case for case in cases if says_group_shape(case.counts)]
+    if (named := model.named_transactions) and cases:
+        cases = [case for case in cases if set(named) <= set(transaction_roots(case.counts))]
+        if not cases:
+            raise FitError(
+                f"the {model.name} model names {', '.join(named)}, and of no measured case"
+                " transactions are known: fit with countperf.fit, or countperf fit, which find"
+                " those of kernels of the catalogue"
+            )
+    return tuple(cases)
 
 
 def _nonnegative(model: ModelDefinition) -> ModelDefinition:
@@ -342,32 +328,29 @@ def measurement_source(observations: Sequence[Observation], header: Header) -> M
     )
 
 
-def _standard_error(fitted: Estimate, column: int) -> float | None:
-    """Return a standard error; None at a bound, among inseparable unknowns, and without effect."""
-    covariance, key = fitted.solution.covariance, fitted.function.keys[column]
-    is_grouped = any(key in group.features for group in fitted.diagnosis.groups)
-    if covariance is None or fitted.solution.at_bound[column] or is_grouped:
-        return None
-    return max(float(covariance[column, column]), 0.0) ** 0.5
-
-
 def _weights(fitted: Estimate, device_type: str) -> tuple[Weight, ...]:
-    design = fitted.design
+    design, solution = fitted.design, fitted.solution
     # where a launch is a notable part of some case, there is nothing to extrapolate below
     notable_s = NOTABLE_SHARE * float(design.times_s.min())
     has_short = notable_s <= SHORTEST_LAUNCH_S.get(device_type, 0.0)
+    grouped = {feature for group in fitted.diagnosis.groups for feature in group.features}
     weights: list[Weight] = []
     for i, (term, feature) in enumerate(fitted.function.columns):
-        derived = feature in fitted.function.model.derived
         values = design.counts[:, i]
         above = values[values > 0]
+        error = None  # at a bound, among inseparable unknowns, and without effect
+        is_alone = fitted.function.keys[i] not in grouped
+        if solution.covariance is not None and not solution.at_bound[i] and is_alone:
+            error = max(float(solution.covariance[i, i]), 0.0) ** 0.5
         weights.append(
             Weight(
                 feature=feature,
                 term=term,
-                value_s=float(fitted.solution.coefficients[i]),
-                standard_error_s=_standard_error(fitted, i),
-                unit=DERIVED if derived else property_unit(feature),
+                value_s=float(solution.coefficients[i]),
+                standard_error_s=error,
+                unit=DERIVED
+                if feature in design.function.model.derived
+                else property_unit(feature),
                 smallest=None if has_short or not above.size else float(above.min()),
                 largest=float(values.max(initial=0.0)),
             )
@@ -412,3 +395,139 @@ def correction_of(
     if np.log(uncorrected / better) <= LEAST_GAIN:
         return None
     return learn(fitted, observations)
+
+
+ERROR_LIMIT = 0.2
+"""In-sample error above which a fit does not describe its own measurements."""
+
+HELD_OUT_LIMIT = 0.5
+"""Error over families left out above which predictions of new kernels mean little."""
+
+COVERAGE_ERRORS = 2.0
+"""Standard errors by which coverage may lie below its level, with families as single draws."""
+
+_WORST = 3
+
+
+def _check(name: str, problems: Sequence[str], otherwise: str, remedy: str) -> Verdict:
+    """Return a verdict that passes where there is no problem."""
+    if not problems:
+        return Verdict(name=name, passed=True, message=otherwise)
+    return Verdict(name=name, passed=False, message="; ".join(problems), remedy=remedy)
+
+
+def _rank_verdict(fitted: Estimate) -> Verdict:
+    """Name the features that the measurements cannot tell apart."""
+    number = len(fitted.function.keys)
+    groups = "; ".join(" and ".join(group.features) for group in fitted.diagnosis.groups)
+    problem = (
+        f"{fitted.diagnosis.rank} of {number}: the measurements cannot tell apart {groups}; each"
+        " group shares its cost in proportion"
+    )
+    return _check(
+        "rank",
+        [problem] if groups else [],
+        f"full: {number} weights are all determined",
+        "measure kernels that have these properties in other proportions; until then trust"
+        " only kernels that have them in the same proportion",
+    )
+
+
+def _exercise_verdict(design: Design) -> Verdict:
+    """Name properties that get no weight, or that the model has no rule for."""
+    lacking = {
+        "never exercised": design.unexercised,
+        "the model has no rule for": design.unknown,
+    }
+    return _check(
+        "exercise",
+        [f"{what}: {', '.join(names)}" for what, names in lacking.items() if names],
+        "every property of the kernels is exercised",
+        "these get no weight; measure kernels that exercise them at other parameters",
+    )
+
+
+def _error_verdict(
+    observations: Sequence[Observation],
+    fitted: Estimate,
+    held_out: Sequence[HeldOutCase],
+    coverage: Coverage | None,
+) -> Verdict:
+    """Say how well each family is predicted from the others, and where the fit does worst."""
+    errors = fitted.relative_errors
+    own = mean_error(errors)
+    worst = ", ".join(
+        f"{observations[i].name} {100 * errors[i]:.0f} %" for i in np.argsort(-errors)[:_WORST]
+    )
+    message = f"{100 * own.value:.1f} % on the {own.count} cases of the fit (worst: {worst})"
+    left_out = [error for case in held_out if (error := case.relative_error) is not None]
+    if not left_out or coverage is None:
+        return Verdict(
+            name="errors",
+            passed=False,
+            message=f"{message}; too few families of kernels are predicted from the others",
+            remedy="measure more families",
+        )
+    mean = mean_error(left_out)
+    message += f", {100 * mean.value:.0f} % on {mean.count} cases predicted without their family"
+    if left := len(held_out) - len(left_out):
+        message += f" ({left} are not determined by other families)"
+    message += (
+        f"; intervals of 90 % hold for {100 * coverage.share_90:.0f} % of {coverage.cases} cases of"
+        f" {coverage.families} families, each left out of what they are made from"
+    )
+    slack = COVERAGE_ERRORS * (0.9 * 0.1 / coverage.families) ** 0.5
+    is_good = own.value <= ERROR_LIMIT and mean.value <= HELD_OUT_LIMIT
+    passed = is_good and coverage.share_90 >= 0.9 - slack
+    remedy = "expect such errors for kernels unlike those measured; measure more families"
+    return Verdict(name="errors", passed=passed, message=message, remedy="" if passed else remedy)
+
+
+def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches) -> Verdict:
+    """Say whose caches a model of an execution policy has, and its kernels were counted for."""
+    if memory.name == UNKNOWN:
+        return Verdict(
+            name="memory",
+            passed=False,
+            message=f"the caches of this device are not known; those of {ASSUMED} are assumed",
+            remedy="fit on the device itself, if it is a processor whose system reports its caches,"
+            " or in Python pass model=load_fitted_model('structural', device, MemoryHierarchy(...))"
+            " of countperf.models.shipped",
+        )
+    problem = (
+        f"kernels were counted for caches of {caches.text}, and {memory.name} has"
+        f" {memory.counted.text}"
+    )
+    return _check(
+        "memory",
+        [] if memory.counted.counts_alike(caches) else [problem],
+        f"caches are those of {memory.name}",
+        "count the measured kernels again: countperf.api.evaluation.recount",
+    )
+
+
+def _cases_verdict(
+    fitted: Sequence[Observation], counted: Sequence[Observation], measured: Sequence[Measurement]
+) -> Verdict:
+    """Name cases whose samples spread too far, and kernels that are not in the fit, with why."""
+    known = {case.name for case in fitted}
+    unstable = [case.name for case in fitted if not case.stable]
+    caveats = {
+        f"the samples of {len(unstable)} of {len(fitted)} cases spread too far": unstable,
+        "measured but not counted, so not in the fit": [
+            case.kernel for case in measured if case.properties is None
+        ],
+        "without what the model names, so not in the fit": [
+            case.kernel for case in counted if case.name not in known
+        ],
+    }
+    return _check(
+        "cases",
+        [
+            f"{what}: {some_of([*dict.fromkeys(names)], most=_WORST)}"
+            for what, names in caveats.items()
+            if names
+        ],
+        f"all {len(fitted)} cases repeat and are in the fit",
+        "measure these again on a quiet machine; see with countperf count why one is not counted",
+    )

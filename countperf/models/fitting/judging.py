@@ -10,42 +10,34 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal, cast
 
 import numpy as np
 from pydantic import Field, NonNegativeInt
 
 from countperf.counting.counts import says_group_shape
-from countperf.counting.structure.memory_hierarchy import (
-    ASSUMED,
-    UNKNOWN,
-    CountedCaches,
-    MemoryHierarchy,
-)
 from countperf.counting.vector import PropertyVector
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, FitError
 from countperf.measuring import PURPOSES, Measurement
-from countperf.models.fitting.design import Design, Diagnosis, Observation, check_counting_rules
-from countperf.models.fitting.leaving_out import HeldOutCase
-from countperf.models.fitting.solve import Vector
-from countperf.models.function import Coverage
-from countperf.models.metrics import EvaluatedCase, Evaluation, mean_error
-from countperf.models.predictions import Verdict
+from countperf.models.fitting.design import check_counting_rules
+from countperf.models.metrics import EvaluatedCase, Evaluation
 from countperf.models.weights import WeightSet
 from countperf.steps import stepped
 from countperf.text import (
     Column,
     Printed,
     Result,
-    Row,
     columns_of,
     format_seconds,
     picked,
     short_name,
     table_of,
 )
+
+TOP = (1, 3, 5)
+"""Numbers of variants for which the regret is reported."""
 
 
 class RankedVariant(Part):
@@ -128,29 +120,49 @@ class RankingEvaluation(Document, Result):
                 "incomplete": sum(not variant.complete for variant in ranked.variants),
                 "fastest_s": ranked.times_s[0],
                 "slowest_s": ranked.times_s[-1],
-                **_figures(ranked),
             }
             for ranked in self.sets
         ]
-        shown = [_name_cases(ranked) for ranked in sets]
-        if len(sets) > 1:
-            totals = {name: sum(row[name] for row in sets) for name in ("variants", "refused")}
-            shown.append({"family": "all", **totals, **_name_cases(_figures(self))})
+        rows = [row | _list_figures(ranked) for row, ranked in zip(sets, self.sets, strict=True)]
+        totals = {name: sum(row[name] for row in sets) for name in ("variants", "refused")}
+        total = {"family": "all", **totals, **_list_figures(self)}
         incomplete = sum(row["incomplete"] for row in sets)
+        left_out = f"  {incomplete} predictions leave out what has no weight"
         return Printed(
             head=[f"ranking of variants: {short_name(self.model)} model on {self.device}"],
-            rows=[_name_cases(ranked) for ranked in sets],
-            shown=table_of(shown, _SET_COLUMNS),
-            notes=[
-                f"  {RANKING_NOTE}",
-                *(
-                    [f"  {incomplete} predictions leave out what has no weight"]
-                    if incomplete
-                    else []
-                ),
-            ],
-            facts={**picked(self, "device", "model"), "sets": sets, "mean": _figures(self)},
+            rows=rows,
+            shown=table_of([*rows, total] if len(rows) > 1 else rows, _SET_COLUMNS),
+            notes=[f"  {RANKING_NOTE}", *([left_out] if incomplete else [])],
+            facts={
+                **picked(self, "device", "model"),
+                "sets": [
+                    row | _figures(ranked) for row, ranked in zip(sets, self.sets, strict=True)
+                ],
+                "mean": _figures(self),
+            },
         )
+
+
+_SET_COLUMNS = {
+    **{"family": Column("set"), **columns_of("parameters variants refused")},
+    **columns_of("fastest_s slowest_s", format_seconds),
+    **{"kendall_tau": Column("tau", "{:.2f}".format)},
+    **{f"regret_top_{top}": Column(f"top {top}", "{:.2f}".format) for top in TOP},
+}
+
+RANKING_NOTE = (
+    "tau: Kendall's; top k: time of the best of the k predicted to be fastest over the fastest;"
+    " refused ones rank last; of all sets: means, of times geometric"
+)
+
+
+def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
+    return {"kendall_tau": of.kendall_tau, "regret": {str(top): of.regret(top) for top in TOP}}
+
+
+def _list_figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
+    regrets = {f"regret_top_{top}": of.regret(top) for top in TOP}
+    return {"kendall_tau": of.kendall_tau, **regrets}
 
 
 def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) -> RankingEvaluation:
@@ -231,168 +243,3 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
             "there is no counted measurement to evaluate; measure test kernels or applications"
         )
     return Evaluation(device=weights.device.slug, model=weights.model, cases=tuple(cases))
-
-
-ERROR_LIMIT = 0.2
-"""In-sample error above which a fit does not describe its own measurements."""
-
-HELD_OUT_LIMIT = 0.5
-"""Error over families left out above which predictions of new kernels mean little."""
-
-COVERAGE_ERRORS = 2.0
-"""Standard errors by which coverage may lie below its level, with families as single draws."""
-
-_WORST = 3
-
-
-def check(name: str, problem: str, otherwise: str, remedy: str) -> Verdict:
-    """Return a verdict that passes where there is no problem."""
-    if not problem:
-        return Verdict(name=name, passed=True, message=otherwise)
-    return Verdict(name=name, passed=False, message=problem, remedy=remedy)
-
-
-def rank_verdict(diagnosis: Diagnosis, features: int) -> Verdict:
-    """Name the features that the measurements cannot tell apart."""
-    groups = "; ".join(" and ".join(group.features) for group in diagnosis.groups)
-    problem = (
-        f"{diagnosis.rank} of {features}: the measurements cannot tell apart {groups}; each"
-        " group shares its cost in proportion"
-    )
-    return check(
-        "rank",
-        problem if groups else "",
-        f"full: {features} weights are all determined",
-        "measure kernels that have these properties in other proportions; until then trust"
-        " only kernels that have them in the same proportion",
-    )
-
-
-def exercise_verdict(design: Design) -> Verdict:
-    """Name properties that get no weight, or that the model has no rule for."""
-    lacking = [f"never exercised: {', '.join(design.unexercised)}"] if design.unexercised else []
-    if design.unknown:
-        lacking.append(f"the model has no rule for: {', '.join(design.unknown)}")
-    return check(
-        "exercise",
-        "; ".join(lacking),
-        "every property of the kernels is exercised",
-        "these get no weight; measure kernels that exercise them at other parameters",
-    )
-
-
-def error_verdict(
-    observations: Sequence[Observation],
-    errors: Vector,
-    held_out: Sequence[HeldOutCase],
-    coverage: Coverage | None,
-) -> Verdict:
-    """Say how well each family is predicted from the others, and where the fit does worst."""
-    own = mean_error(errors)
-    worst = ", ".join(
-        f"{observations[i].name} {100 * errors[i]:.0f} %" for i in np.argsort(-errors)[:_WORST]
-    )
-    message = f"{100 * own.value:.1f} % on the {own.count} cases of the fit (worst: {worst})"
-    left_out = [error for case in held_out if (error := case.relative_error) is not None]
-    if not left_out or coverage is None:
-        return Verdict(
-            name="errors",
-            passed=False,
-            message=f"{message}; too few families of kernels are predicted from the others",
-            remedy="measure more families",
-        )
-    mean = mean_error(left_out)
-    message += f", {100 * mean.value:.0f} % on {mean.count} cases predicted without their family"
-    if left := len(held_out) - len(left_out):
-        message += f" ({left} are not determined by other families)"
-    message += (
-        f"; intervals of 90 % hold for {100 * coverage.share_90:.0f} % of {coverage.cases} cases of"
-        f" {coverage.families} families, each left out of what they are made from"
-    )
-    slack = COVERAGE_ERRORS * (0.9 * 0.1 / coverage.families) ** 0.5
-    is_good = own.value <= ERROR_LIMIT and mean.value <= HELD_OUT_LIMIT
-    passed = is_good and coverage.share_90 >= 0.9 - slack
-    return Verdict(
-        name="errors",
-        passed=passed,
-        message=message,
-        remedy=""
-        if passed
-        else "expect such errors for kernels unlike those measured; measure more families",
-    )
-
-
-def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches | None = None) -> Verdict:
-    """Say whose caches a model of an execution policy has, and its kernels were counted for."""
-    if memory.name != UNKNOWN:
-        problem = ""
-        if caches is not None and not memory.counted.counts_alike(caches):
-            problem = (
-                f"kernels were counted for caches of {caches.text}, and {memory.name} has"
-                f" {memory.counted.text}"
-            )
-        return check(
-            "memory",
-            problem,
-            f"caches are those of {memory.name}",
-            "count the measured kernels again: countperf.api.evaluation.recount",
-        )
-    return Verdict(
-        name="memory",
-        passed=False,
-        message=f"the caches of this device are not known; those of {ASSUMED} are assumed",
-        remedy="fit on the device itself, if it is a processor whose system reports its caches, or"
-        " in Python pass model=load_fitted_model('structural', device, MemoryHierarchy(...)) of"
-        " countperf.models.shipped",
-    )
-
-
-def cases_verdict(
-    observations: Sequence[Observation],
-    uncounted: Sequence[str],
-    lacking: Sequence[str],
-) -> Verdict:
-    """Name cases whose samples spread too far, and kernels that are not in the fit, with why."""
-    unstable = [case.name for case in observations if not case.stable]
-    caveats = [
-        (f"the samples of {len(unstable)} of {len(observations)} cases spread too far", unstable),
-        ("measured but not counted, so not in the fit", list(uncounted)),
-        ("without what the model names, so not in the fit", list(dict.fromkeys(lacking))),
-    ]
-    told = [
-        f"{what}: {', '.join(names[:_WORST])}"
-        + (f" and {len(names) - _WORST} more" if len(names) > _WORST else "")
-        for what, names in caveats
-        if names
-    ]
-    return check(
-        "cases",
-        "; ".join(told),
-        f"all {len(observations)} cases repeat and are in the fit",
-        "measure these again on a quiet machine; see with countperf count why one is not counted",
-    )
-
-
-TOP = (1, 3, 5)
-"""Numbers of variants for which the regret is reported."""
-
-_SET_COLUMNS = {
-    **{"family": Column("set"), **columns_of("parameters variants refused")},
-    **columns_of("fastest_s slowest_s", format_seconds),
-    **{"kendall_tau": Column("tau", "{:.2f}".format)},
-    **{f"regret_top_{top}": Column(f"top {top}", "{:.2f}".format) for top in TOP},
-}
-
-RANKING_NOTE = (
-    "tau: Kendall's; top k: time of the best of the k predicted to be fastest over the fastest;"
-    " refused ones rank last; of all sets: means, of times geometric"
-)
-
-
-def _name_cases(figures: Row) -> dict[str, Any]:
-    regrets = {f"regret_top_{top}": value for top, value in figures["regret"].items()}
-    return {**{name: value for name, value in figures.items() if name != "regret"}, **regrets}
-
-
-def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
-    return {"kendall_tau": of.kendall_tau, "regret": {str(top): of.regret(top) for top in TOP}}

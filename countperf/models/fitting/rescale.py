@@ -25,14 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.measuring import Header
-from countperf.models.charging import charge_inputs, correct_charge, find_missing
 from countperf.models.fitting.design import Observation
 from countperf.models.fitting.fit_model import measurement_source
 from countperf.models.fitting.leaving_out import log_scatter
 from countperf.models.fitting.prior import readable
 from countperf.models.function import model_inputs
 from countperf.models.metrics import mean_error
-from countperf.models.weights import WeightSet
+from countperf.models.weights import WeightSet, charge_inputs, correct_charge, find_missing
 
 CORE, FAR, MEMORY = GROUPS = ("core", "far", "memory")
 

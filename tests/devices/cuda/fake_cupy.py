@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from countperf.devices.cuda.session import CudaDriver
-from countperf.devices.cuda.target import generate_cuda
+from countperf.devices.cuda import CudaDriver
+from countperf.devices.cuda_target import generate_cuda
 from tests.devices.cuda.emulator import CompileError, EmulatedModule, Memory
 
 _COMPILED: dict[str, EmulatedModule] = {}  # by source
@@ -198,6 +198,7 @@ class _Memory:
         if size > cupy.free_bytes:
             # memory outside a pool: OutOfMemoryError is raised by pools alone
             raise CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory")
+        self.size = size
         self._memory = Memory(size)
         self.ptr = self._memory.address
 

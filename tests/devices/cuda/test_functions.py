@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from pymbolic import var
 
-from countperf.devices.cuda.target import cuda_functions, generate_cuda
+from countperf.devices.cuda_target import cuda_functions, generate_cuda
 from countperf.devices.host_code import GeneratedCode
 from countperf.devices.nvcc import compile_sources, find_nvcc
 from countperf.errors import KernelBuildError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.cuda.backend import CudaBackend
+from countperf.devices.cuda import CudaBackend
 from countperf.measuring.runner import KernelRunner
 from tests.devices.cuda.emulator import COMPILER
 from tests.devices.cuda.fake_cupy import compiled_at_once

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from countperf.devices.cuda.backend import CudaBackend
+from countperf.devices.cuda import CudaBackend
 from countperf.errors import WrongResultError
 from countperf.measuring.runner import KernelRunner
 from measurement_kernels.catalog import entries

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from pymbolic import var
 
-from countperf.devices.cuda.target import generate_cuda, retarget
+from countperf.devices.cuda_target import generate_cuda, retarget
 from countperf.devices.host_code import GeneratedCode
 from countperf.devices.nvcc import compile_sources, find_nvcc
 from countperf.errors import KernelBuildError

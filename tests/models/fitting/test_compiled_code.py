@@ -14,7 +14,7 @@ import pytest
 import countperf
 from countperf.api import evaluation as fitting
 from countperf.api import fits
-from countperf.api.weights_choice import choose_weights
+from countperf.api.prediction import choose_weights
 from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.vector import PropertyVector
@@ -354,24 +354,6 @@ def test_a_model_that_reads_code_is_not_judged_without_any(work: Any, stored: st
     )
     with pytest.raises(FitError, match=message):
         work(without, weights=stored, model="compiled")
-
-
-@pytest.mark.parametrize("model", [None, "compiled"])
-def test_code_that_is_not_stored_is_read_where_the_device_is(
-    model: str | None, stored: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def read(_: MeasurementSet) -> MeasurementSet:
-        return judged()
-
-    for module in (fits, fitting):
-        monkeypatch.setattr(module, "matching_devices", lambda identity: [identity])
-    monkeypatch.setattr(fits, "why_no_code", lambda _: "")
-    monkeypatch.setattr(fitting, "with_machine_code", read)
-
-    evaluation = fitting.evaluate(_without_code("f9"), weights=stored, model=model)
-
-    assert evaluation.cases == fitting.evaluate(judged(), weights=stored).cases
-    assert evaluation.model == weights().model
 
 
 def test_without_a_compiler_the_structural_model_predicts_and_says_why(

@@ -132,7 +132,7 @@ def test_the_shape_of_groups_is_fitted_and_predicts(policy: ExecutionPolicy | No
     two = {"groups": 2, "site.free.flat.4x1.idle": 1, "site.free.flat.8x1.idle": 1}
     with pytest.raises(CountingError, match="several shapes"):
         weights.predict(PropertyVector.from_mapping(two, view="structure"))
-    with pytest.raises(FitError, match=r"names the shape of work groups.*structure view"):
+    with pytest.raises(FitError, match=r"the shape of work groups.*structure view"):
         fit(measure(), model=sum_model(terms))
 
 

@@ -18,22 +18,7 @@ KERNEL barriers(GLOBAL int *RESTRICT out, int n)
   out[GLOBAL_ID] = n;
 }
 
-KERNEL local_chase(GLOBAL int *RESTRICT out, int n, int start, int step)
-{
-  LOCAL_ARRAY(int, next, LOCAL_WORDS);
-  for (int k = LOCAL_ID; k < LOCAL_WORDS; k += LOCAL_SIZE)
-    next[k] = (k + step) & (LOCAL_WORDS - 1);
-  LOCAL_BARRIER;
-  int x = (LOCAL_ID * start) & (LOCAL_WORDS - 1);
-  int y = (x + step * 7) & (LOCAL_WORDS - 1);
-  for (int k = 0; k < n; ++k) {
-    x = next[x]; y = next[y]; x = next[x]; y = next[y];
-    x = next[x]; y = next[y]; x = next[x]; y = next[y];
-  }
-  out[GLOBAL_ID] = x + y;
-}
-
-KERNEL local_latency(GLOBAL int *RESTRICT out, int n, int step)
+KERNEL local_loads(GLOBAL int *RESTRICT out, int n, int step)
 {
   LOCAL_ARRAY(int, next, LOCAL_WORDS);
   for (int k = LOCAL_ID; k < LOCAL_WORDS; k += LOCAL_SIZE)

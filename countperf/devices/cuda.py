@@ -1,32 +1,29 @@
-"""CUDA through CuPy, and a GPU in use: stream, modules, memory, events, launches."""
+"""CUDA through CuPy: its GPUs, and one in use: stream, modules, memory, events, launches."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.devices.cuda.target import generate_cuda, retarget
+from countperf.devices.cuda_target import generate_cuda, retarget
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.device import CUDA_PRELUDE, pick_errors
+from countperf.devices.device import CUDA_PRELUDE, Device, DeviceLimits, Findings, pick_errors
 from countperf.devices.host_code import GeneratedLaunch
+from countperf.devices.identity import DeviceIdentity, make_slug
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from countperf.devices.device import Device
-
 
 INSTALL_ADVICE = (
     "'pip install countperf[cuda]' for CUDA 13 drivers (580 and newer), or"
@@ -37,8 +34,10 @@ _DRIVER_ADVICE = (
     " in a container pass the GPU through ('docker run --gpus all')"
 )
 
-OUT_OF_MEMORY = 2
-_INSUFFICIENT_DRIVER = 35
+_OUT_OF_MEMORY = 2
+_PLATFORM = "CUDA"
+_CLOCK_RATE_ATTRIBUTE = 13  # cudaDevAttrClockRate, kHz
+_EVENT_RESOLUTION_S = 5e-7  # CUDA Runtime API, cudaEventElapsedTime
 # errors after which every call of this process fails, by number (cudaError_t, CUresult alike)
 _STICKY = frozenset(
     (46, 100, 101, 214, 220, 226, 300, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 999)
@@ -53,17 +52,14 @@ class CudaDriver:
 
     @property
     def runtime(self) -> Any:
-        """Return CuPy's CUDA runtime."""
+        """CuPy's CUDA runtime."""
         return self.cupy.cuda.runtime
 
     def failures(self) -> tuple[type[Exception], ...]:
         """Return what CuPy raises when CUDA fails."""
         cuda = self.cupy.cuda
-        return (
-            cuda.runtime.CUDARuntimeError,
-            cuda.driver.CUDADriverError,
-            cuda.memory.OutOfMemoryError,
-        )
+        driver, memory = cuda.driver.CUDADriverError, cuda.memory.OutOfMemoryError
+        return cuda.runtime.CUDARuntimeError, driver, memory
 
     @contextmanager
     def guarded(self, what: str) -> Generator[None]:
@@ -72,7 +68,7 @@ class CudaDriver:
             yield
         except self.failures() as error:
             status = getattr(error, "status", None)
-            if isinstance(error, MemoryError) or status == OUT_OF_MEMORY:
+            if isinstance(error, MemoryError) or status == _OUT_OF_MEMORY:
                 raise MeasurementError(f"{what}: the device has not enough memory") from error
             if status in _STICKY:
                 message = f"{what}: {error}; start a new process to use the device again"
@@ -80,71 +76,28 @@ class CudaDriver:
             raise MeasurementError(f"{what}: {error}") from error
 
 
-def load_driver(
-    load: Callable[[str], Any] = importlib.import_module,
-) -> CudaDriver:
+def load_driver(load: Callable[[str], Any] = importlib.import_module) -> CudaDriver:
     """Import CuPy."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CuPy tells of every library that it does not find
         try:
-            cupy = load("cupy")
+            driver = CudaDriver(load("cupy"))
         except ImportError as error:
             message = f"CuPy is not installed, or does not load ({error}); {INSTALL_ADVICE}"
             raise DeviceError(message) from error
-    driver = CudaDriver(cupy)
     try:
         count = int(driver.runtime.getDeviceCount())
     except (RuntimeError, OSError) as error:  # CUDA's own, or its library is not there
-        raise DeviceError(f"{_why_not(driver.runtime, error)}; {_DRIVER_ADVICE}") from error
+        message = f"CuPy is there, but CUDA does not start: {error}; {_DRIVER_ADVICE}"
+        raise DeviceError(message) from error
     if count < 1:
         raise DeviceError(f"CUDA finds no GPU; {_DRIVER_ADVICE}")
     return driver
 
 
-def _why_not(runtime: Any, error: Exception) -> str:
-    """Say why CUDA does not start; its own message is the same for no driver and for an old one."""
-    if getattr(error, "status", None) != _INSUFFICIENT_DRIVER:
-        return f"CuPy is there, but CUDA does not start: {error}"
-    known, wanted = int(runtime.driverGetVersion()), int(runtime.runtimeGetVersion())
-    if known == 0:
-        return "CuPy is there, but no NVIDIA driver"
-    return (
-        f"CuPy is there, but the NVIDIA driver is too old: it has CUDA {cuda_version(known)}, CuPy"
-        f" needs {cuda_version(wanted)}"
-    )
-
-
-def cuda_version(number: int) -> str:
-    """Return CUDA's version from its number."""
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def is_installed() -> bool:
-    """Tell whether CuPy is there, without importing it."""
-    return importlib.util.find_spec("cupy") is not None
-
-
 def has_nvidia_gpu() -> bool:
     """Tell whether the machine seems to have an NVIDIA GPU, by the files of its driver."""
-    return Path("/proc/driver/nvidia").exists() or os.path.exists("/dev/nvidiactl")  # noqa: PTH110
-
-
-_TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
-_ALL_SHARED = 100  # percent of what is divided between shared memory and cache
-_HOLD_S = 2e-5
-_HOLD_SOURCE = """
-extern "C" __global__ void hold(long long cycles)
-{ long long begin = clock64(); while (clock64() - begin < cycles) { } }
-"""
-
-
-class DeviceMemory:
-    """Memory of a GPU; freed with the last reference."""
-
-    def __init__(self, owner: Any, size: int) -> None:
-        self._owner = owner
-        self.ptr = int(owner.ptr)
-        self.size = size
+    return Path("/proc/driver/nvidia").exists() or Path("/dev/nvidiactl").exists()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -154,6 +107,102 @@ class CudaHandle:
     driver: CudaDriver
     index: int  # CUDA's number of the GPU
     max_grid: tuple[int, ...]  # groups along each axis
+
+
+class CudaBackend:
+    """Runs kernels through CuPy."""
+
+    def __init__(self, load: Callable[[], CudaDriver] = load_driver) -> None:
+        self._load: Callable[[], CudaDriver] = cache(load)
+
+    def discover(self) -> Findings:
+        """List the GPUs."""
+        try:
+            driver = self._load()
+        except DeviceError as error:
+            problem, _, advice = str(error).partition("; ")
+            return Findings(
+                label_prefix="cuda",
+                problem=problem,
+                advice=advice,  # which whoever installs CuPy wants to know
+                is_expected=importlib.util.find_spec("cupy") is not None or has_nvidia_gpu(),
+            )
+        number = range(int(driver.runtime.getDeviceCount()))
+        return Findings(
+            label_prefix="cuda",
+            platforms=((_PLATFORM, _cuda_version(driver)),),
+            devices=tuple(describe(driver, index) for index in number),
+        )
+
+    def open(self, device: Device) -> CudaSession:
+        """Open a GPU; DeviceLostError or MeasurementError if CUDA refuses."""
+        return CudaSession.open(device)
+
+    def generate(self, t_unit: Any) -> str:
+        """Return the CUDA C of a translation unit."""
+        return generate_cuda(t_unit).source
+
+    def failures(self) -> tuple[type[Exception], ...]:
+        """Return CuPy's errors, and ours for them."""
+        return (DeviceLostError, MeasurementError, *self._load().failures())
+
+    def advise(self, device: Device) -> str:
+        """Say what to do about a GPU that failed its trial."""
+        return (
+            f"see that 'nvidia-smi' shows no error and free memory on {device.label}, and that CuPy"
+            f" and NVRTC fit driver and GPU ({INSTALL_ADVICE}), and start anew"
+        )
+
+
+def describe(driver: CudaDriver, index: int) -> Device:
+    """Read identity and limits of a GPU."""
+    properties: dict[str, Any] = driver.runtime.getDeviceProperties(index)
+    name = bytes(properties["name"]).decode().strip()
+    free, kilohertz = int(properties["totalGlobalMem"]), properties.get("clockRate", 0)
+    with suppress(*driver.failures()):  # its trial will say what is wrong with it
+        driver.cupy.cuda.Device(index).use()
+        free = max(4, int(driver.runtime.memGetInfo()[0]))
+        # CUDA 13 left it out of the properties
+        kilohertz = kilohertz or driver.runtime.deviceGetAttribute(_CLOCK_RATE_ATTRIBUTE, index)
+    identity = DeviceIdentity(
+        slug=make_slug("NVIDIA", name),
+        platform=_PLATFORM,
+        vendor="NVIDIA Corporation",
+        name=name,
+        driver_version=_cuda_version(driver),
+        device_type="gpu",
+        compute_units=int(properties["multiProcessorCount"]),
+    )
+    limits = DeviceLimits(
+        max_group_size=int(properties["maxThreadsPerBlock"]),
+        max_group_shape=tuple(int(extent) for extent in properties["maxThreadsDim"]),
+        local_memory_bytes=int(properties["sharedMemPerBlock"]),
+        global_memory_bytes=int(properties["totalGlobalMem"]),
+        max_allocation_bytes=free,
+        timer_resolution_s=_EVENT_RESOLUTION_S,
+        max_clock_mhz=int(kilohertz) // 1000,
+        sub_group_size=int(properties["warpSize"]),
+        compute_capability=f"{properties['major']}.{properties['minor']}",
+    )
+    grid = tuple(int(extent) for extent in properties["maxGridSize"])
+    handle = CudaHandle(driver=driver, index=index, max_grid=grid)
+    return Device(
+        label=f"cuda:{index}", identity=identity, limits=limits, handle=handle, backend="cuda"
+    )
+
+
+def _cuda_version(driver: CudaDriver) -> str:
+    number = driver.runtime.driverGetVersion()
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+_TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
+_ALL_SHARED = 100  # percent of what is divided between shared memory and cache
+_HOLD_S = 2e-5
+_HOLD_SOURCE = """
+extern "C" __global__ void hold(long long cycles)
+{ long long begin = clock64(); while (clock64() - begin < cycles) { } }
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +326,7 @@ class CudaSession:
     ) -> None:
         """Launch a kernel; arguments are device memory and NumPy scalars."""
         given = tuple(
-            np.uint64(each.ptr) if isinstance(each, DeviceMemory) else each for each in arguments
+            each if isinstance(each, np.generic) else np.uint64(each.ptr) for each in arguments
         )
         function.kernel(groups, group, given, shared_mem=shared_bytes, stream=self._stream)
 
@@ -311,7 +360,7 @@ class CudaSession:
 
     # --- memory
 
-    def allocate(self, size: int) -> DeviceMemory:
+    def allocate(self, size: int) -> Any:
         """Return new device memory of that many bytes (at least 4), filled with zeros."""
         size = max(4, -(-size // 4) * 4)
         memory = self._memory(size)
@@ -319,12 +368,12 @@ class CudaSession:
             self.driver.runtime.memsetAsync(memory.ptr, 0, size, self._stream.ptr)
         return memory
 
-    def _memory(self, size: int) -> DeviceMemory:
+    def _memory(self, size: int) -> Any:
         self._use()
         with self.driver.guarded(f"{size} byte"):
-            return DeviceMemory(self.driver.cupy.cuda.Memory(size), size)
+            return self.driver.cupy.cuda.Memory(size)
 
-    def upload(self, array: NDArray[Any]) -> DeviceMemory:
+    def upload(self, array: NDArray[Any]) -> Any:
         """Return new device memory with the elements of a contiguous array in memory order."""
         if array.size == 0:
             return self.allocate(0)

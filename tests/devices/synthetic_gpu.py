@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from countperf.devices.device import Device, EventClock, RunTime
 from countperf.devices.identity import DeviceType
 from countperf.errors import MeasurementError
-from countperf.measuring.characterization.bench import INSTRUCTION_TESTS, UNROLLED
+from countperf.measuring.characterization import CHAINS, INSTRUCTION_TESTS, UNROLLED
 from tests.devices.fakes import IDENTITY, LIMITS
 
 LANES = 32
@@ -41,7 +41,6 @@ class Truth:
     memory_latency: float = 600.0
     bandwidth: float = 1e11
     line_bytes: int = 32
-    banks: int = 32
     local: tuple[float, float] = (1.0, 25.0)
     barrier: tuple[float, float] = (2.0, 18.0)
     h2d: tuple[float, float] = (1e-5, 1e10)
@@ -100,6 +99,7 @@ class SyntheticSession:
             LIMITS,
             max_group_size=1024,
             sub_group_size=LANES,
+            cache_line_bytes=64,
             max_clock_mhz=round(truth.clock_hz / 1e6),
         )
         self.device = Device(label="fake:0", identity=identity, limits=limits, handle=None)
@@ -156,13 +156,7 @@ class _Program:
         return [_Event(elapsed)]
 
 
-_IDENTIFIERS = {test.identifier: test for test in INSTRUCTION_TESTS}
-
-
-def _step(truth: Truth, identifier: str) -> tuple[float, float]:
-    test = _IDENTIFIERS[identifier]
-    cpi, latency = truth.cost(test.name)
-    return cpi * test.instructions, latency * test.instructions
+_TESTS = {test.kernel(chains): test for test in INSTRUCTION_TESTS for chains in (1, CHAINS)}
 
 
 def _cycles(
@@ -170,9 +164,10 @@ def _cycles(
 ) -> float:
     """Return the cycles that a launch takes, launching itself apart."""
     numbers = [int(each) for each in arguments if isinstance(each, np.integer)]
-    if match := re.fullmatch(r"chain(\d)_(\w+)", name):
-        cpi, latency = _step(truth, match[2])
-        return numbers[0] * UNROLLED * max(latency / int(match[1]), warps * cpi)
+    if test := _TESTS.get(name):
+        chains = CHAINS if name == test.kernel(CHAINS) else 1
+        cpi, latency = (cost * test.instructions for cost in truth.cost(test.name))
+        return numbers[0] * UNROLLED * max(latency / chains, warps * cpi)
     match name:
         case "nothing":
             return 0.0
@@ -180,12 +175,9 @@ def _cycles(
             arguments[0].cycles = numbers[0] * 4
             return numbers[0] * 4.0
         case "barriers":
-            return 4 * numbers[0] * max(truth.barrier[1] + group / LANES, warps * truth.barrier[0])
-        case "local_latency":
-            return 8 * numbers[0] * truth.local[1]
-        case "local_chase":
-            degree = min(numbers[1], truth.banks)
-            return 8 * numbers[0] * warps * truth.local[0] * degree
+            return 4 * numbers[0] * max(truth.barrier[1], warps * truth.barrier[0])
+        case "local_loads":
+            return 8 * numbers[0] * max(truth.local[1], warps * truth.local[0])
         case "chase":
             return 8 * numbers[0] * truth.memory_latency
         case "copy4":

@@ -10,9 +10,8 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from countperf.counting.data_subscripts import describe_outside, ranges_of
-from countperf.counting.extents import accesses_of
-from countperf.counting.frontend.copies import preprocessed
+from countperf.counting.extents import AddressedElements
+from countperf.counting.index_arrays import ranges_of
 from tests.kernels import made
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of if() in texts
@@ -21,7 +20,7 @@ I4 = np.int32
 
 
 def _kernel(loops: str | list[str], text: str, arguments: str) -> Any:
-    return preprocessed(made(loops, text, arguments, assumptions="")).default_entrypoint
+    return AddressedElements(made(loops, text, arguments, assumptions=""))
 
 
 CSR: Mapping[str, tuple[str, str]] = {
@@ -51,7 +50,7 @@ CSR: Mapping[str, tuple[str, str]] = {
 def _outside(
     kernel: Any, sizes: Mapping[str, int], shapes: Mapping[str, Any], given: Mapping[str, Any]
 ) -> str:
-    return describe_outside(kernel, sizes, shapes, ranges_of(given), accesses_of(kernel))
+    return kernel.describe_outside(sizes, shapes, ranges_of(given))
 
 
 def _int(*values: int) -> Any:
@@ -173,6 +172,6 @@ def test_a_scalar_in_local_memory_may_hold_what_another_item_wrote() -> None:
     shapes = {"x": (4,), "z": (4,)}
     shared = lp.set_temporary_address_space(unit, "t", "local")
 
-    assert not _outside(preprocessed(unit).default_entrypoint, {"n": 4}, shapes, {})
-    said = _outside(preprocessed(shared).default_entrypoint, {"n": 4}, shapes, {})
+    assert not _outside(AddressedElements(unit), {"n": 4}, shapes, {})
+    said = _outside(AddressedElements(shared), {"n": 4}, shapes, {})
     assert "other work items may write 't'" in said
