@@ -46,26 +46,13 @@ from countperf.text import Column, FieldsAlone, Printed, Result, ShortRepr, plai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelAnalysis(ShortRepr, Result):
-    """Structure of a kernel, as `analyze_kernel` returns it.
+    """Structure of a kernel, as `analyze_kernel` returns it."""
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the kernel.
-    is_estimate : str
-        Names for which the caller gave statistics; empty if everything is exact.
-    sizes : SizeParameters
-        Its size parameters and what it assumes of them.
-    programs : tuple of ProgramAnalysis
-        Device programs in order of launch.
-    accesses : tuple of AccessAnalysis
-        All accesses to global and local memory, in order of the schedule.
-    """
-
-    kernel: str
-    is_estimate: str
-    sizes: SizeParameters
-    programs: tuple[ProgramAnalysis, ...]
+    kernel: str  # name of the kernel
+    is_estimate: str  # names for which the caller gave statistics; empty if everything is exact
+    sizes: SizeParameters  # size parameters and what the kernel assumes of them
+    programs: tuple[ProgramAnalysis, ...]  # device programs in order of launch
+    # all accesses to global and local memory, in order of the schedule
     accesses: tuple[AccessAnalysis, ...]
 
     def __str__(self) -> str:
@@ -86,10 +73,8 @@ class KernelAnalysis(ShortRepr, Result):
         head = [f"kernel {self.kernel}, assumes {self.sizes.assumptions}"]
         head += [f"estimate: statistics of {self.is_estimate} enter"] if self.is_estimate else []
         number = "count" if values is None else "value"
-        columns = {
-            **{"kind": Column(), "name": Column(), number: Column("times", right=True)},
-            "detail": Column(),
-        }
+        columns = {"kind": Column(), "name": Column(), number: Column("times", right=True)}
+        columns |= {"detail": Column()}
         rows = [
             {"kind": kind, "name": name, **_count(count, values), "detail": detail}
             for kind, name, count, detail in _parts(self, values)

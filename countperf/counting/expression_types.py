@@ -161,11 +161,8 @@ def list_nodes(expr: Any, *kinds: type) -> list[Any]:
 
 
 def text_of(expr: Any) -> str:
-    """Return the text of an expression; of one that cannot be written, the name of its class.
-
-    Without the combining characters by which Loopy underlines the names of functions.
-    """
-    try:
+    """Return the text of an expression; of one that cannot be written, the name of its class."""
+    try:  # without the characters by which Loopy underlines the names of functions
         return str(expr).replace("\N{COMBINING LOW LINE}", "")
     except (ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, Warning):
         return type(expr).__name__

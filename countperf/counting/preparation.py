@@ -133,13 +133,8 @@ class KernelTally:
         self, launch: Launch, outline: RegionOutline, instruction_id: str
     ) -> Instruction:
         """Return an instruction in its place, tallied when it is asked for first."""
-        if instruction_id not in self._read:
-            self._read[instruction_id] = self._tally_counts(launch, outline, instruction_id)
-        return self._read[instruction_id]
-
-    def _tally_counts(
-        self, launch: Launch, outline: RegionOutline, instruction_id: str
-    ) -> Instruction:
+        if (known := self._read.get(instruction_id)) is not None:
+            return known
         domains, given = self._prepared.domains, self._prepared.statistics
         instruction = self._prepared.kernel.id_to_insn[instruction_id]
         given.used.clear()
@@ -168,7 +163,7 @@ class KernelTally:
             loops=tuple(loop.iname for loop in outline.nest(instruction_id)),
             own_loops=frozenset(name for name, kind in kinds.items() if kind == "loop"),
         )
-        return Instruction(
+        read = self._read[instruction_id] = Instruction(
             loopy=instruction,
             parts=parts,
             probability=probability,
@@ -177,6 +172,7 @@ class KernelTally:
             reasons=reasons | given.reasons(within),
             is_supplied=supplied is not None,
         )
+        return read
 
     def _find_kinds(
         self, launch: Launch, outline: RegionOutline, instruction_id: str
@@ -317,8 +313,7 @@ def supplied_parts(
         root, *words = name.split(".")
         key: Key | str = name
         if root in ("flop", "iop"):
-            kind, type_name, *function = words
-            key = Operation(kind=kind, type_name=type_name, function="".join(function))
+            key = Operation(kind=words[0], type_name=words[1], function="".join(words[2:]))
         parts.append(InstructionPart(key, predicates, number, probability))
     return tuple(parts)
 
@@ -407,7 +402,8 @@ def check_statistics(domains: Domains, *, supplied: Collection[str] = ()) -> Non
     given = domains.statistics
     if not given.unused():
         return
-    given.taken.update(name for name in given.numbers if name in domains.data_loops)
+    loops = domains.data_loops
+    given.taken |= {name for name in given.numbers if name in loops and loops[name].trips is None}
     needs = _list_needs(domains, supplied)
     for name in given.unused():
         listed = {kind: [n.text for n in needs if n.kind == kind] for kind in _ASKED}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from countperf.counting import taxonomy
 from countperf.counting.counts import (
     Count,
     CountsAt,
@@ -17,14 +18,7 @@ from countperf.counting.counts import (
 )
 from countperf.counting.size_parameters import SizeParameters
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.counting.taxonomy import (
-    COUNTING_RULES_VERSION,
-    View,
-    assumption_of,
-    is_emitted,
-    property_unit,
-    validate_name,
-)
+from countperf.counting.taxonomy import View
 from countperf.errors import CountingError
 from countperf.sizes import given_sizes
 from countperf.symbolic.compiled import CompiledCounts, CountSource
@@ -86,7 +80,9 @@ class PropertyVector(Result, Mapping[str, Count]):
         caches: CountedCaches | None = None,
     ) -> None:
         self._counts = {
-            validate_name(name): count for name, count in sorted(counts.items()) if count.quantity
+            taxonomy.validate_name(name): count
+            for name, count in sorted(counts.items())
+            if count.quantity
         }
         for name, count in self._counts.items():
             if count.granularity is not granularity_of(name):
@@ -112,7 +108,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         count = self._counts.get(name)
         if count is not None:
             return count
-        validate_name(name)
+        taxonomy.validate_name(name)
         members = [c for other, c in self._counts.items() if other.startswith(f"{name}.")]
         if members:
             return sum(members[1:], members[0])
@@ -153,7 +149,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         and caches (`countperf.counting.taxonomy.assumption_of`).
         """
         count = self._counts[name]
-        return assumption_of(name, self.caches) if count.exact else count.reason
+        return taxonomy.assumption_of(name, self.caches) if count.exact else count.reason
 
     @classmethod
     def from_mapping(
@@ -246,7 +242,9 @@ class PropertyVector(Result, Mapping[str, Count]):
         """Return the source's view of a vector of the structure view; others as they are."""
         if self.view != "structure":
             return self
-        emitted = self.mapped(lambda counts: {n: c for n, c in counts.items() if is_emitted(n)})
+        emitted = self.mapped(
+            lambda counts: {n: c for n, c in counts.items() if taxonomy.is_emitted(n)}
+        )
         emitted.view, emitted.caches = "source", None
         return emitted
 
@@ -341,7 +339,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         document: dict[str, Any] = {
             "format": VectorDocument.model_fields["format"].default,
             "version": VectorDocument.model_fields["version"].default,
-            "counting_rules": COUNTING_RULES_VERSION,
+            "counting_rules": taxonomy.COUNTING_RULES_VERSION,
             "view": None if self.view == "source" else self.view,
             "caches": None if self.caches is None else self.caches.model_dump(mode="json"),
             "kernel": self.kernel,
@@ -401,7 +399,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         shown: list[dict[str, Any]] = []
         properties: dict[str, dict[str, Any]] = {}
         for name, count in self.items():
-            formula, caveat, unit = str(count), self.caveat(name), property_unit(name)
+            formula, caveat, unit = str(count), self.caveat(name), taxonomy.property_unit(name)
             value = {} if values is None else {"value": values[name]}
             rows.append({"property": name, "unit": unit, "count": formula, "exact": count.exact})
             properties[name] = {"symbolic": formula, "exact": not caveat, **value}

@@ -50,7 +50,10 @@ class Hoisting:
             iname = region.iname
             if iname in self._domains.data_loops or point.tests:
                 break
-            if iname in names or names & self._find_changes_in(region, point.regions[0]):
+            changed = region.written | {iname, region.pin}
+            if region.has_barrier:
+                changed |= self.find_clobbered_arrays(point.regions[0])
+            if names & changed:
                 if region.is_unrolled:
                     continue
                 break
@@ -75,10 +78,6 @@ class Hoisting:
                 is_speculated=speculated and is_sequential,
             ),
         )
-
-    def _find_changes_in(self, region: Loop, program: Loop) -> set[str]:
-        changed = region.written | {region.pin}
-        return changed | self.find_clobbered_arrays(program) if region.has_barrier else changed
 
     @memoize_method
     def _is_all_or_nothing(

@@ -326,7 +326,8 @@ class CompiledCounter(SourceCounter):
         outer, self._pins = self._pins, frozenset()
         by_parts = self._is_counted_by_parts(expr)
         dtype = super().rec(expr) if by_parts else self._node(expr)
-        self._pins = outer | self._pins_of(self._value)
+        regions = {region.pin for region in self._position.regions}
+        self._pins = outer | (self._values.names(self._value) & regions)
         return dtype
 
     def _is_counted_by_parts(self, expr: Any) -> bool:
@@ -334,9 +335,6 @@ class CompiledCounter(SourceCounter):
         if isinstance(expr, p.Sum | p.Product):
             return not self._is_complex(expr)
         return isinstance(expr, p.Variable | p.Subscript | LinearSubscript)
-
-    def _pins_of(self, value: int) -> frozenset[str]:
-        return self._values.names(value) & {region.pin for region in self._position.regions}
 
     def _node(self, expr: Any) -> DType | None:
         """Tally a node whose operations count together: all of them, or none."""
@@ -460,7 +458,7 @@ class CompiledCounter(SourceCounter):
     def _term(self, expr: Any) -> _SumTerm:
         if isinstance(expr, p.Product):
             return self._product(flattened_operands(expr, p.Product))
-        if isinstance(expr, p.Power) and _is_two(expr.exponent):
+        if isinstance(expr, p.Power) and is_constant(expr.exponent) and expr.exponent == 2:
             return self._product(flattened_operands(p.Product((expr.base,) * 2), p.Product))
         dtype = self.rec(expr)
         return _SumTerm(dtype, self._value)
@@ -563,10 +561,6 @@ class CompiledCounter(SourceCounter):
         super()._integer_power(expr, base, result)
         if is_constant(expr.exponent):
             self._operation("mul", result, -1)  # the one by 1
-
-
-def _is_two(exponent: Any) -> bool:
-    return is_constant(exponent) and exponent == 2
 
 
 def _is_no_term(expr: Any, dtype: DType | None) -> bool:

@@ -38,9 +38,6 @@ from countperf.counting.keys import Operation
 from countperf.counting.structure import site_keys as keys
 from countperf.documents import Part
 
-Rows = Literal["any", "multiples", "multiples behind barriers"]
-Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
-
 
 class ExecutionPolicy(Part):
     """Rules by which a device runs the work items of a group."""
@@ -51,12 +48,12 @@ class ExecutionPolicy(Part):
     along: Literal["axis0", "group"] = "axis0"
     # whether what is left of a row takes a whole vector instruction, or scalar ones
     remainder: Literal["whole", "scalar"] = "whole"
-    # what runs in vectors: everything, nothing, what is not in an item's own loop, that and
-    # whatever is in programs with local barriers, or only the latter
-    vectorized: Vectorized = "always"
-    # which rows run in vectors at all: any; only those of a multiple of `width` items, everywhere,
-    # or in programs with local barriers
-    rows: Rows = "any"
+    # what runs in vectors: everything, what is not in an item's own loop, or that and whatever is
+    # in programs with local barriers
+    vectorized: Literal["always", "flat", "flat or sync"] = "always"
+    # which rows run in vectors in programs with local barriers: any, or only those of a multiple of
+    # `width` items
+    rows: Literal["any", "multiples behind barriers"] = "any"
     # whether items of groups of one row that is no power of two access global memory in vectors
     # outside loops, short ones too, as others do, or one by one
     odd_rows: Literal["together", "apart"] = "together"
@@ -135,11 +132,6 @@ class SiteRun:
         return (self.site.items, 1) if self.policy.along == "group" else self.site.shape
 
     @property
-    def is_written_out(self) -> bool:
-        """True if the loops around the site are unrolled."""
-        return self.site.placement == "short"
-
-    @property
     def is_flat(self) -> bool:
         """True if it is in no loop of the items, or in unrolled ones only."""
         return self.site.placement != "loop"
@@ -147,22 +139,11 @@ class SiteRun:
     @property
     def is_vector(self) -> bool:
         """True if it runs in vectors."""
-        policy, context = self.policy, self.site.context
-        is_behind_none = policy.rows == "multiples behind barriers" and context == "free"
-        is_regular = policy.rows == "any" or is_behind_none or self.shape[0] % policy.width == 0
-        is_meant = {
-            "always": True,
-            "never": False,
-            "flat": self.is_flat,
-            "flat or sync": self.is_flat or context == "sync",
-            "sync": context == "sync",
-        }
-        return policy.width > 1 and is_regular and is_meant[policy.vectorized]
-
-    @property
-    def unit(self) -> Unit:
-        """Unit that runs it."""
-        return "vector" if self.is_vector else "scalar"
+        policy, is_behind_barriers = self.policy, self.site.context == "sync"
+        is_regular = policy.rows == "any" or self.shape[0] % policy.width == 0
+        may_loop = is_behind_barriers and policy.vectorized == "flat or sync"
+        is_meant = self.is_flat or policy.vectorized == "always" or may_loop
+        return policy.width > 1 and is_meant and (is_regular or not is_behind_barriers)
 
     @property
     def shares(self) -> tuple[Fraction, Fraction]:
@@ -339,7 +320,9 @@ def _event(key: keys.EventKey, run: SiteRun) -> Issued:
         if 0 < run.policy.arrays < int(elements) and run.is_vector:
             way = "gather" if direction == "load" else "scatter"
             return ((f"{ISSUE_ROOT}.vector.pmem.{way}", _ONE),)
-        return () if run.is_written_out else run.issued(f"pmem.{direction}")  # in registers
+        return (
+            () if run.site.placement == "short" else run.issued(f"pmem.{direction}")
+        )  # in registers
     if kind == "chain":
         link, type_name = details
         link = "arithmetic" if link in _LIKE_PRODUCTS else link
@@ -347,12 +330,12 @@ def _event(key: keys.EventKey, run: SiteRun) -> Issued:
     if kind == "live_across_barrier":
         return run.issued(kind, instructions=Fraction(int(details[1]), _LANE_BITS))
     if kind == "passes":
-        beginning = f"{ISSUE_ROOT}.{run.unit}"
+        beginning = f"{ISSUE_ROOT}.{'vector' if run.is_vector else 'scalar'}"
         return (
             (f"{beginning}.passes.{context}", _ONE),
             (f"{beginning}.rows.{context}", Fraction(run.shape[1])),
         )
-    if kind in ("iterations", "entries") and run.is_written_out:
+    if kind in ("iterations", "entries") and run.site.placement == "short":
         return ()
     if kind == "carried" and (context == "free" or not run.is_flat):
         return ()
