@@ -41,29 +41,30 @@ def cache_folder(name: str, variable: str) -> Path:
 
 def unwritable_caches() -> tuple[str, ...]:
     """Say which caches cannot be written, why, and which variable names another folder."""
-    lines: list[str] = []
-    for content, (name, variable) in _CACHES.items():
-        folder = cache_folder(name, variable)
-        if environ.get(variable) not in ("", "off") and (said := _why_not(folder)):
-            setting = variable if variable in environ else CACHE_HOME
-            lines.append(
-                f"{content}: not kept in {folder} ({said}); to keep them, set {setting} to a folder"
-                " that you may write to, with free space"
-            )
-    return tuple(lines)
+    asked = (c for c, (_, variable) in _CACHES.items() if environ.get(variable) not in ("", "off"))
+    return tuple(filter(None, map(_describe_problem, asked)))
+
+
+def _describe_problem(content: str) -> str:
+    name, variable = _CACHES[content]
+    folder = cache_folder(name, variable)
+    setting = variable if variable in environ else CACHE_HOME
+    said = _why_not(folder)
+    return said and (
+        f"{content}: not kept in {folder} ({said}); to keep them, set {setting} to a folder that"
+        " you may write to, with free space"
+    )
 
 
 def give_a_cache(content: str) -> None:
     """Have what cannot be without a cache use a temporary one if its own cannot be used."""
-    name, variable = _CACHES[content]
-    folder = cache_folder(name, variable)
-    if said := _why_not(folder):
+    if said := _describe_problem(content):
         from shutil import rmtree
         from tempfile import mkdtemp
 
-        tell_not_kept(f"the cache of {content}, {folder},", said)
+        tell_not_kept(content, said)
         with suppress(OSError):
-            environ[variable] = temporary = mkdtemp(prefix="countperf-cache-")
+            environ[_CACHES[content][1]] = temporary = mkdtemp(prefix="countperf-cache-")
             atexit.register(rmtree, temporary, ignore_errors=True)
 
 

@@ -18,7 +18,6 @@ first bad field, such as ``$.weights[3].value``.
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -56,17 +55,11 @@ def parse_json(
             refuse(f"the integer {cut(digits, 24)} has more than 64 bits")
         return int(digits)
 
-    def read_float(digits: str) -> float:
-        if math.isinf(float(digits)):
-            refuse(f"the number {cut(digits, 24)} is too large")
-        return float(digits)
-
     try:
         return json.loads(
             text,
             object_pairs_hook=read_object,
             parse_int=read_integer,
-            parse_float=read_float,
             parse_constant=lambda it: None if allow_nan else refuse(f"{it} is not JSON"),
         )
     except json.JSONDecodeError as error:
@@ -213,7 +206,7 @@ def validate(
     """Validate parsed JSON against a type of `Part`."""
     try:
         # strict validation of JSON text takes arrays for tuples, that of Python values does not
-        return part_type.model_validate_json(json.dumps(content, allow_nan=False))
+        return part_type.model_validate_json(json.dumps(content))
     except RecursionError as error:
         raise make_file_error(f"{root}: nested too deeply", path, field=root) from error
     except pydantic.ValidationError as error:

@@ -84,8 +84,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError(
-            "drawing needs matplotlib; install it with: pip install 'countperf[plot]'",
-            extra="plot",
+            "drawing needs matplotlib; install it with: pip install 'countperf[plot]'", extra="plot"
         ) from error
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)

@@ -28,7 +28,10 @@ Sizes = Mapping[str, Any]
 """Values of the size parameters by name: an integer each, or a sequence or array of integers."""
 
 _DIGITS = 20  # of the largest integer of 64 bits
-_SHORT = re.compile(r"([0-9]+)(?:\*\*([0-9]{1,2})|e([0-9]{1,2})|(k|K(?=i)|[MGT])(i?))")
+_SIZE = re.compile(r"(-?[0-9]+)(?:\*\*([0-9]{1,2})|e([0-9]{1,2})|([kMGT]|[KMGT]i))?")
+_FACTORS = {p: 1000**n for n, p in enumerate(("k", "M", "G", "T"), 1)} | {
+    f"{p}i": 1024**n for n, p in enumerate("KMGT", 1)
+}
 _MOST_VALUES = 10_000
 
 
@@ -41,42 +44,27 @@ def parse_sizes(name: str, text: str) -> int | tuple[int, ...]:
     return tuple(values)
 
 
-def parse_size(name: str, text: str) -> int:
-    """Return the value of ``1024``, ``2**10``, ``1e6``, ``1M`` (a million) or ``1Mi`` (``2**20``).
-
-    Other texts raise a `ValueError`; too large values a `ParameterError`.
-    """
+def parse_size(name: str, text: str) -> int | None:
+    """Return the value of ``1024``, ``2**10``, ``1e6``, ``1M`` (a million) or ``1Mi``, or None."""
+    if (match := _SIZE.fullmatch(text)) is None:
+        return None
+    number, power, ten, prefix = match.groups()
     value = None
     if len(text) <= _DIGITS:
-        match = _SHORT.fullmatch(text)
-        value = int(text) if match is None else _short(match)
+        value = int(number) ** int(power or 1) * 10 ** int(ten or 0) * _FACTORS.get(prefix, 1)
     if value is None or len(str(abs(value))) > _DIGITS:
-        shown = text if len(text) <= _DIGITS else f"{text[:_DIGITS]}..."
-        message = f"{name}={shown}: the size is too large (at most {_DIGITS} digits)"
+        message = f"{name}={text:.{_DIGITS}}: the size is too large (at most {_DIGITS} digits)"
         raise ParameterError(message, parameter=name)
     return value
-
-
-def _short(match: re.Match[str]) -> int:
-    """Return the value of a number with an exponent or a prefix."""
-    number, power, ten, prefix, binary = match.groups()
-    if power:
-        return int(number) ** int(power)
-    thousands = " kmgt".index(prefix.lower()) if prefix else 0
-    return int(number) * (1024**thousands if binary else 10 ** int(ten or 3 * thousands))
 
 
 def _part(name: str, text: str) -> list[int]:
     """Return the values of an integer or a range, ``start:stop:count`` or with ``:log``."""
     fields = text.split(":")
     logarithmic = len(fields) == 4 and fields[-1] == "log"
-    try:
-        numbers = [parse_size(name, field) for field in (fields[:-1] if logarithmic else fields)]
-    except ParameterError:
-        raise
-    except ValueError:
-        numbers = []
-    if len(numbers) not in (1, 3):
+    values = [parse_size(name, field) for field in (fields[:-1] if logarithmic else fields)]
+    numbers = [value for value in values if value is not None]
+    if len(values) not in (1, 3) or len(numbers) < len(values):
         raise ParameterError(
             f"{name}={text}: {text!r} is no integer and no range; write {name}=1024,"
             f" {name}=256,512, {name}=256:4096:8 (8 integers from 256 to 4096) or"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import errno
 import gzip
+import io
 import json
 import os
 import shlex
@@ -30,6 +31,8 @@ except ImportError:  # no such locks on this system
 
 COMPRESSED = ".gz"
 """Ending of the names of compressed files."""
+
+_MAX_BYTES = 2**26  # that a compressed file may become
 
 
 def make_file_error(message: str, path: Path | str | None, **details: Any) -> DocumentError:
@@ -61,11 +64,19 @@ def read_file_text(path: Path | str) -> str:
 def read_content(path: Path | str) -> bytes:
     """Read a file that may be compressed by gzip, which its first bytes tell, not its name."""
     content = _read_bytes(path)
+    if not content.startswith(b"\x1f\x8b"):
+        return content
     try:
-        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+        with gzip.open(io.BytesIO(content)) as file:
+            plain = file.read(_MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         message = f"damaged gzip file: {error}; restore it from a copy"
         raise make_file_error(message, path) from error
+    if len(plain) > _MAX_BYTES:
+        size = f"more than {_MAX_BYTES >> 20} MiB of {len(content) / 2**20:.3g} MiB"
+        message = f"decompresses to {size}; if that is right, decompress it with gunzip first"
+        raise make_file_error(message, path)
+    return plain
 
 
 def _make_output_error(path: Path | str, error: OSError) -> OutputError:

@@ -110,14 +110,6 @@ class Column:
             return self.format(float(value))
         return str(value) if isinstance(value, Integral) else f"{float(value):.4g}"
 
-    def stands_right(self, values: Iterable[object]) -> bool:
-        """Return whether cells are aligned at their right ends."""
-        return (
-            self.right
-            or self.format is not None
-            or all(value is None or _is_number(value) for value in values)
-        )
-
 
 EACH = Column()
 """In the place of a column of parameters or choices: a column for each of them."""
@@ -195,7 +187,13 @@ def table_of(rows: Sequence[Row], columns: Mapping[str, Column] | None = None) -
     return Table(
         header=tuple(shown[name].title for name in names),
         rows=tuple(zip(*(cells[name] for name in names), strict=True)),
-        right=tuple(i for i, name in enumerate(names) if shown[name].stands_right(values[name])),
+        right=tuple(
+            i
+            for i, name in enumerate(names)
+            if shown[name].right
+            or shown[name].format is not None
+            or all(value is None or _is_number(value) for value in values[name])
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from countperf.models.weights import WeightSet
 from countperf.text import format_percent, width_text
 
 if TYPE_CHECKING:
-    from countperf.models.fitting.judging import RankedSet, RankingEvaluation
+    from countperf.models.metrics import RankedSet, RankingEvaluation
 
 _TOP = (1, 5)
 _KINDS = (STRUCTURAL, COMPILED)

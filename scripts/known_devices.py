@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from countperf.devices.identity import DeviceIdentity
-from countperf.models.fitting.design import Design
-from countperf.models.fitting.estimate import on_one_thread, problem_of
+from countperf.models.fitting.design import Design, on_one_thread, problem_of
 from countperf.models.fitting.prior import (
     KnownDevice,
     KnownModel,

@@ -16,8 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.models.definition import ModelDefinition
-from countperf.models.fitting.design import Observation, build_design
-from countperf.models.fitting.estimate import Estimate, estimate_design, recipe_of
+from countperf.models.fitting.design import (
+    Estimate,
+    Observation,
+    build_design,
+    estimate_design,
+    recipe_of,
+)
 from countperf.models.fitting.leaving_out import HeldOutCase, interval_calibration, leave_out
 from countperf.models.fitting.solve import Recipe
 from countperf.models.weights import WeightSet

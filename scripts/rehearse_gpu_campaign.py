@@ -23,17 +23,16 @@ from collections.abc import Callable
 
 from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.discovery import doctor
-from countperf.devices.nvcc import compile_sources
+from countperf.devices.nvcc import compile_cubin
 from countperf.errors import CountperfError
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.variants.sets import variant_entries, variant_sets
 
 CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "9.0")
-_BATCH = 60
 _OPTIONS = ("--std=c++17", "-ftz=true")
 
-Compile = Callable[[str, str], None]
+Compile = Callable[[str, str], object]
 
 
 def campaign_kernels() -> list[CatalogEntry]:
@@ -99,26 +98,22 @@ def rehearse_kernels(capabilities: list[str], every: int) -> bool:
     call = nvrtc()
     for capability in capabilities:
         began = time.perf_counter()
-        failed += _compile(sources, capability, call)
+        failed += _compile(sources, capability, call or compile_cubin)
         each_s = (time.perf_counter() - began) / len(sources)
         by = "nvcc" if call is None else "NVRTC"
         print(f"  {capability}: {len(sources)} kernels compiled by {by}, {each_s:.2f} s each")
     return failed == 0
 
 
-def _compile(sources: dict[str, str], capability: str, call: Compile | None) -> int:
-    """Compile sources one by one, or by nvcc many at once; return how many calls failed."""
-    failed, names = 0, list(sources)
-    step = _BATCH if call is None else 1
-    for batch in (names[start : start + step] for start in range(0, len(names), step)):
+def _compile(sources: dict[str, str], capability: str, call: Compile) -> int:
+    """Compile sources one by one; return how many fail."""
+    failed = 0
+    for name, source in sources.items():
         try:
-            if call is None:
-                compile_sources({name: sources[name] for name in batch}, capability)
-            else:
-                call(sources[batch[0]], capability)
+            call(source, capability)
         except Exception as error:  # noqa: BLE001 - the next kernel shall be tried as well
             failed += 1
-            print(f"  {batch[0]}, {capability}: {error}")
+            print(f"  {name}, {capability}: {error}")
     return failed
 
 

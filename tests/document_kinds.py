@@ -25,9 +25,8 @@ from countperf.measuring.characterization import Characterization
 from countperf.measuring.lines import case_fields
 from countperf.measuring.size_choice import SizeCalibration, SizeChoice, SizeLimits
 from countperf.mechanistic.comparison import Comparison
-from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.library import fits_folders, load_weights
-from countperf.models.metrics import Evaluation
+from countperf.models.metrics import Evaluation, RankingEvaluation
 from countperf.models.shipped import load_fitted_model
 from rental.summary import Progress
 from tests.devices.fakes import IDENTITY, PROTOCOL, make_case

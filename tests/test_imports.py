@@ -29,7 +29,7 @@ LIGHT = {
     "countperf.cli.predict": "plain predictions import no mechanistic model",
     "countperf.cli.options": "the help is made without Loopy and NumPy",
     "countperf.counting.frontend.loopy_patches": "kernels are counted without Loopy's executors",
-    "countperf.models.features": "weights are loaded without Loopy and isl",
+    "countperf.models.weights": "weights are loaded without Loopy and isl",
     "countperf.devices.nvcc": "devices are listed without Loopy",
     "countperf.devices.discovery": "measurements are read without pyopencl and CuPy",
     "countperf.measuring.cases": "measurements are read without Loopy",

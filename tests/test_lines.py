@@ -257,4 +257,16 @@ def test_measurements_of_a_folder_are_found(plain: Path, tmp_path: Path) -> None
     assert measurements_in(folder) == folder / "measurements.jsonl.gz"
 
 
+def test_what_a_compressed_file_becomes_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countperf.store._MAX_BYTES", 2**20)
+    path = tmp_path / "large.gz"
+    path.write_bytes(gzip.compress(bytes(2**20)))
+    assert len(read_content(path)) == 2**20
+    path.write_bytes(gzip.compress(bytes(2**20 + 1)))
+    with pytest.raises(DocumentError, match=r"more than 1 MiB of .* with gunzip first"):
+        read_content(path)
+
+
 # }}}

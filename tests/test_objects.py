@@ -11,8 +11,13 @@ import pytest
 
 from countperf.counting.vector import PropertyVector
 from countperf.models.fitting.fit_model import fit
-from countperf.models.fitting.judging import RankedSet, RankedVariant, RankingEvaluation
-from countperf.models.metrics import EvaluatedCase, Evaluation
+from countperf.models.metrics import (
+    EvaluatedCase,
+    Evaluation,
+    RankedSet,
+    RankedVariant,
+    RankingEvaluation,
+)
 from countperf.models.weights import WeightSet
 from countperf.text import plain
 from tests.models.builders import make_weights

@@ -16,12 +16,11 @@ from countperf.api.catalogue import measure_catalogue, measure_variants
 from countperf.api.kernels import Kernel
 from countperf.cli import main
 from countperf.counting.count_properties import count_kernel
-from countperf.devices.arrays import as_scalar
-from countperf.devices.description import describe_kernel
+from countperf.devices.description import as_scalar, describe_kernel
 from countperf.errors import KernelBuildError, ParameterError
 from countperf.measuring import KernelCase
-from countperf.measuring.apart import ApartRunner
 from countperf.measuring.campaign import measure
+from countperf.measuring.runner import ApartRunner
 from countperf.models.library import load_weights
 from countperf.sizes import combine_sizes, parse_sizes, size_arrays
 from countperf.tuning.result import Budget
@@ -132,8 +131,8 @@ def test_commands_take_several_sizes(capsys: pytest.CaptureFixture[str]) -> None
         (f"count {N_BODY} n=8589934592", "n = 8589934592 is beyond 2147483647", 1),
         (f"count {N_BODY} n=16 --vieww source", "no option --vieww; did you mean --view?", 2),
         (f"predict --wieghts w {N_BODY} n=4", "no option --wieghts; did you mean --weights?", 2),
-        (f"count {N_BODY} n=16 --view sorce", "; did you mean source?", 2),
-        ("predct k n=4", "; did you mean predict?", 2),
+        (f"count {N_BODY} n=16 --view sorce", "invalid choice: 'sorce' (choose from", 2),
+        ("predct k n=4", "invalid choice: 'predct' (choose from", 2),
         ("count n-bdy n=4", "no kernel is called 'n-bdy'; did you mean n-body", 1),
         (f"predict {N_BODY} n=4 --weights pocl-epyc-zen", f"; did you mean {SLUG}?", 1),
         (f"predict {N_BODY} n=4 --weights {SLUG} --model linaer", "; did you mean linear?", 1),
@@ -310,7 +309,7 @@ DEVICE = make_device("fake:0", "Abacus")
         (lambda: countperf.predict(HAND, weights=WRONG), "weights are a name, a path or"),
         (
             lambda: load_weights(SLUG).predict(HAND, incomplete_ok=True).against(WRONG),
-            "compared with another one, not with 3",
+            "3 is none such",
         ),
         (lambda: countperf.predict(N_BODY, {"n": 512}, n=1024, weights=SLUG), "twice"),
         *(

@@ -66,10 +66,7 @@ def parse_application(text: str, variables: Mapping[str, int] | None = None, /) 
 
 
 def _parse_line(
-    words: Sequence[str],
-    values: Mapping[str, int],
-    names: dict[str, tuple[str, ...]],
-    before: int,
+    words: Sequence[str], values: Mapping[str, int], names: dict[str, tuple[str, ...]], before: int
 ) -> list[Step]:
     """Return the steps of a line, and add what each name stands for to `names`."""
     if not words:

@@ -153,11 +153,7 @@ def calibrate(
     if task.reads_code:
         try:
             measured = read_code(task.store, device=chosen.label)
-        except (
-            errors.DeviceError,
-            errors.KernelSpecificationError,
-            errors.DocumentError,
-        ) as error:
+        except (errors.DeviceError, errors.KernelSpecificationError, errors.DocumentError) as error:
             without_code = str(error)
     if not busy:
         measured = measured.select(_is_settled)

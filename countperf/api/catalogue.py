@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from countperf import errors
-from countperf.api.kernels import Kernel
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of
 from countperf.counting.structure.memory_hierarchy import CacheSize
@@ -22,7 +21,6 @@ from countperf.measuring import PURPOSES, MeasurementSet, Protocol
 from countperf.measuring.campaign import measure, open_store, rewrite_file
 from countperf.measuring.runner import BROAD, QUICK, KernelRunner
 from countperf.measuring.size_choice import calibrate, measure_limits
-from countperf.mechanistic.compiled_profile import GpuCounts, GpuKernel
 from countperf.models.definition import OVERLAPPED
 from countperf.sizes import checks_keywords
 from countperf.steps import stepped
@@ -233,10 +231,7 @@ def measure_variants(
 
 
 def _measure(
-    device: Device,
-    profile: Profile,
-    wanted: Sequence[CatalogEntry],
-    store: Path,
+    device: Device, profile: Profile, wanted: Sequence[CatalogEntry], store: Path
 ) -> MeasurementSet:
     """Find out which sizes kernels take on a device, and measure them."""
     runner = KernelRunner.open(device)
@@ -268,18 +263,6 @@ _BATCH = 40  # kernels that a process compiles
 _BETWEEN_FILES_S = 60.0  # seconds after which the file is written again
 
 
-def executed_on_gpu(
-    kernel: Any,
-    parameters: Mapping[str, int] | None = None,
-    *,
-    capability: str = "9.0",
-    every_group: bool = False,
-) -> GpuCounts:
-    """Count the instructions that a kernel executes on an NVIDIA GPU; no GPU is needed."""
-    executed = GpuKernel(Kernel.of(kernel).unit_with("code to compile"), capability)
-    return executed.counts(parameters or {}, every_group=every_group)
-
-
 def read_code(
     measurements: Path | str,
     *,
@@ -302,30 +285,41 @@ def read_code(
                 f"{chosen.label} is not what was measured, {measured.device.slug}: code is compiled"
                 " for each processor; read it there"
             )
-        waiting: dict[str, list[_CodeCase]] = {}
-        for case in measured:
-            if case.code is None or OVERLAPPED not in case.code:
-                # with the first-level cache that the counts of a case say code is read for
-                cache = caches_of(case.properties or {}).code
-                waiting.setdefault(case.kernel, []).append((case.case, case.parameters, cache))
-        kernels = [*waiting.items()]
-        batches = [kernels[first : first + _BATCH] for first in range(0, len(kernels), _BATCH)]
-        code: dict[str, dict[str, int]] = {}
-        written = time.monotonic()
-        with Pool() as pool:
-            read = pool.map(partial(_code_of, chosen.label), batches)
-            for outcomes in stepped(read, "reading code", total=len(batches)):
-                for case, outcome in outcomes:
-                    if not isinstance(outcome, str):
-                        code[case] = outcome
-                    elif progress is not None:
-                        progress(f"{case}: {outcome}")
-                if time.monotonic() > written + _BETWEEN_FILES_S:
-                    write(with_field(measured, "code", code))
-                    written = time.monotonic()
-        noted = with_field(measured, "code", code)
+        noted = add_missing_code(measured, chosen.label, progress=progress, write=write)
         write(noted)
     return noted
+
+
+def add_missing_code(
+    measured: MeasurementSet,
+    label: str,
+    *,
+    progress: Callable[[str], None] | None = None,
+    write: Callable[[MeasurementSet], object] | None = None,
+) -> MeasurementSet:
+    """Compile the kernels whose code measurements lack, on the device that was measured."""
+    waiting: dict[str, list[_CodeCase]] = {}
+    for case in measured:
+        if case.code is None or OVERLAPPED not in case.code:
+            # with the first-level cache that the counts of a case say code is read for
+            cache = caches_of(case.properties or {}).code
+            waiting.setdefault(case.kernel, []).append((case.case, case.parameters, cache))
+    kernels = [*waiting.items()]
+    batches = [kernels[first : first + _BATCH] for first in range(0, len(kernels), _BATCH)]
+    code: dict[str, dict[str, int]] = {}
+    written = time.monotonic()
+    with Pool() as pool:
+        read = pool.map(partial(_code_of, label), batches)
+        for outcomes in stepped(read, "reading code", total=len(batches)):
+            for case, outcome in outcomes:
+                if not isinstance(outcome, str):
+                    code[case] = outcome
+                elif progress is not None:
+                    progress(f"{case}: {outcome}")
+            if write is not None and time.monotonic() > written + _BETWEEN_FILES_S:
+                write(with_field(measured, "code", code))
+                written = time.monotonic()
+    return with_field(measured, "code", code)
 
 
 def with_field(

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from countperf import errors
-from countperf.api.catalogue import with_field
+from countperf.api.catalogue import add_missing_code, with_field
+from countperf.api.fits import known_device
 from countperf.api.kernels import table_kernels
 from countperf.api.mechanistic_models import profiler_of
 from countperf.api.prediction import ChosenWeights, choose_weights
@@ -18,6 +19,7 @@ from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches
+from countperf.devices.discovery import matching_devices
 from countperf.devices.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
 from countperf.devices.machine import read_processor
 from countperf.devices.nvcc import require_program
@@ -37,8 +39,9 @@ from countperf.mechanistic.compiled_profile import capability_of
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.predict_all import model_makers
 from countperf.mechanistic.profile import ProfiledKernel
+from countperf.models import metrics
 from countperf.models.definition import ModelDefinition
-from countperf.models.fitting import fit_model, judging
+from countperf.models.fitting import fit_model
 from countperf.models.library import fits_folders
 from countperf.models.metrics import Evaluation
 from countperf.models.shipped import load_fitted_model
@@ -254,7 +257,7 @@ def evaluate(
     """
     wanted = set(purposes or PURPOSES) - {"measurement"}
     judged = read_measurements(measurements).select(lambda m: m.purpose in wanted)
-    evaluation, choice = _judge(judging.evaluate, judged, weights, model, force)
+    evaluation, choice = _judge(metrics.evaluate, judged, weights, model, force)
     known = {(case.kernel, tuple(case.parameters.items())) for case in evaluation.cases}
     left = [m.case for m in judged if (m.kernel, tuple(m.parameters.items())) not in known]
     said = f"not counted, or without what the model reads, and left out: {some_of(left)}"
@@ -274,17 +277,30 @@ def _judge(
 
     def judge_by(used: ChosenWeights, _: bool) -> tuple[_Judged, str]:
         definition = used.weights.definition
-        if definition.reads_code and len(judged) and not any(case.code for case in judged):
-            raise errors.FitError(
-                "no machine code of these kernels is stored; run countperf compiled --store FILE on"
-                f" a machine with {judged.device.name} and its compiler, or name another model"
-            )
-        return judge(used.weights, with_known_transactions(judged, definition)), used.why
+        known = _add_code(judged) if definition.reads_code else judged
+        return judge(used.weights, with_known_transactions(known, definition)), used.why
 
     has_code = any(case.code for case in judged)
     return choose_weights(
         weights, model=model, device=judged.device, force=force, has_code=has_code
     ).apply(judge_by)
+
+
+def _add_code(judged: MeasurementSet) -> MeasurementSet:
+    """Read the machine code that is not stored, if the device is here; refuse if there is none."""
+    device = judged.device
+    reason = f"{device.slug}, {device.name}, is not here"
+    if here := matching_devices(device):
+        try:
+            judged = add_missing_code(judged, here[0].label)
+        except errors.CountperfError as error:
+            reason = str(error)
+    if len(judged) and not any(case.code for case in judged):
+        raise errors.FitError(
+            "no machine code of these kernels is stored; run countperf compiled --store FILE on a"
+            f" machine with {device.name} and its compiler ({reason}), or name another model"
+        )
+    return judged
 
 
 def evaluate_ranking(
@@ -293,10 +309,10 @@ def evaluate_ranking(
     weights: WeightSet | Path | str,
     model: str | None = None,
     force: bool = False,
-) -> judging.RankingEvaluation:
+) -> metrics.RankingEvaluation:
     """Compare the predicted with the measured order of the sets of variants among measurements."""
     variants = read_measurements(measurements).select(lambda m: m.purpose == "variant")
-    return _judge(judging.evaluate_ranking, variants, weights, model, force)[0]
+    return _judge(metrics.evaluate_ranking, variants, weights, model, force)[0]
 
 
 COMPARED_INSTRUCTIONS = 150
@@ -332,31 +348,21 @@ def compare(
             parameter="timing",
         )
     timings = Timing.read_file(timing) if isinstance(timing, Path | str) else timing
-    known = list_measured_devices()
-    source = (
-        known.get(measurements, measurements) if isinstance(measurements, str) else measurements
-    )
-    measured = None
-    is_timed = timings is not None and source == timings.device.slug
-    if not isinstance(source, str) or Path(source).exists():
-        measured = read_measurements(source)
-        slug = measured.device.slug
-    elif is_timed and "scaled" not in levels:
-        slug = source
-    else:
+    known, source = list_measured_devices(), measurements
+    if isinstance(source, str):
+        source = known.get(source, source)
+    if isinstance(source, str) and not Path(source).exists():
         there = f"they do of {', '.join(known)}" if known else "this installation has none"
-        others = ", or ask for the level 'published' alone, which needs none" if is_timed else ""
         raise errors.ParameterError(
             f"there is no file {source}, and no measurements of a device of this name ship;"
-            f" {there}; name a campaign's file (.jsonl){others}",
+            f" {there}; name a campaign's file (.jsonl)",
             parameter="measurements",
         )
-    if device is None:  # preferring what was measured beside its measurements
-        beside = Path(source).parent / "parameters.json" if isinstance(source, Path | str) else None
-        if beside is not None and beside.is_file():
-            device = DeviceParameters.read_file(beside)
-        else:
-            device = load_device(slug)
+    measured = read_measurements(source)
+    slug = measured.device.slug
+    if device is None:
+        beside = source if isinstance(source, Path | str) else None
+        device = known_device(slug, beside) or load_device(slug)
     there = (*model_makers(()), "linear")
     if unknown := [name for name in models if name not in there]:
         raise errors.ParameterError(
@@ -365,7 +371,7 @@ def compare(
             parameter="model",
         )
     profile_options = profile_options or {}
-    own, cases = None, tuple(measured or ())
+    own, cases = None, tuple(measured)
     if timings is not None:
         if timings.device.slug != slug:
             raise errors.ParameterError(
@@ -396,7 +402,7 @@ def compare(
         purposes=purposes,
         own=own is not None,
     )
-    if measured is None or kernel is not None or (models and "linear" not in models):
+    if kernel is not None or (models and "linear" not in models):
         return compared
     with_linear = (comparison.linear_result(measured, purposes), *compared.models)
     return compared.model_copy(update={"models": with_linear})

@@ -13,13 +13,13 @@ from countperf.devices.identity import DeviceIdentity
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.errors import DocumentError
 from countperf.machine_code import tools
-from countperf.models import library
+from countperf.models.library import AvailableFit, NamedFit, find_fit, model_in, named_fits
 from countperf.models.shipped import COMPILED
 from countperf.models.weights import WeightSet
-from countperf.text import Column, Printed, Result, columns_of, format_percent, picked, table_of
+from countperf.text import Column, Printed, Result, columns_of, format_percent, picked, short_name
 
 
-class AvailableWeights(tuple[library.AvailableFit, ...], Result):
+class AvailableWeights(tuple[AvailableFit, ...], Result):
     """A table of the fits there are: those that ship first, then the user's own."""
 
     __slots__ = ()
@@ -29,18 +29,8 @@ class AvailableWeights(tuple[library.AvailableFit, ...], Result):
         """Give a row for each fit; the error is that of the model that predicts here."""
         what = ("name", "device", "models", "model", "date", "held_out_error", "is_here", "problem")
         rows = [picked(fit, *what) for fit in self]
-        return Printed(
-            head=[] if rows else ["no fitted weights: measure a device and fit it first"],
-            rows=rows,
-            shown=table_of(
-                [
-                    {**row, "date": row["date"][:10], "here": row["problem"] or row["is_here"]}
-                    for row in rows
-                ],
-                _FIT_COLUMNS,
-            ),
-            name="fits",
-        )
+        none = "no fitted weights: measure a device and fit it first"
+        return Printed(head=[] if rows else [none], rows=rows, columns=_FIT_COLUMNS, name="fits")
 
 
 def why_no_code(device: Device) -> str:
@@ -57,7 +47,7 @@ def why_no_code(device: Device) -> str:
 
 
 def why_not_compiled(
-    fit: library.NamedFit, device: DeviceIdentity | None = None, *, has_code: bool = False
+    fit: NamedFit, device: DeviceIdentity | None = None, *, has_code: bool = False
 ) -> str:
     """Return why a fit does not predict by the model that reads compiled code; nothing if it does.
 
@@ -79,13 +69,13 @@ def why_not_compiled(
 def available_weights() -> AvailableWeights:
     """List the fitted weights that there are, those that ship first: a sequence that prints."""
     present = tuple(device.identity for device in discover().devices)
-    rows = (_row(fit, present) for fit in library.named_fits().values())
+    rows = (_row(fit, present) for fit in named_fits().values())
     return AvailableWeights([row for row in rows if row is not None])
 
 
-def _row(fit: library.NamedFit, present: Sequence[DeviceIdentity]) -> library.AvailableFit | None:
+def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | None:
     """Describe a fit by the document that predicts; None if it is gone."""
-    row = partial(library.AvailableFit, name=fit.name, models=tuple(fit.models))
+    row = partial(AvailableFit, name=fit.name, models=tuple(fit.models))
     path = fit.default
     if path is None:
         return None
@@ -98,12 +88,12 @@ def _row(fit: library.NamedFit, present: Sequence[DeviceIdentity]) -> library.Av
             return None
         unknown: dict[str, Any] = {"date": "", "held_out_error": None, "is_here": False}
         device = "" if fit.is_own else fit.folder.name
-        model = library.short_name(library.model_in(path))
+        model = short_name(model_in(path))
         return row(device=device, model=model, problem=str(error), **unknown)
     return row(
         device=weights.device.slug,
-        model=library.short_name(weights.model),
-        date="" if weights.source is None else weights.source.recorded_at,
+        model=short_name(weights.model),
+        date="" if weights.source is None else weights.source.recorded_at[:10],
         held_out_error=None if weights.quality is None else weights.quality.held_out_error,
         is_here=any(weights.device.matches(other) for other in present),
     )
@@ -112,7 +102,7 @@ def _row(fit: library.NamedFit, present: Sequence[DeviceIdentity]) -> library.Av
 def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:
     """Return what is known of a device, or None."""
     if beside is not None:
-        fit = library.find_fit(str(beside))
+        fit = find_fit(str(beside))
         path = Path(beside) if fit is None else fit.folder
         near = (path if path.is_dir() else path.parent) / "parameters.json"
         if near.is_file() and (parameters := DeviceParameters.read_file(near)).slug == slug:
@@ -126,5 +116,6 @@ _FIT_COLUMNS = {
     "model": Column("predicts here"),
     "date": Column("measured"),
     "held_out_error": Column("held-out error", format_percent),
-    "here": Column("this machine"),
+    "is_here": Column("this machine"),
+    "problem": Column(),
 }

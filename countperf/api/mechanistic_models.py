@@ -238,9 +238,8 @@ def profiler_of(
         return kernel
     if not isinstance(device, DeviceParameters | str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
         message = (
-            f"the device is a {type(device).__name__}; pass the slug of a device (such as"
-            ' "nvidia-gtx-970"), the path of its document or DeviceParameters after the kernel,'
-            ' and sizes after it: predict_all(kernel, device, {"n": 1024})'
+            f"the device is a {type(device).__name__}; pass the slug of a device, the path of its"
+            ' document or DeviceParameters: predict_all(kernel, "nvidia-gtx-970", {"n": 1024})'
         )
         raise ParameterError(message, parameter="device")
     given = dict(options or {})
@@ -375,15 +374,23 @@ def _answers(
     of_models: Mapping[str, Any],
 ) -> Iterator[DeviceAnswer]:
     """Yield what a device answers at a size."""
-    is_described = isinstance(device, DeviceParameters)
-    name = device.slug if is_described else str(device)
+    name = device.slug if isinstance(device, DeviceParameters) else str(device)
     is_file = name.endswith((".toml", ".json"))
     point = kernel.sizes
     row = partial(DeviceAnswer, device=Path(name).name if is_file else name, parameters=point)
     try:
-        slug, described = ("", device) if is_described else _fit_and_description(name)
+        is_described = isinstance(device, DeviceParameters)
+        slug, described = ("", device) if is_described else _find_fit_and_description(name)
         row = partial(row, device=slug, weights=name) if slug else row
-        by_fit, by_model = _models_of(name, models, bool(slug), described)
+        by_fit: Sequence[str | None] = [None] if slug else []
+        by_model: Sequence[str] = [] if slug else DEFAULT_MODELS
+        if models is not None:
+            known = {answering.ALL, *answering.model_names()}
+            by_fit = [model for model in models if model not in known and slug]
+            by_model = [model for model in models if model in known and described is not None]
+        if not by_fit and not by_model:
+            message = f"there is no {'description' if slug else 'fit'} of {name}, which"
+            raise DeviceError(f"{message} {', '.join(models or ())} needs", device=name)
     except CountperfError as error:
         yield row(lacks="device", error=error)
         return
@@ -412,23 +419,7 @@ def _answers(
             yield row(model=model, prediction=answer)
 
 
-def _models_of(
-    name: str, models: Sequence[str] | None, has_fit: bool, described: object
-) -> tuple[list[str | None], list[str]]:
-    """Return which models of a fit and which mechanistic ones answer for a device."""
-    if models is None:
-        return ([None], []) if has_fit else ([], [*DEFAULT_MODELS])
-    known = {answering.ALL, *answering.model_names()}
-    by_fit: list[str | None] = [model for model in models if model not in known and has_fit]
-    by_model = [model for model in models if model in known and described is not None]
-    if not by_fit and not by_model:
-        lacks = "description" if has_fit else "fit"
-        message = f"there is no {lacks} of {name}, which {', '.join(models)} needs"
-        raise DeviceError(message, device=name)
-    return by_fit, by_model
-
-
-def _fit_and_description(name: str) -> tuple[str, DeviceParameters | None]:
+def _find_fit_and_description(name: str) -> tuple[str, DeviceParameters | None]:
     """Return the device of a fit, empty if none has the name, and its description if known."""
     if (fit := find_fit(name)) is not None:
         return fit.identity.slug, known_device(fit.identity.slug, name)

@@ -124,7 +124,7 @@ def choose_weights(
         return found
 
     def choose(why: str = "") -> ChosenWeights:
-        if weights is None:
+        if weights is None and wanted is not None:
             usual = default_weights(wanted, model=model)
         elif isinstance(weights, Path | str):
             usual = load_weights(weights, model=model)
@@ -172,11 +172,8 @@ def reading_weights(
     return reason or load_weights(fit.name, model=COMPILED)
 
 
-def default_weights(
-    device: str | DeviceIdentity | None = None, *, model: str | None = None
-) -> WeightSet:
-    """Load the weights for a device of this machine."""
-    identity = device if isinstance(device, DeviceIdentity) else find_device(device).identity
+def default_weights(identity: DeviceIdentity, *, model: str | None = None) -> WeightSet:
+    """Load the weights for a device."""
     for fit in fits_for(identity):
         return load_weights(fit.name, model=model)
     if find_fit(identity.slug) is not None:  # of the same slug, but not the same device

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from countperf.api.prediction import choose_weights
 from countperf.devices.device import Device, EventClock
@@ -14,7 +13,7 @@ from countperf.devices.discovery import find_device
 from countperf.devices.machine import available_cores
 from countperf.devices.workers import pool_or
 from countperf.errors import ParameterError, SearchSpaceError, nearest, option
-from countperf.measuring.apart import ApartRunner
+from countperf.measuring.runner import ApartRunner
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords, given_sizes
 from countperf.steps import report
@@ -100,12 +99,10 @@ def rank(
     ParameterError
         A size is not positive, or is none of the space.
     """
+    sizes = given_sizes(parameters, more)
+    space = load_space(space, sizes)
     target = None if device is None else find_device(device)
-    task = _make_task(
-        *(space, given_sizes(parameters, more), weights, model, target, force),
-        incomplete_ok=incomplete_ok,
-        statistics=statistics,
-    )
+    task = _make_task(space, sizes, weights, model, target, force, incomplete_ok, statistics)
     with pool_or(executor, workers) as pool:
         return rank_points(
             task, executor=pool, keep=keep, points=points, on_point=on_point, longest_s=longest_s
@@ -175,12 +172,10 @@ def tune(
     budget = Budget(seconds=seconds, measurements=measurements)
     plan = Plan(confidence=confidence, tolerance=tolerance)
     report("preparing the search", 0)
+    sizes = given_sizes(parameters, more)
+    space = load_space(space, sizes)
     target = find_device(device)
-    task = _make_task(
-        *(space, given_sizes(parameters, more), weights, model, target, force),
-        incomplete_ok=incomplete_ok,
-        statistics=statistics,
-    )
+    task = _make_task(space, sizes, weights, model, target, force, incomplete_ok, statistics)
     longest_s = budget.longest_s if longest_s is None else longest_s
     more_than_one = target.identity.device_type == "cpu"
     number = min(_BUILDERS, workers or available_cores()) if more_than_one else 1
@@ -211,16 +206,16 @@ Those for other devices than the processors of this machine would disturb its ti
 
 
 def _make_task(
-    space: SearchSpace | str,
+    space: SearchSpace,
     sizes: Mapping[str, int],
     weights: WeightSet | Path | str | None,
     model: str | None,
     device: Device | None,
     force: bool,
-    **more: Any,
+    incomplete_ok: bool,
+    statistics: Statistics | None,
 ) -> PredictionTask:
     """Return the task to predict variants, with weights that match the device, and its limits."""
-    space = load_space(space, sizes)
     chosen = choose_weights(
         weights,
         model=model,
@@ -234,5 +229,11 @@ def _make_task(
             f" model, {option('model', repr('structural'))}",
             parameter="model",
         )
-    limits = None if device is None else device.limits
-    return PredictionTask(space=space, weights=chosen, sizes=sizes, limits=limits, **more)
+    return PredictionTask(
+        space=space,
+        weights=chosen,
+        sizes=sizes,
+        limits=None if device is None else device.limits,
+        incomplete_ok=incomplete_ok,
+        statistics=statistics,
+    )

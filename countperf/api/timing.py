@@ -27,9 +27,8 @@ from countperf.devices.description import describe_kernel
 from countperf.devices.device import Device
 from countperf.devices.opencl import describe
 from countperf.errors import CountperfError, ParameterError
-from countperf.measuring.apart import LONGEST_S, open_runner
 from countperf.measuring.campaign import measure
-from countperf.measuring.runner import TIMING
+from countperf.measuring.runner import LONGEST_S, TIMING, open_runner
 from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
 from countperf.steps import stepped
 
@@ -403,9 +402,7 @@ class LaunchLog(text.Result):
         is_free = self._weights is None
         identity = describe(device, "recorded").identity if is_free and device else None
         chosen = choose_weights(
-            self._weights,
-            device=identity,
-            without_code="launches are predicted by counts",
+            self._weights, device=identity, without_code="launches are predicted by counts"
         )
         unit = _add_types(unit, name, dict(types))
         sizes = find_sizes(unit, dict(given), dict(shapes))

@@ -30,17 +30,7 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 and the number of the signal, as shells have it."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is no choice, and ask for the nearest one."""
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            error.message += nearest(str(value), map(str, action.choices or ()))
-            raise
-
-
-class _Command(_Parser):
+class _Command(argparse.ArgumentParser):
     """Takes sizes after options, too."""
 
     _is_intermixed = False
@@ -65,7 +55,7 @@ class _Command(_Parser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    root = _Parser(
+    root = argparse.ArgumentParser(
         prog="countperf",
         description="Predict the run time of Loopy kernels from exact symbolic counts and weights "
         "fitted to a device.",
@@ -116,14 +106,18 @@ def _run(options: argparse.Namespace) -> int:
                 listening(PROGRESS.step),
                 warnings.catch_warnings(),
             ):
-                warnings.showwarning = _show_warning
+                warnings.showwarning = lambda message, *_: say(f"countperf: {message}")
                 run(options)
             sys.stdout.flush()
             return 0
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or interrupts:
                 said = str(error) if isinstance(error, KeyboardInterrupt) else ""
-                say(f"countperf: {said or _describe_kept(options)}")
+                goes_on = options.command == "calibrate" or getattr(options, "store", None)
+                kept = "nothing is kept: the same command begins anew"
+                if goes_on:
+                    kept = "what is finished is kept: the same command goes on from here"
+                say(f"countperf: {said or f'interrupted; {kept}'}")
                 return INTERRUPTED
             if options.debug or isinstance(error, BrokenPipeError):
                 raise
@@ -135,16 +129,6 @@ def _run(options: argparse.Namespace) -> int:
             else:
                 raise
             return 1
-
-
-def _show_warning(message: Warning | str, *_: object) -> None:
-    say(f"countperf: {message}")
-
-
-def _describe_kept(options: argparse.Namespace) -> str:
-    if options.command == "calibrate" or getattr(options, "store", None) is not None:
-        return "interrupted; what is finished is kept: the same command goes on from here"
-    return "interrupted; nothing is kept: the same command begins anew"
 
 
 def _statistics(error: CountperfError, options: argparse.Namespace) -> str:

@@ -75,10 +75,7 @@ COMMANDS: Mapping[str, Command] = {
         "kernel parameters --device --store --every-group --capability",
         {
             "kernel": {"nargs": "?"},
-            "parameters": {
-                "help": "sizes to launch the kernel at, once, with zeros: n=1024",
-                "type": size,
-            },
+            "parameters": _ONE_SIZE,
             "--device": "one of PoCL's (default: pocl:0), or of Intel's runtime",
             "--store": "instead of a kernel: a campaign's file of this device, in which what the"
             " code of each kernel executes is noted, for fit --model compiled",
@@ -88,11 +85,7 @@ COMMANDS: Mapping[str, Command] = {
         "fit",
         "fit weights of a device within minutes, from what other devices say (resumes)",
         "--device --minutes --name --store --busy",
-        {
-            "--name": "name of the fit among your own, for --weights mine/NAME (default: the"
-            " device's slug)",
-            "--store": "where measurements are kept (.jsonl; default: in the user's data folder)",
-        },
+        {"--store": "where measurements are kept (.jsonl); by default in the user's data folder"},
     ),
     "measure": Command(
         "fit",
@@ -180,7 +173,10 @@ COMMANDS: Mapping[str, Command] = {
             "parameters": "values of its variables: N=1024, N=256:4096:8 or N=1000,2000"
             " devices=1,2; devices is the number of devices, alike if one is named",
             "--on": several(
-                "SLUG|FILE", "described device, such as nvidia-gtx-970; several with commas between"
+                "SLUG|FILE",
+                "described device, such as nvidia-gtx-970; several with commas between",
+                dest="document",
+                required=True,
             ),
             "--model": {"help": "model of kernels (default: merpsys)", "default": "merpsys"},
         },
@@ -212,10 +208,7 @@ COMMANDS: Mapping[str, Command] = {
             },
             "--model": several("NAME[,NAME...]", "only these models; by default all"),
             "--level": several(
-                None,
-                "only these levels of calibration",
-                choices=("published", "scaled"),
-                type=str,
+                None, "only these levels of calibration", choices=("published", "scaled"), type=str
             ),
             "--purpose": {
                 **_JUDGING,
@@ -229,10 +222,7 @@ COMMANDS: Mapping[str, Command] = {
         f"{_SPACE} --incomplete --points --output",
         {
             **_OF_SPACE,
-            "--longest": {
-                "help": "end work on a variant after so long (default: 60)",
-                "default": 60.0,
-            },
+            "--longest": {"default": 60.0},
             "--output": "write each point to this file at once, as a line of JSON",
         },
     ),
@@ -241,7 +231,7 @@ COMMANDS: Mapping[str, Command] = {
         "write a page (HTML) of a fit, a kernel or a search",
         "what parameters --output --measurements --weights --model --device --statistics",
         {
-            "parameters": {"help": "sizes of a kernel: n=1024", "type": size},
+            "parameters": _ONE_SIZE,
             "--output": {"help": "the page (.html); it needs no other file", "required": True},
             "--measurements": "of a fit: evaluate it on the kernels of this campaign that it has"
             " not seen; by default what was stored beside the fit is shown",
@@ -253,8 +243,6 @@ COMMANDS: Mapping[str, Command] = {
         f"{_SPACE} --budget --measurements --store --figure",
         {
             **_OF_SPACE,
-            "--longest": "end work on a variant after so long (default: half of the budget, a"
-            " minute at most)",
             "--measurements": {
                 "help": "variants to build and run at most",
                 "metavar": "N",

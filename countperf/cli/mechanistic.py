@@ -13,7 +13,7 @@ from countperf.api.kernels import Kernel
 from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.cli.options import OPTIONS
 from countperf.devices.parameters import DeviceParameters
-from countperf.errors import ParameterError, nearest
+from countperf.errors import ParameterError
 from countperf.figures import check_outputs, draw
 from countperf.mechanistic.predict_all import ALL, choose_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
@@ -22,12 +22,9 @@ from countperf.mechanistic.schedules import lay_out_schedules
 
 def profile_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `countperf.profile_kernel` that were given."""
-    given = {
-        "registers_per_work_item": options.registers_per_work_item,
-        "statistics": as_dict(getattr(options, "statistics", None)) or None,
-        "analysis": getattr(options, "analysis", None),
-        "sass": getattr(options, "sass", None),
-    }
+    names = ("registers_per_work_item", "analysis", "sass")
+    given = {name: getattr(options, name, None) for name in names}
+    given["statistics"] = as_dict(getattr(options, "statistics", None)) or None
     if getattr(options, "metrics", None):
         given["metrics"] = read_profiler_csv(options.metrics)
     return {name: value for name, value in given.items() if value is not None}
@@ -41,15 +38,7 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
     known = {ALL, *model_names()}
     if options.document is None and not known & set(names):
         return None
-    if unknown := [name for name in names if name not in known]:
-        if known & set(names):
-            message = (
-                f"{unknown[0]!r} is no mechanistic model, and the others of --model are; there are"
-                f" {', '.join(model_names())}; ask for fitted weights in a command of their own"
-                f"{nearest(unknown[0], model_names())}"
-            )
-            raise ParameterError(message, parameter="model")
-        choose_models(unknown)  # raises: no such model
+    choose_models(names)  # raises if one is no mechanistic model
     return names
 
 
@@ -178,9 +167,6 @@ def run_sweep(options: argparse.Namespace) -> None:
 
 def run_application(options: argparse.Namespace) -> None:
     """Print the predicted schedule."""
-    if not options.document:
-        message = "name a described device: --on nvidia-gtx-970"
-        raise ParameterError(message, parameter="device")
     every = points(options.parameters)
     scheduled = [
         predict_application(

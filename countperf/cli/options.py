@@ -256,7 +256,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--longest": value(
         "SECONDS",
-        "end a kernel that takes longer than this to build, count or run",
+        "end a kernel that takes longer than this to build, count or run; by default 300 for time,"
+        " 60 for rank, and for tune half of the budget, a minute at most",
         type=positive,
         dest="longest_s",
     ),
@@ -312,8 +313,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " default on the device of --timing",
     ),
     "--timing": value(
-        "FILE",
-        "measured times of --kernel: what countperf time KERNEL n=... --output FILE wrote",
+        "FILE", "measured times of --kernel: what countperf time KERNEL n=... --output FILE wrote"
     ),
     "--arguments": value(
         "FILE:FUNCTION",
@@ -342,8 +342,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--name": value(
         "NAME",
-        "name of the fit among your own, for --weights mine/NAME (default: device and date); it"
-        " never replaces another fit",
+        "name of the fit among your own, for --weights mine/NAME; by default device and date, for"
+        " calibrate the device; fit never replaces another fit",
     ),
 }
 """Options and positional arguments by name, as `argparse` takes them."""

@@ -20,9 +20,8 @@ from countperf.cli.common import as_dict, given, show
 from countperf.errors import ParameterError
 from countperf.measuring import MeasurementSet
 from countperf.models.explanation import weights_table
-from countperf.models.fitting.judging import RankingEvaluation
 from countperf.models.library import NamedFit, find_fit, load_weights, short_name
-from countperf.models.metrics import Evaluation
+from countperf.models.metrics import Evaluation, RankingEvaluation
 from countperf.models.predictions import prediction_head
 from countperf.store import check_writable, read_file_text, write_atomically
 from countperf.text import Printed, format_quantity, picked, point_text
@@ -135,10 +134,7 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
             f"{short_name(weights.model)} model, fitted for {weights.device.name}",
             *filter(None, [choice]),
         ),
-        sections={
-            "Accuracy": parts,
-            "Weights as rates": [Printed(shown=weights_table(weights))],
-        },
+        sections={"Accuracy": parts, "Weights as rates": [Printed(shown=weights_table(weights))]},
     )
 
 

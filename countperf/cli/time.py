@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from countperf.api.catalogue import executed_on_gpu, read_code
+from countperf.api.catalogue import read_code
+from countperf.api.kernels import Kernel
 from countperf.api.prediction import with_compiled_code
 from countperf.api.searching import rank, tune
 from countperf.api.timing import time_kernel
@@ -19,6 +20,7 @@ from countperf.devices.discovery import find_device, open_session
 from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
 from countperf.figures import check_outputs, draw
 from countperf.measuring.characterization import characterize
+from countperf.mechanistic.compiled_profile import GpuKernel
 from countperf.models.definition import CODE, MISS
 from countperf.store import check_writable, write_atomically
 from countperf.text import Printed, plain
@@ -110,7 +112,8 @@ def _count_here(options: argparse.Namespace) -> Printed:
 def _count_on_gpu(options: argparse.Namespace) -> Printed:
     """Give what a kernel's machine code for an NVIDIA GPU executes."""
     sizes = as_dict(options.parameters)
-    counts = executed_on_gpu(options.kernel, sizes, **given(options, "capability", "every_group"))
+    unit = Kernel.of(options.kernel).unit_with("code to compile")
+    counts = GpuKernel(unit, options.capability).counts(sizes, every_group=options.every_group)
     assumed = (
         f"work groups taken to execute what one of their kind does: {counts.assumed_groups};"
         " --every-group follows them all"

@@ -8,13 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import gcd
-from typing import Any
 
-import loopy as lp
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.counting.accesses import Address, address_of
+from countperf.counting.accesses import Address
 from countperf.counting.automatic import offset_of
 from countperf.counting.keys import Case, MemoryAccess
 from countperf.counting.lanes import lane_patterns
@@ -22,7 +20,7 @@ from countperf.counting.preparation import Instruction, InstructionPart, Prepare
 from countperf.counting.scopes import AxisStride, Scope, strides_of
 from countperf.counting.size_parameters import SizeParameters
 from countperf.errors import CountingError
-from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial
+from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import ShortRepr
@@ -63,57 +61,11 @@ class AccessAnalysis(ShortRepr):
         return f"{self.access.direction} {self.access.array}{subscript}"
 
 
-class AccessAnalyzer:
-    """State that the analyses of all accesses of a kernel have in common."""
-
-    def __init__(self, prepared: PreparedKernel) -> None:
-        self.domains = domains = prepared.domains
-        self.sizes = prepared.sizes
-        self.changing = _find_writing_loops(prepared.kernel)
-        self.to_opaque = ToQuasiPolynomial(
-            lambda name: name in domains.inames or name in domains.sizes or name in self.changing
-        )
-
-    def analyze(
-        self, program: int, read: Instruction, access: MemoryAccess, part: InstructionPart
-    ) -> AccessAnalysis:
-        """Analyze one access."""
-        domains = self.domains
-        # the source's view has no first iterations
-        cases = tuple(case for case in part.conditions if isinstance(case, Case))
-        scope = replace(read.scope, cases=cases)
-        address = domains.address(access)
-        counted, _ = domains.trip_statistics(scope.within)
-        estimates = [f"the mean trip count of '{n}'" for n in sorted(scope.within - counted)]
-        if part.share != 1 or isinstance(part.number, Fraction):
-            estimates.append(PROBABILITY)
-        flat: QuasiPolynomial | None = None
-        if address is not None:
-            with suppress(NotAffineError):  # else it is not known where the array begins
-                flat = address.flat + domains.to_polynomial(
-                    offset_of(domains.variable(access.array))
-                )
-        opaque = address or address_of(access, domains.layout_of(access), self.to_opaque)
-        return AccessAnalysis(
-            program=program,
-            instruction=read.loopy.id,
-            access=access,
-            repeats=int(part.number) or 1,
-            executions=domains.executions(scope.within, scope.cases, scope.grid).scale(part.times),
-            address=flat,
-            index=address,
-            strides=strides_of(scope, opaque, read.kinds, self.changing),
-            is_estimate=" and ".join(estimates),
-            scope=scope,
-            sizes=self.sizes,
-        )
-
-
 def analyze_accesses(prepared: PreparedKernel) -> tuple[AccessAnalysis, ...]:
     """Analyze the accesses of a prepared kernel alone."""
-    analyzer, tally = AccessAnalyzer(prepared), prepared.tally("source")
+    tally = prepared.tally("source")
     accesses = (
-        analyzer.analyze(launch.program.number, instruction, part.key, part)
+        _analyze_access(prepared, launch.program.number, instruction, part.key, part)
         for launch in prepared.launches()
         for instruction in tally.instructions(launch)
         for part in instruction.parts
@@ -122,16 +74,40 @@ def analyze_accesses(prepared: PreparedKernel) -> tuple[AccessAnalysis, ...]:
     return tuple(access for access in accesses if access.executions)
 
 
-def _find_writing_loops(kernel: Any) -> dict[str, frozenset[str]]:
-    """Return the loops in which each private scalar is written."""
-    result: dict[str, frozenset[str]] = {}
-    for name, variable in kernel.temporary_variables.items():
-        if variable.address_space == lp.AddressSpace.PRIVATE and not variable.shape:
-            writers = kernel.writer_map().get(name, ())
-            result[name] = frozenset[str]().union(
-                *(kernel.id_to_insn[writer].within_inames for writer in writers)
-            )
-    return result
+def _analyze_access(
+    prepared: PreparedKernel,
+    program: int,
+    read: Instruction,
+    access: MemoryAccess,
+    part: InstructionPart,
+) -> AccessAnalysis:
+    domains = prepared.domains
+    # the source's view has no first iterations
+    cases = tuple(case for case in part.conditions if isinstance(case, Case))
+    scope = replace(read.scope, cases=cases)
+    address = domains.address(access)
+    counted, _ = domains.trip_statistics(scope.within)
+    estimates = [f"the mean trip count of '{n}'" for n in sorted(scope.within - counted)]
+    if part.share != 1 or isinstance(part.number, Fraction):
+        estimates.append(PROBABILITY)
+    flat: QuasiPolynomial | None = None
+    if address is not None:
+        with suppress(NotAffineError):  # else it is not known where the array begins
+            offset = offset_of(domains.variable(access.array))
+            flat = address.flat + domains.to_polynomial(offset)
+    return AccessAnalysis(
+        program=program,
+        instruction=read.loopy.id,
+        access=access,
+        repeats=int(part.number) or 1,
+        executions=domains.executions(scope.within, scope.cases, scope.grid).scale(part.times),
+        address=flat,
+        index=address,
+        strides=strides_of(scope, access, read.kinds),
+        is_estimate=" and ".join(estimates),
+        scope=scope,
+        sizes=prepared.sizes,
+    )
 
 
 # --- Memory transactions of sub-groups, and bank conflicts in local memory
@@ -171,11 +147,7 @@ class SubGroupCounts:
 
 
 def transactions(
-    access: AccessAnalysis,
-    parameters: Mapping[str, int],
-    *,
-    line_bytes: int,
-    sub_group_size: int,
+    access: AccessAnalysis, parameters: Mapping[str, int], *, line_bytes: int, sub_group_size: int
 ) -> SubGroupCounts:
     """Count the lines that each sub-group touches whenever it executes an access.
 
@@ -263,22 +235,18 @@ def _measure_sub_groups(
         for shift, number in pattern.shifts.items():
             first = (offsets + shift) * size // unit_bytes
             last = ((offsets + shift) * size + size - 1) // unit_bytes
-            for value in measure(_spans(first, last, active))[active.any(axis=1)].tolist():
+            width = int((last - first).max(initial=0)) + 1
+            units = [
+                np.where(active & (first + k <= last), first + k, _NOTHING) for k in range(width)
+            ]
+            measured = measure(np.concatenate(units, axis=1))[active.any(axis=1)]
+            for value in measured.tolist():
                 counted[value] += number
     repeats = access.repeats
     return SubGroupCounts(
         distribution=tuple(sorted((value, n * repeats) for value, n in counted.items())),
         accesses=accesses * repeats,
     )
-
-
-def _spans(
-    first: NDArray[np.int64], last: NDArray[np.int64], active: NDArray[np.bool_]
-) -> NDArray[np.int64]:
-    """Return everything from first to last for each item, beside each other."""
-    width = int((last - first).max(initial=0)) + 1
-    parts = [np.where(active & (first + k <= last), first + k, _NOTHING) for k in range(width)]
-    return np.concatenate(parts, axis=1)
 
 
 def _count_distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:

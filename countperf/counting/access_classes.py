@@ -17,7 +17,7 @@ Where what data reads leaves a strided access without a class, it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,14 +26,7 @@ from typing import Any, NamedTuple
 
 from loopy.symbolic import LinearSubscript, get_dependencies
 
-from countperf.counting.accesses import (
-    Address,
-    Layout,
-    UtilizationClass,
-    class_without_neighbors,
-    step_along,
-    utilization_classes,
-)
+from countperf.counting import accesses
 from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
 from countperf.counting.scopes import AddressStep, are_neighbors, steps_along
@@ -54,7 +47,6 @@ from countperf.symbolic.sets import quotients
 
 Digits = tuple[QuasiPolynomial, ...]
 Pair = tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial, Counter]
-_Counts = tuple[PiecewiseQuasiPolynomial, PiecewiseQuasiPolynomial]
 Cases = tuple[Case | FirstIteration, ...]
 
 
@@ -64,7 +56,7 @@ class AccessCount:
 
     access: MemoryAccess  # what is accessed
     # utilization classes and where in the parameters they apply; empty for local memory
-    classes: tuple[UtilizationClass, ...]
+    classes: tuple[accesses.UtilizationClass, ...]
     executions: PiecewiseQuasiPolynomial  # executions by all work items
     # why they or the classes are not exact; empty if they are
     reasons: frozenset[str] = frozenset()
@@ -79,7 +71,7 @@ class Occurrence(NamedTuple):
     number: Number
 
 
-AddressIterations = tuple[Address, frozenset[str], Cases]
+AddressIterations = tuple[accesses.Address, frozenset[str], Cases]
 """Where an array is accessed: address, loops around it, conditions."""
 Occurrences = Mapping[tuple[MemoryAccess, frozenset[str]], Sequence[Occurrence]]
 
@@ -112,8 +104,8 @@ class Footprints:
         self.domains = domains
         self.occurrences = occurrences
         self.opaque = opaque  # instructions without a counting rule, by what they may access
-        self._cells: dict[tuple[str, str], tuple[Any, Layout, bool]] = {}
-        self._classes: dict[Any, tuple[UtilizationClass, ...]] = {}
+        self._cells: dict[tuple[str, str], tuple[Any, accesses.Layout, bool]] = {}
+        self._classes: dict[Any, tuple[accesses.UtilizationClass, ...]] = {}
 
     def count_accesses(self, reasons: Mapping[Any, frozenset[str]]) -> Iterator[AccessCount]:
         """Yield the accesses of a kernel by class."""
@@ -140,7 +132,7 @@ class Footprints:
                 if statistics.pattern_of(access.array, access.text) is not None:
                     yield self._count_through_data(access, executions, why)
                 elif isinstance(error, _NoStrideError):
-                    coarse = class_without_neighbors(None, str(error))
+                    coarse = accesses.class_without_neighbors(None, str(error))
                     yield AccessCount(access, (coarse,), executions, why)
                 else:
                     raise
@@ -166,7 +158,7 @@ class Footprints:
         if stated:
             reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
         name = stated[0] if stated else "indirect"
-        return AccessCount(access, (UtilizationClass(name=name),), executions, reasons)
+        return AccessCount(access, (accesses.UtilizationClass(name=name),), executions, reasons)
 
     # --- addresses
 
@@ -179,7 +171,7 @@ class Footprints:
         )
 
     def _find_strides(
-        self, access: MemoryAccess, within: frozenset[str], address: Address
+        self, access: MemoryAccess, within: frozenset[str], address: accesses.Address
     ) -> list[_Stride]:
         """Return the strides of an access along local axis 0, with the lanes that have them."""
         domains = self.domains
@@ -192,7 +184,7 @@ class Footprints:
         counted, _ = domains.trip_statistics(within)
         if any(lane in part.names() for part in address.index if not part.is_linear):
             bounds = domains.find_bounds(within)
-        steps_of_axes = [step_along(part, lane, bounds) for part in address.index]
+        steps_of_axes = [accesses.step_along(part, lane, bounds) for part in address.index]
         digits = tuple(step for step in steps_of_axes if step is not None)
         if len(digits) == len(steps_of_axes):
             return [_Stride(address.flatten_subscript(digits), digits, ALWAYS)]
@@ -209,23 +201,23 @@ class Footprints:
     # --- classes
 
     def classes(
-        self, access: MemoryAccess, layout: Layout, stride: _Stride
-    ) -> tuple[UtilizationClass, ...]:
+        self, access: MemoryAccess, layout: accesses.Layout, stride: _Stride
+    ) -> tuple[accesses.UtilizationClass, ...]:
         """Return the classes of an access to global memory."""
         flat = stride.flat
         number = abs(int(flat.constant_term)) if flat.is_constant else None
         if number == 0:
-            return (UtilizationClass(name="uniform"),)
+            return (accesses.UtilizationClass(name="uniform"),)
         if number == 1:
-            return (UtilizationClass(name="stride1"),)
+            return (accesses.UtilizationClass(name="stride1"),)
         key = (access.array, access.direction, flat, stride.digits)
         if key not in self._classes:
             self._classes[key] = self._classify_by_footprint(access, layout, stride, number)
         return self._classes[key]
 
     def _classify_by_footprint(
-        self, access: MemoryAccess, layout: Layout, stride: _Stride, number: int | None
-    ) -> tuple[UtilizationClass, ...]:
+        self, access: MemoryAccess, layout: accesses.Layout, stride: _Stride, number: int | None
+    ) -> tuple[accesses.UtilizationClass, ...]:
         """Return classes by the footprint; by the access alone, marked, if it is not countable."""
         name = self.domains.kernel.name
         what = f"kernel '{name}': the footprint of array '{access.array}'"
@@ -235,22 +227,17 @@ class Footprints:
                 digits = stride.digits
                 if cell_layout is not layout:
                     digits = digits_of(stride.flat, cell_layout)
-                widener = Widener(cell_layout, stride.flat, digits, is_flattened=is_flattened)
+                array = f"kernel '{name}', array '{access.array}'"
+                widener = _Widener(array, cell_layout, stride.flat, digits, is_flattened)
                 counts = widener.count(cells, self.domains.counter)
-                if counts is not None:
-                    return utilization_classes(number, *counts)
-                raise UncountableSetError(
-                    f"kernel '{name}', array '{access.array}': no exact utilization for stride "
-                    f"{stride.flat} in a layout with strides "
-                    f"({', '.join(map(str, cell_layout.strides))}); give the array a compact layout"
-                )
+                return accesses.utilization_classes(number, *counts)
         except CountingError as error:
             refusals = (UnsupportedExpressionError, DataDependentControlFlowError)
             if isinstance(error, refusals) and not isinstance(error, _NoStrideError):
                 raise
-            return (class_without_neighbors(number, str(error)),)
+            return (accesses.class_without_neighbors(number, str(error)),)
 
-    def _find_accessed_cells(self, access: MemoryAccess) -> tuple[Any, Layout, bool]:
+    def _find_accessed_cells(self, access: MemoryAccess) -> tuple[Any, accesses.Layout, bool]:
         """Return the cells accessed in a direction, in which layout, and whether by offset."""
         key = (access.array, access.direction)
         if key not in self._cells:
@@ -258,14 +245,15 @@ class Footprints:
             if any(address.has_products for address, _, _ in addressed):
                 self._cells[key] = self._find_cells_by_strides(access, addressed)
             else:
-                cells = unite_accessed_cells(addressed, self.domains, lambda address: address.index)
+                accessed = ((address.index, within, cases) for address, within, cases in addressed)
+                cells = unite_accessed_cells(accessed, self.domains)
                 is_flattened = any(address.is_flattened for address, _, _ in addressed)
                 self._cells[key] = cells, self.domains.layout_of(access), is_flattened
         return self._cells[key]
 
     def _find_cells_by_strides(
         self, access: MemoryAccess, addressed: Sequence[AddressIterations]
-    ) -> tuple[Any, Layout, bool]:
+    ) -> tuple[Any, accesses.Layout, bool]:
         """Return cells whose subscripts multiply sizes, as ``a[i*n + j]`` does, by the strides."""
         flats = [address.flat for address, _, _ in addressed]
         name = self.domains.kernel.name
@@ -274,11 +262,9 @@ class Footprints:
             if written is None:
                 break
             layout, indices = written
-            replaced = [
-                (Address(index=index, strides=layout.strides), within, cases)
-                for index, (_, within, cases) in zip(indices, addressed, strict=True)
-            ]
-            cells = unite_accessed_cells(replaced, self.domains, lambda address: address.index)
+            places = ((within, cases) for _, within, cases in addressed)
+            accessed = ((i, *place) for i, place in zip(indices, places, strict=True))
+            cells = unite_accessed_cells(accessed, self.domains)
             if is_within_rows(cells, layout, self.domains.counter):
                 return cells, layout, False
         raise UncountableSetError(
@@ -356,16 +342,18 @@ FOOTPRINT_OPERATIONS = 500_000
 
 
 def unite_accessed_cells(
-    addressed: Iterable[tuple[Address, frozenset[str], tuple[Case | FirstIteration, ...]]],
-    domains: Domains,
-    functions: Callable[[Address], Sequence[QuasiPolynomial]],
+    accessed: Iterable[tuple[Sequence[QuasiPolynomial], frozenset[str], Cases]], domains: Domains
 ) -> IntegerSet:
-    """Return the union of the cells that accesses reach, as one set."""
+    """Return the union of the cells that accesses reach, as one set.
+
+    Given for each access: functions of loop variables that tell cells apart, loops around it, and
+    conditions on them.
+    """
     parts: list[IntegerSet] = []
-    for address, within, cases in addressed:
+    for functions, within, cases in accessed:
         counted, _ = domains.trip_statistics(within)
         executed = domains.executed_set(counted, cases)
-        for part, values in _without_quotients(executed, tuple(functions(address)), domains):
+        for part, values in _without_quotients(executed, tuple(functions), domains):
             parts.append(sets.image(part, values))
     return domains.counter.as_one_piece(sets.union(parts))
 
@@ -396,7 +384,7 @@ def _without_quotients(
 # --- Footprints of strided accesses, and the same with the gaps along the lanes filled in
 
 
-def digits_of(stride: QuasiPolynomial, layout: Layout) -> Digits | None:
+def digits_of(stride: QuasiPolynomial, layout: accesses.Layout) -> Digits | None:
     """Return how far a stride leads along each axis of an array; None if it cannot be told."""
     result = [QuasiPolynomial()] * len(layout.strides)
     nested = layout.nest_axes()
@@ -416,7 +404,7 @@ def digits_of(stride: QuasiPolynomial, layout: Layout) -> Digits | None:
 
 def by_strides(
     flats: Sequence[QuasiPolynomial], sizes: Container[str], *, constants_in_rows: bool
-) -> tuple[Layout, list[Digits]] | None:
+) -> tuple[accesses.Layout, list[Digits]] | None:
     """Write flattened addresses as subscripts of a layout whose strides are products of sizes."""
     written: list[dict[Monomial, QuasiPolynomial]] = []
     for flat in flats:
@@ -439,7 +427,7 @@ def by_strides(
                 parts[()] = parts[()] + QuasiPolynomial({stride: value})
         written.append(parts)
     strides = sorted({stride for parts in written for stride in parts}, key=str)
-    layout = Layout(
+    layout = accesses.Layout(
         strides=tuple(QuasiPolynomial({stride: 1}) for stride in strides),
         shape=(None,) * len(strides),
     )
@@ -454,7 +442,7 @@ def _is_of(atom: Atom, sizes: Container[str]) -> bool:
     return all(name in sizes for name in names)
 
 
-def is_within_rows(cells: IntegerSet, layout: Layout, counter: Counter) -> bool:
+def is_within_rows(cells: IntegerSet, layout: accesses.Layout, counter: Counter) -> bool:
     """Return whether subscripts stay within the rows of a layout, so that cells are distinct."""
     nested = layout.nest_axes()
     if nested is None:
@@ -472,23 +460,28 @@ def is_within_rows(cells: IntegerSet, layout: Layout, counter: Counter) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Widener:
+class _Widener:
     """Counts the cells of a footprint, and those of it with the gaps along the lanes filled in."""
 
-    layout: Layout
+    array: str  # for messages
+    layout: accesses.Layout
     stride: QuasiPolynomial
     digits: Digits | None
     is_flattened: bool  # whether cells are offsets
 
-    def count(self, cells: IntegerSet, counter: Counter) -> Pair | None:
-        """Count both; None if there is no rule for it."""
+    def count(self, cells: IntegerSet, counter: Counter) -> Pair:
+        """Count both, under assumptions that the counter that is returned has."""
         accessed = widened = ZERO_COUNT
         for part in [cells] if self.is_flattened else self._split_arrays(cells):
-            pair = self._count_array(part, counter)
-            if pair is None:
-                return None
-            accessed, widened, counter = accessed + pair[0], widened + pair[1], pair[2]
+            more, more_widened, counter = self._count_array(part, counter)
+            accessed, widened = accessed + more, widened + more_widened
         return accessed, widened, counter
+
+    def _refuse_stride(self) -> UncountableSetError:
+        return UncountableSetError(
+            f"{self.array}: no exact utilization for stride {self.stride} in a layout with strides "
+            f"({', '.join(map(str, self.layout.strides))}); give the array a compact layout"
+        )
 
     def _split_arrays(self, cells: IntegerSet) -> list[IntegerSet]:
         """Return the cells of each array, where axes are implemented as several arrays."""
@@ -509,11 +502,11 @@ class Widener:
                 parts.append(part)
         return parts
 
-    def _count_array(self, cells: IntegerSet, counter: Counter) -> Pair | None:
+    def _count_array(self, cells: IntegerSet, counter: Counter) -> Pair:
         layout = self.layout
         if self.is_flattened or layout.is_numeric:
             if not self.stride.is_affine:
-                return None
+                raise self._refuse_stride()
             counted = cells
             if not self.is_flattened:
                 axes = [QuasiPolynomial.name(n) for n in isl_sets.names_of(cells, parameters=False)]
@@ -523,23 +516,20 @@ class Widener:
             return counter.count(counted), counter.count(widened), counter
         nested = layout.nest_axes()
         if nested is None or self.digits is None:
-            return None
+            raise self._refuse_stride()
         order, extents = nested
         if any(e is None or not e.is_affine for e in extents[1:]):
-            return None
+            raise self._refuse_stride()
         counter, padding = self._assume_no_overlaps(order, extents, counter)
         steps = [self.digits[axis] for axis in order]
         filled = sets.widen_lexicographically(cells, order, extents, steps)
         if filled is None:
-            return None
+            raise self._refuse_stride()
         widened = counter.count(counter.as_one_piece(filled))
         return counter.count(cells).mark_as_bound(padding), widened, counter
 
     def _assume_no_overlaps(
-        self,
-        order: Sequence[int],
-        extents: Sequence[QuasiPolynomial | None],
-        counter: Counter,
+        self, order: Sequence[int], extents: Sequence[QuasiPolynomial | None], counter: Counter
     ) -> tuple[Counter, frozenset[str]]:
         """Return a counter that assumes that rows do not overlap, and what it assumes."""
         gaps: list[QuasiPolynomial] = []

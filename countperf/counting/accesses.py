@@ -21,7 +21,7 @@ from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, exact_quotient
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
-from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, QuasiPolynomial
 from countperf.text import ShortRepr
 
 _SEPARATE_ELEMENTS = 2**40
@@ -93,10 +93,7 @@ class Layout(ShortRepr):
 
 
 def layout_of(
-    kernel: Any,
-    array: Any,
-    to_polynomial: Callable[[Any], QuasiPolynomial],
-    component_of: int = 0,
+    kernel: Any, array: Any, to_polynomial: Callable[[Any], QuasiPolynomial], component_of: int = 0
 ) -> Layout:
     """Return the layout of an array of a kernel."""
     if not array.dim_tags:  # scalars, and arrays of unknown shape, which have one axis
@@ -187,7 +184,9 @@ class Address(ShortRepr):
     @property
     def has_products(self) -> bool:
         """True if an index is not affine, floors of quotients aside."""
-        quotients = {f: ZERO for p in self.index for f in p.floors() if not f.denominator}
+        quotients: dict[Atom, QuasiPolynomial] = {
+            floor: ZERO for p in self.index for floor in p.floors() if not floor.denominator
+        }
         return any(
             not part.map_atoms(quotients.get).is_affine for part in self.index if not part.is_affine
         )

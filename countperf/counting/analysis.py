@@ -197,8 +197,8 @@ def _cells(members: Sequence[AccessAnalysis]) -> Known:
         return tuple(part for part, stride in subscripts if stride)
 
     with suppress(CountingError), isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
-        addressed = ((i, w, c) for i, w, c in scopes if i is not None)
-        return domains.counter.count(unite_accessed_cells(addressed, domains, tell_apart))
+        accessed = ((tell_apart(i), w, c) for i, w, c in scopes if i is not None)
+        return domains.counter.count(unite_accessed_cells(accessed, domains))
     return None
 
 

@@ -11,16 +11,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from loopy import Assignment, BarrierInstruction, CallInstruction, NoOpInstruction
+from loopy import Assignment, BarrierInstruction, CallInstruction, NoOpInstruction, schedule
 from loopy.kernel.data import UnrolledIlpTag, UnrollTag, VectorizeTag
-from loopy.schedule import (
-    Barrier,
-    CallKernel,
-    EnterLoop,
-    LeaveLoop,
-    ReturnFromKernel,
-    RunInstruction,
-)
 from loopy.symbolic import WalkMapper
 
 from countperf.counting.keys import Case
@@ -63,13 +55,20 @@ Item: TypeAlias = Loop | Wait | str
 """A loop, a local barrier, or the id of an instruction."""
 
 
-def ids_in(items: Sequence[Item]) -> Iterator[str]:
-    """Yield the ids of the instructions in items of a schedule."""
+def leaves_in(
+    items: Sequence[Item], around: tuple[Loop, ...] = ()
+) -> Iterator[tuple[Wait | str, tuple[Loop, ...]]]:
+    """Yield the barriers and ids of instructions in a schedule, each with the loops around it."""
     for item in items:
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, Loop):
-            yield from ids_in(item.body)
+        if isinstance(item, Loop):
+            yield from leaves_in(item.body, (*around, item))
+        else:
+            yield item, around
+
+
+def ids_in(items: Sequence[Item]) -> list[str]:
+    """Return the ids of the instructions in items of a schedule."""
+    return [leaf for leaf, _ in leaves_in(items) if isinstance(leaf, str)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +85,7 @@ class LocalBarrier:
 class RegionOutline:
     """A barrier region as it stands in the schedule."""
 
-    program: int  # which device program it belongs to
-    index: int  # its place among the regions of that program
+    index: int  # its place among the regions of its device program
     # host loops around the launch and barrier loops around the region, outermost first
     around: tuple[Loop, ...]
     # its instructions in order, each with the sequential loops around it inside the region
@@ -98,7 +96,7 @@ class RegionOutline:
         return (*self.around, *self.loops[instruction_id])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DeviceProgram:
     """Device program of one launch."""
 
@@ -120,48 +118,28 @@ class DeviceProgram:
     @property
     def barriers(self) -> tuple[LocalBarrier, ...]:
         """Its local barriers, in order."""
-        found: list[LocalBarrier] = []
-
-        def walk(items: Sequence[Item], around: tuple[Loop, ...]) -> None:
-            for item in items:
-                if isinstance(item, Wait):
-                    within = self.launch_loops.union(loop.iname for loop in around)
-                    neighbors = frozenset(ids_in(around[0].body)) if around else frozenset[str]()
-                    found.append(LocalBarrier(within=within, neighbors=neighbors))
-                elif isinstance(item, Loop):
-                    walk(item.body, (*around, item))
-
-        walk(self.body, ())
-        return tuple(found)
+        return tuple(
+            LocalBarrier(
+                within=self.launch_loops.union(loop.iname for loop in around),
+                neighbors=frozenset(ids_in(around[0].body) if around else ()),
+            )
+            for leaf, around in leaves_in(self.body)
+            if isinstance(leaf, Wait)
+        )
 
     def regions(self) -> tuple[RegionOutline, ...]:
         """Return its barrier regions, those without instructions left out."""
         outlines: list[RegionOutline] = []
-        nests: dict[str, tuple[Loop, ...]] = {}
-
-        def finish(around: tuple[Loop, ...]) -> None:
-            if nests:
-                index = len(outlines)
-                outlines.append(
-                    RegionOutline(program=self.number, index=index, around=around, loops={**nests})
-                )
-            nests.clear()
-
-        def walk(items: list[Item], around: tuple[Loop, ...], inside: tuple[Loop, ...]) -> None:
-            for item in items:
-                if isinstance(item, str):
-                    nests[item] = inside
-                elif isinstance(item, Wait):
-                    finish(around)
-                elif item.has_barrier:
-                    finish(around)
-                    walk(item.body, (*around, item), inside)
-                    finish((*around, item))
-                else:
-                    walk(item.body, around, (*inside, item))
-
-        walk(self.body, self.host_loops, ())
-        finish(self.host_loops)
+        around, loops = self.host_loops, dict[str, tuple[Loop, ...]]()
+        for leaf, nest in (*leaves_in(self.body), (Wait(), ())):
+            outer = (*self.host_loops, *(loop for loop in nest if loop.has_barrier))
+            if isinstance(leaf, Wait) or outer != around:
+                if loops:
+                    outline = RegionOutline(index=len(outlines), around=around, loops=loops)
+                    outlines.append(outline)
+                around, loops = outer, {}
+            if isinstance(leaf, str):
+                loops[leaf] = tuple(loop for loop in nest if not loop.has_barrier)
         return tuple(outlines)
 
 
@@ -183,31 +161,25 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
     for item in kernel.linearization:
         inside = loops[-1].body if loops else body
         match item:
-            case EnterLoop():
+            case schedule.EnterLoop():
                 loop = Loop(item.iname)
                 inside.append(loop)
                 loops.append(loop)
-            case LeaveLoop():
+            case schedule.LeaveLoop():
                 loops.pop()
-            case CallKernel():
+            case schedule.CallKernel():
                 host, loops, body = loops, [], []
-                programs.append(
-                    DeviceProgram(
-                        number=len(programs),
-                        name=item.kernel_name,
-                        host_loops=tuple(host),
-                        body=body,
-                    )
-                )
-            case ReturnFromKernel():
+                program = DeviceProgram(len(programs), item.kernel_name, tuple(host), body)
+                programs.append(program)
+            case schedule.ReturnFromKernel():
                 host, loops, body = [], host, []
-            case RunInstruction():
+            case schedule.RunInstruction():
                 inside.append(item.insn_id)
-            case Barrier(synchronization_kind="local"):
+            case schedule.Barrier(synchronization_kind="local"):
                 inside.append(Wait())
                 for loop in loops:
                     loop.has_barrier = True
-            case Barrier(synchronization_kind="global"):
+            case schedule.Barrier(synchronization_kind="global"):
                 global_barriers.append(frozenset(loop.iname for loop in loops))
             case _:
                 raise UnsupportedExpressionError(

@@ -53,6 +53,7 @@ class Domains:
         self._factored: dict[int, tuple[Any, FactoredDomain | None]] = {}
         self.to_polynomial = ToQuasiPolynomial(self._is_known)
         self.to_condition = ToCondition(self.to_polynomial, lambda n: n not in self.data_loops)
+        self.to_opaque = ToQuasiPolynomial(lambda n: self._is_known(n) or n in self.changing)
         self.to_address = ToAddress(self._is_known, self.sizes, lambda: self.definitions)
 
     # --- arrays
@@ -75,6 +76,23 @@ class Domains:
     def address(self, access: MemoryAccess) -> Address | None:
         """Return the address of an access; None if data decides, or if it has no formula."""
         return address_of(access, self.layout_of(access), self.to_address)
+
+    def opaque_address(self, access: MemoryAccess) -> Address | None:
+        """Return the address of an access, in private scalars too where data decides it."""
+        known = self.address(access)
+        return known or address_of(access, self.layout_of(access), self.to_opaque)
+
+    @cached_property
+    def changing(self) -> dict[str, frozenset[str]]:
+        """The loops in which each private scalar is written."""
+        result: dict[str, frozenset[str]] = {}
+        for name, variable in self.kernel.temporary_variables.items():
+            if variable.address_space == lp.AddressSpace.PRIVATE and not variable.shape:
+                writers = self.kernel.writer_map().get(name, ())
+                result[name] = frozenset[str]().union(
+                    *(self.kernel.id_to_insn[writer].within_inames for writer in writers)
+                )
+        return result
 
     # --- names
 
@@ -177,36 +195,33 @@ class Domains:
         """Return the launch geometry that instructions of one device program need."""
         ids = tuple(instruction_ids)
         used = frozenset[str]().union(*(self.kernel.id_to_insn[i].within_inames for i in ids))
-        groups = self._group_extents(used)
-        if groups is None:
+        shape: dict[int, int] = {}  # the largest extent of each local axis
+        for name in sorted(used & self.local_axes.keys()):
+            low, high = self.value_bounds(name)
+            axis = self.local_axes[name]
+            if low is None or high is None:
+                raise UnsupportedExpressionError(
+                    f"kernel '{self.kernel.name}': the work-group size along '{name}' (local axis "
+                    f"{axis}) is not bounded by a number; split the iname by a constant"
+                )
+            shape[axis] = max(shape.get(axis, 0), high - low + 1)
+        groups = self._find_group_extents(used)
+        if groups is None:  # Loopy launches the largest of several extents, or more
             extents = group_counts_of(self.kernel, ids, self.callables)
             groups = {
                 axis: self.counter.simplified(from_isl_count(s)) for axis, s in extents.items()
             }
-        return Grid(groups=groups, items=self._group_shape(used))
+        return Grid(groups=groups, items=shape)
 
-    def _group_shape(self, used: frozenset[str]) -> dict[int, int]:
-        """Return the largest extent of each local axis, which is the size of all groups."""
-        extents: dict[int, int] = {}
-        for name in sorted(used & set(self.local_axes)):
-            low, high = self.value_bounds(name)
-            if low is None or high is None:
-                raise UnsupportedExpressionError(
-                    f"kernel '{self.kernel.name}': the work-group size along '{name}' (local axis "
-                    f"{self.local_axes[name]}) is not bounded by a number; split the iname by a "
-                    "constant"
-                )
-            axis = self.local_axes[name]
-            extents[axis] = max(extents.get(axis, 0), high - low + 1)
-        return extents
-
-    def _group_extents(self, used: frozenset[str]) -> dict[int, PiecewiseQuasiPolynomial] | None:
+    def _find_group_extents(
+        self, used: frozenset[str]
+    ) -> dict[int, PiecewiseQuasiPolynomial] | None:
         """Return the extent of each group axis, if all inames along it agree on it."""
         extents: dict[int, PiecewiseQuasiPolynomial] = {}
-        for name in sorted(used & set(self.group_axes)):
+        for name in sorted(used & self.group_axes.keys()):
             extent = self._count_factors(frozenset([name]))
             if extent is None or extent.as_polynomial() is None:
-                return None  # Loopy launches the largest of several extents, or more
+                return None
             if extents.setdefault(self.group_axes[name], extent) != extent:
                 return None
         return extents

@@ -24,8 +24,7 @@ from pytools import memoize_method
 
 from countperf.counting.device_programs import Item, Loop, Wait, ids_in
 from countperf.counting.keys import MemoryAccess
-from countperf.counting.programs import Iterations, KernelProgram
-from countperf.counting.statements import Node, Read, Source, Statement
+from countperf.counting.programs import Iterations, KernelProgram, Node, Read, Source, Statement
 from countperf.symbolic.point_arrays import SUB_GROUP, Membership
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sets import at_values
@@ -85,14 +84,11 @@ class _Writer:
         self.values: dict[str, int] = {}  # of the loops that are open
         self.private: dict[str, dict[Index, frozenset[int]]] = {}
         self.stored: dict[tuple[Any, ...], int] = {}
-        accesses = [
-            node.key
-            for statement in program.statements
-            for node in statement.nodes
-            if isinstance(node.key, MemoryAccess)
-        ]
-        loaded = {access.array for access in accesses if access.direction == "load"}
-        self._forwarding = loaded & {a.array for a in accesses if a.direction == "store"}
+        arrays: dict[str, set[str]] = {"load": set(), "store": set()}
+        for node in (node for statement in program.statements for node in statement.nodes):
+            if isinstance(node.key, MemoryAccess):
+                arrays[node.key.direction].add(node.key.array)
+        self._forwarding = arrays["load"] & arrays["store"]
 
     def _choose_value(self, name: str, parameters: Mapping[str, int], number: int | None) -> int:
         """Return the value of a loop variable by its number, by default that in the middle."""
@@ -103,14 +99,14 @@ class _Writer:
         return min(low + ((high - low + 1) // 2 if number is None else number), high)
 
     @memoize_method
-    def _find_members(self, iterations: Iterations) -> Membership:
-        """Return the values of the sequential loops at which something is executed."""
+    def _find_members(
+        self, iterations: Iterations, names: tuple[str, ...] | None = None
+    ) -> Membership:
+        """Return the values of some sequential loops at which something is executed."""
+        if names is not None:
+            return self._find_members(iterations).onto(names)
         executed = self.program.executed_set(iterations, self.sub_group_size)
         return Membership(at_values(executed, self.fixed))
-
-    @memoize_method
-    def _project_members(self, iterations: Iterations, names: tuple[str, ...]) -> Membership:
-        return self._find_members(iterations).onto(names)
 
     def _find_statements(self, items: Sequence[Item]) -> list[Statement]:
         by_id = self.program.by_id
@@ -123,9 +119,8 @@ class _Writer:
         if loop.iname in domains.data_loops:
             _, trips = domains.trip_statistics(frozenset([loop.iname]))
             return range(round(trips.evaluate(self.fixed)))
-        members = [
-            self._find_members((s.within, s.cases)) for s in self._find_statements(loop.body)
-        ]
+        statements = self._find_statements(loop.body)
+        members = [self._find_members((s.within, s.cases)) for s in statements]
         bounds = [m.bounds[m.names.index(loop.iname)] for m in members if not m.is_empty]
         if not bounds:
             return range(0)
@@ -177,7 +172,7 @@ class _Writer:
             return False
         known = tuple(name for name in members.names if name in self.values)
         if len(known) < len(members.names):
-            members = self._project_members(iterations, known)
+            members = self._find_members(iterations, known)
         return members.contains([self.values[name] for name in known])
 
     def _run_statement(self, statement: Statement) -> None:
@@ -188,7 +183,14 @@ class _Writer:
                 continue
             waits = self._find_waits(statement, node.operands, written)
             if isinstance(node.key, MemoryAccess) and node.key.array in self._forwarding:
-                waits |= self._pass_memory(statement, node.key, len(self.nodes))
+                address = self.program.domains.address(node.key)
+                if address is not None:
+                    place = self._evaluate(statement.within, (address.flat,))
+                    cell = (node.key.array, *place)
+                    if node.key.direction == "store":
+                        self.stored[cell] = len(self.nodes)
+                    elif cell in self.stored:
+                        waits.add(self.stored[cell])
             self.nodes.append(node)
             written[node] = self.recorder.add(waits)
         if statement.writes:
@@ -219,9 +221,7 @@ class _Writer:
         return waits
 
     def _index(self, statement: Statement, read: Read) -> Index:
-        if not read.index:
-            return None if read.index is None else ()
-        return self._evaluate(statement.within, read.index)
+        return None if read.index is None else self._evaluate(statement.within, read.index)
 
     def _evaluate(
         self, within: frozenset[str], expressions: tuple[QuasiPolynomial, ...]
@@ -237,17 +237,6 @@ class _Writer:
         values = self.fixed | {n: lane for n, lane in self.lanes.items() if n in within}
         known = {name: QuasiPolynomial.constant(value) for name, value in values.items()}
         return [part.substitute(known) for part in expressions]
-
-    def _pass_memory(self, statement: Statement, access: MemoryAccess, number: int) -> set[int]:
-        """Return the store that a load reads from, or note a store."""
-        address = self.program.domains.address(access)
-        if address is None:
-            return set()
-        cell = (access.array, *self._evaluate(statement.within, (address.flat,)))
-        if access.direction == "store":
-            self.stored[cell] = number
-            return set()
-        return {self.stored[cell]} if cell in self.stored else set()
 
 
 # --- Records instructions in program order and what each waits for, barriers included

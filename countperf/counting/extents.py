@@ -35,11 +35,13 @@ from countperf.symbolic.sets import extremes, fix_parameters
 
 _OPERATIONS = 2_000_000
 """Of isl for one subscript, a second or so; beyond, its ends are not known."""
-_INT = np.iinfo(np.int32)  # in which C computes at least
+_INT = np.dtype(np.int32)  # in which C computes at least
 
 REFUSALS = (CountingError, NotAffineError, LoopyError)
 
 Interval = tuple[int, int]
+Conditions = tuple[tuple[Any, bool], ...]
+"""Expressions that must hold, or must not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class ArrayAccess:
     # whether `index` is one subscript of the memory instead, without the array's offset
     is_flat: bool
     within: frozenset[str]  # loop variables around it
-    conditions: tuple[tuple[Any, bool], ...]  # what must hold where it is executed, or must not
+    conditions: Conditions  # what must hold where it is executed, or must not
 
     @property
     def text(self) -> str:
@@ -86,14 +88,30 @@ def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess
     return list(accesses)
 
 
-class _Accesses(WalkMapper[[]]):
+class SideWalker(WalkMapper[[]]):
+    """Walks through expressions, and knows the conditions under which each part is evaluated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conditions: Conditions = ()
+
+    def map_if(self, expr: Any) -> None:
+        """Go through both sides with the condition, or its opposite."""
+        self.rec(expr.condition)
+        outer = self.conditions
+        for side, holds in ((expr.then, True), (expr.else_, False)):
+            self.conditions = (*outer, (expr.condition, holds))
+            self.rec(side)
+        self.conditions = outer
+
+
+class _Accesses(SideWalker):
     """Collects the accesses of an instruction, each with the conditions around it."""
 
     def __init__(self, instruction: Any, accesses: dict[ArrayAccess, None]) -> None:
         super().__init__()
         self._instruction = instruction
         self._accesses = accesses
-        self._conditions: tuple[tuple[Any, bool], ...] = ()
         self._target: Any = None
 
     def collect(self) -> None:
@@ -105,7 +123,7 @@ class _Accesses(WalkMapper[[]]):
             return
         if not isinstance(instruction, lp.MultiAssignmentBase):
             raise CountingError(f"instruction {instruction.id!r} is not written in expressions")
-        self._conditions = tuple((test, True) for test in sorted(instruction.predicates, key=str))
+        self.conditions = tuple((test, True) for test in sorted(instruction.predicates, key=str))
         self.rec(instruction.expression)
         for assignee in instruction.assignees:
             self._target = assignee
@@ -120,7 +138,7 @@ class _Accesses(WalkMapper[[]]):
             index=index,
             is_flat=is_flat,
             within=self._instruction.within_inames,
-            conditions=self._conditions,
+            conditions=self.conditions,
         )
         self._accesses[access] = None
 
@@ -135,15 +153,6 @@ class _Accesses(WalkMapper[[]]):
 
     def map_variable(self, expr: Any) -> None:
         self._note(expr.name, (), expr, is_flat=False)
-
-    def map_if(self, expr: Any) -> None:
-        """Go through both sides with the condition, or its opposite."""
-        self.rec(expr.condition)
-        outer = self._conditions
-        for side, holds in ((expr.then, True), (expr.else_, False)):
-            self._conditions = (*outer, (expr.condition, holds))
-            self.rec(side)
-        self._conditions = outer
 
     def map_sub_array_ref(self, expr: Any) -> None:
         """Refuse: what is passed to a function that is not inlined cannot be followed."""
@@ -304,7 +313,11 @@ class Subscripts:
         """The least number with which C computes as mathematics does."""
         kernel = self.kernel
         names = (*kernel.arg_dict, *kernel.temporary_variables)
-        return 0 if any(type_of(kernel, name).kind == "u" for name in names) else int(_INT.min)
+        return (
+            0
+            if any(type_of(kernel, name).kind == "u" for name in names)
+            else int(np.iinfo(_INT).min)
+        )
 
     def follow(
         self,
@@ -339,7 +352,7 @@ class Region(ToQuasiPolynomial):
         data: Subscripts,
         within: frozenset[str],
         reader: str,
-        conditions: Sequence[tuple[Any, bool]] = (),
+        conditions: Conditions = (),
         around: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(within.__contains__)
@@ -426,7 +439,7 @@ class Region(ToQuasiPolynomial):
 
     def map_type_cast(self, expr: Any) -> QuasiPolynomial:
         """Keep numbers that the type holds."""
-        return self._check_held(self.rec(expr.child), np.dtype(expr.type.numpy_dtype), expr)
+        return self._check_type(self.rec(expr.child), expr, np.dtype(expr.type.numpy_dtype))
 
     def map_min(self, expr: Any) -> QuasiPolynomial:
         """Choose the least."""
@@ -446,44 +459,35 @@ class Region(ToQuasiPolynomial):
     def _choose(self, parts: Sequence[Any], sign: int) -> QuasiPolynomial:
         values = [self.rec(part) for part in parts]
         chosen = self._name()
-        self.points = sets.union(
-            [
-                sets.restrict(
-                    self.points,
-                    zero=[chosen - value],
-                    nonnegative=[(other - value) * sign for other in values],
-                )
-                for value in values
-            ]
-        )
+        chosen_points: list[Any] = []
+        for value in values:
+            beyond = [(other - value) * sign for other in values]
+            chosen_points.append(
+                sets.restrict(self.points, zero=[chosen - value], nonnegative=beyond)
+            )
+        self.points = sets.union(chosen_points)
         return chosen
 
     def _read_written(self, name: str) -> QuasiPolynomial:
         """Return the value of a private variable, if it is written once before it is read."""
         kernel = self._data.kernel
-        if self._data.ranges is None:
-            raise CountingError(f"{name!r} is not followed")
         variable = kernel.temporary_variables.get(name)
         writers = [kernel.id_to_insn[writer] for writer in kernel.writer_map().get(name, ())]
-        if variable is None or variable.shape != () or len(writers) != 1:
+        if self._data.ranges is None or variable is None or variable.shape or len(writers) != 1:
             raise CountingError(f"the value of {name!r} is not a single one")
         if variable.address_space not in (lp.AddressSpace.PRIVATE, lp.auto):
             raise CountingError(f"other work items may write {name!r}")
         (writer,) = writers
-        before = kernel.recursive_insn_dep_map()
-        if (
-            not isinstance(writer, lp.Assignment)
-            or writer.predicates
-            or not writer.within_inames <= self._within
-            or (self._reader and writer.id not in before[self._reader])
-        ):
+        is_before = not self._reader or writer.id in kernel.recursive_insn_dep_map()[self._reader]
+        is_always = isinstance(writer, lp.Assignment) and not writer.predicates
+        if not (is_before and is_always and writer.within_inames <= self._within):
             raise CountingError(f"{name!r} may be read before it is written")
         outer, self._reader = self._reader, writer.id
         try:
             value = self.rec(writer.expression)
         finally:
             self._reader = outer
-        return self._check_held(value, type_of(kernel, name), name)
+        return self._check_type(value, name, type_of(kernel, name))
 
     def _name(self) -> QuasiPolynomial:
         self._symbols += 1
@@ -498,22 +502,14 @@ class Region(ToQuasiPolynomial):
         ends = extremes(self.points, [value])
         return (0, 0) if ends is None else ends[0]
 
-    def _check_held(
-        self, value: QuasiPolynomial, dtype: np.dtype[Any], what: object
+    def _check_type(
+        self, value: QuasiPolynomial, what: object, dtype: np.dtype[Any] = _INT
     ) -> QuasiPolynomial:
         if dtype.kind not in ("i" if self._data.checks_types else "iu"):
             raise CountingError(f"{what} is no signed integer")
-        return self._check_type(value, what, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
-
-    def _check_type(
-        self,
-        value: QuasiPolynomial,
-        what: object,
-        least: int = int(_INT.min),
-        most: int = int(_INT.max),
-    ) -> QuasiPolynomial:
         if self._data.checks_types:
             low, high = self._ends(value)
-            if low < max(least, self._data.least) or high > most:
+            held = np.iinfo(dtype)
+            if low < max(int(held.min), self._data.least) or high > held.max:
                 raise CountingError(f"{what} may leave the range of its type")
         return value

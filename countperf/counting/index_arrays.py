@@ -13,17 +13,9 @@ from numpy.typing import NDArray
 from pymbolic import evaluate
 from pymbolic.primitives import Subscript, Variable
 
+from countperf.counting import extents
 from countperf.counting.automatic import offset_of
 from countperf.counting.expression_types import type_of
-from countperf.counting.extents import (
-    REFUSALS,
-    ArrayAccess,
-    Interval,
-    Region,
-    Subscripts,
-    accesses_of,
-    is_inside,
-)
 from countperf.errors import CountingError
 from countperf.symbolic import sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -33,7 +25,7 @@ _ROUNDS = 200
 _SOME_ROW = (3, 10)  # the elements around a row, by which it is told from other loops
 
 
-def ranges_of(contents: Mapping[str, NDArray[Any]]) -> dict[str, Interval]:
+def ranges_of(contents: Mapping[str, NDArray[Any]]) -> dict[str, extents.Interval]:
     """Return the smallest and largest element of each integer array; of an empty one, 0 and -1."""
     return {
         name: (int(array.min()), int(array.max())) if array.size else (0, -1)
@@ -42,7 +34,7 @@ def ranges_of(contents: Mapping[str, NDArray[Any]]) -> dict[str, Interval]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class IndexLimits:
     """Range of the elements of an integer array."""
 
@@ -67,17 +59,17 @@ def index_limits(
     missing = {arg.name for arg in kernel.args if hasattr(arg, "dim_tags")} - {*contents}
     integers = (name for name in missing if type_of(kernel, name).kind in "iu")
     ranges = {**dict.fromkeys(integers, (0, 0)), **ranges_of(contents)}
-    data = Subscripts(kernel, sizes, ranges)
-    waiting: list[tuple[ArrayAccess, Any, int, set[str]]] = []
+    data = extents.Subscripts(kernel, sizes, ranges)
+    waiting: list[tuple[extents.ArrayAccess, Any, int, set[str]]] = []
     loop_arrays: set[str] = set()
-    for access in accesses_of(kernel):
+    for access in extents.accesses_of(kernel):
         shape = all_shapes.get(access.array, ())
         if access.is_flat or len(access.index) != len(shape):
             continue
         for index, extent in zip(access.index, shape, strict=True):
             try:
                 _, region = data.follow(access, [index])
-            except REFUSALS as error:
+            except extents.REFUSALS as error:
                 if names_behind(kernel, [index]) & missing:
                     raise CountingError(
                         f"{access.text} has a subscript that is computed"
@@ -95,27 +87,22 @@ def index_limits(
         raise CountingError(f"{waiting[0][0].text}: no elements keep its subscript in the array")
     rows = _find_rows(data)
     return {
-        name: IndexLimits(
-            low=ranges[name][0],
-            high=ranges[name][1],
-            bounds_loops=name in loop_arrays,
-            rows=rows.get(name, ""),
-        )
+        name: IndexLimits(*ranges[name], name in loop_arrays, rows.get(name, ""))
         for name in {name: None for *_, sources in waiting for name in sorted(sources)}
     }
 
 
 def _adapt(
-    data: Subscripts,
-    ranges: dict[str, Interval],
-    access: ArrayAccess,
+    data: extents.Subscripts,
+    ranges: dict[str, extents.Interval],
+    access: extents.ArrayAccess,
     index: Any,
     extent: int,
     sources: set[str],
 ) -> bool:
     """Change ranges of elements if a subscript may lie outside; return whether it may."""
     ends, _ = data.follow(access, [index])
-    if is_inside(ends, extent):
+    if extents.is_inside(ends, extent):
         return False
     ((low, high),) = ends
     for name in sorted(sources):
@@ -133,15 +120,17 @@ def _adapt(
     return True
 
 
-def _find_rows(subscripts: Subscripts) -> dict[str, str]:
+def _find_rows(subscripts: extents.Subscripts) -> dict[str, str]:
     """Return the loops that go from an element of an array to the next one, by the array."""
     rows: dict[str, str] = {}
     kernel = subscripts.kernel
-    data = Subscripts(kernel, subscripts.sizes, dict.fromkeys(subscripts.ranges or (), _SOME_ROW))
+    data = extents.Subscripts(
+        kernel, subscripts.sizes, dict.fromkeys(subscripts.ranges or (), _SOME_ROW)
+    )
     inames = kernel.all_inames()
     for iname in sorted(inames, reverse=True):
-        with suppress(*REFUSALS):
-            region = Region(data, frozenset([iname]), "", around=frozenset(inames))
+        with suppress(*extents.REFUSALS):
+            region = extents.Region(data, frozenset([iname]), "", around=frozenset(inames))
             for first, last in permutations(region.elements, 2):
                 row = zip((first, last), _SOME_ROW, strict=True)
                 places = [region.elements[element] - place for element, place in row]
@@ -157,9 +146,9 @@ def _follows(element: Subscript, other: Subscript) -> bool:
     """Return whether another element is the next one of the same array of one axis."""
     if element.aggregate != other.aggregate or len(element.index_tuple) != 1:
         return False
-    subscript: Any = element.index_tuple[0]
+    one: Any = element.index_tuple[0]
     following: Any = other.index_tuple[0]
-    return simplify_via_aff(following - subscript) == 1
+    return simplify_via_aff(following - one) == 1
 
 
 def shapes_of_temporaries(kernel: Any, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
@@ -178,7 +167,7 @@ def size_arguments(kernel: Any) -> frozenset[str]:
         deciding += [extent or 0 for extent in getattr(variable, "shape", None) or ()]
         deciding += [getattr(tag, "stride", 0) for tag in getattr(variable, "dim_tags", None) or ()]
         deciding.append(offset_of(variable))
-    for access in accesses_of(kernel):
+    for access in extents.accesses_of(kernel):
         deciding += [*access.index, *(condition for condition, _ in access.conditions)]
     return frozenset(names_behind(kernel, deciding) & {*kernel.arg_dict})
 

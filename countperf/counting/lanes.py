@@ -26,7 +26,7 @@ from countperf.counting.scopes import Scope
 from countperf.errors import CountingError
 from countperf.symbolic import sets
 from countperf.symbolic.cardinality import Counter
-from countperf.symbolic.isl_sets import IntegerSet, to_isl
+from countperf.symbolic.isl_sets import IntegerSet, names_of, to_isl
 from countperf.symbolic.point_arrays import Points, points_of_set, split_off_full, values_at
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
@@ -54,15 +54,12 @@ def _check_listed(number: int, most: int, what: str) -> None:
 # --- Parts of a loop domain that share no constraints, conditions or terms of an address
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Factor:
-    """A part of a loop domain that shares no constraint with the others, at given parameters."""
+def _names(points: IntegerSet) -> frozenset[str]:
+    return frozenset(names_of(points, parameters=False))
 
-    names: frozenset[str]  # its loop variables
-    points: IntegerSet
 
-    def count(self) -> int:
-        return int(Counter(None).count(self.points).evaluate({}))
+def _count_points(points: IntegerSet) -> int:
+    return int(Counter(None).count(points).evaluate({}))
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +67,7 @@ class _Component:
     """Loop variables that belong together."""
 
     names: frozenset[str] = frozenset()
-    factors: list[_Factor] = field(default_factory=list[_Factor])
+    factors: list[IntegerSet] = field(default_factory=list[IntegerSet])  # that share no constraint
     summands: list[QuasiPolynomial] = field(default_factory=list[QuasiPolynomial])
     cases: list[Case] = field(default_factory=list[Case])
 
@@ -79,7 +76,7 @@ class _Component:
         points: Points = {}
         number = 1
         for factor in self.factors:
-            more, more_number = points_of_set(factor.points, {}, _MAXIMUM_POINTS)
+            more, more_number = points_of_set(factor, {}, _MAXIMUM_POINTS)
             loops = f"points of the loops {', '.join(sorted(self.names))}"
             _check_listed(number * more_number, _MAXIMUM_POINTS, loops)
             points = {name: np.repeat(column, more_number) for name, column in points.items()}
@@ -133,10 +130,10 @@ def _split_domain(
 
 
 def _join_factors(
-    factors: Sequence[_Factor], summands: Sequence[QuasiPolynomial], cases: Sequence[Case]
+    factors: Sequence[IntegerSet], summands: Sequence[QuasiPolynomial], cases: Sequence[Case]
 ) -> list[_Component]:
     """Return the components of a part of a loop domain: factors that a term or condition joins."""
-    components = [_Component(), *(_Component(factor.names, [factor]) for factor in factors)]
+    components = [_Component(), *(_Component(_names(factor), [factor]) for factor in factors)]
     joints = [_Component(frozenset(s.names()), summands=[s]) for s in summands]
     joints += [_Component(case.names, cases=[case]) for case in cases]
     for joint in joints:
@@ -153,52 +150,48 @@ def _join_factors(
 
 def _split_full_groups(
     scope: Scope, cases: Sequence[Case], parameters: Mapping[str, int]
-) -> Iterator[tuple[list[_Factor], list[Case]]]:
+) -> Iterator[tuple[list[IntegerSet], list[Case]]]:
     """Yield disjoint parts of the loop domain of a place, and the conditions that remain there.
 
     Where a part is large, the work groups in which all items are there are split off: their number
     and the items of one of them say as much as all their items.
     """
     remaining = list(cases)
-    alternatives: list[list[list[_Factor]]] = []
+    alternatives: list[list[list[IntegerSet]]] = []
     for factor in _list_factors(scope, parameters):
-        outer = factor.names & scope.domains.group_axes.keys()
+        names = _names(factor)
+        outer = names & scope.domains.group_axes.keys()
         halves, absorbed = None, list[Case]()
-        if outer and outer < factor.names and factor.count() > _SPLIT_FROM:
-            absorbed = [case for case in remaining if _is_convex(case, factor.names)]
+        if outer and outer < names and _count_points(factor) > _SPLIT_FROM:
+            absorbed = [case for case in remaining if _is_convex(case, names)]
             guards = [g for case in absorbed for guards in case.alternatives for g in guards]
-            halves = split_off_full(sets.restrict(factor.points, nonnegative=guards), outer)
+            halves = split_off_full(sets.restrict(factor, nonnegative=guards), outer)
         if halves is None:
             alternatives.append([[factor]])
             continue
         remaining = [case for case in remaining if case not in absorbed]
         full, items, rest = halves
-        inner = _Factor(factor.names - outer, items)
-        alternatives.append([[_Factor(outer, full), inner], [_Factor(factor.names, rest)]])
+        alternatives.append([[full, items], [rest]])
     for choice in product(*alternatives):
         yield [factor for part in choice for factor in part], remaining
 
 
 def _is_convex(case: Case, names: frozenset[str]) -> bool:
     """Return whether a condition is a conjunction of affine ones on some loop variables."""
-    if not case.holds or len(case.alternatives) != 1:
-        return False
-    (guards,) = case.alternatives
-    return all(g.is_linear and g.names() <= names for g in guards)
+    guards = [guard for guards in case.alternatives for guard in guards]
+    is_linear = all(g.is_linear and g.names() <= names for g in guards)
+    return case.holds and len(case.alternatives) == 1 and is_linear
 
 
-def _list_factors(scope: Scope, parameters: Mapping[str, int]) -> list[_Factor]:
+def _list_factors(scope: Scope, parameters: Mapping[str, int]) -> list[IntegerSet]:
     """Return the independent parts of the loop domain."""
     if not scope.within:
         return []
     factored = scope.domains.factored(scope.within)
     polyhedra = None if factored is None else factored.onto(scope.within)
     if polyhedra is None:
-        whole = sets.at_values(scope.domains.domain(scope.within), parameters)
-        return [_Factor(scope.within, whole)]
-    return [
-        _Factor(frozenset(p.dimensions), sets.at_values(to_isl(p), parameters)) for p in polyhedra
-    ]
+        return [sets.at_values(scope.domains.domain(scope.within), parameters)]
+    return [sets.at_values(to_isl(polyhedron), parameters) for polyhedron in polyhedra]
 
 
 def list_touched_addresses(
@@ -302,7 +295,7 @@ def _count_shifts(component: _Component, modulus: int) -> Histogram:
         for c in summand.terms.values()
     )
     if is_aligned and not component.cases:
-        number = prod(factor.count() for factor in component.factors)
+        number = prod(map(_count_points, component.factors))
         return {0: number} if number else {}
     return _count_remainders(component.list_executed_addresses(), modulus)
 

@@ -141,6 +141,13 @@ class _Builder:
         around = [loop.iname for loop in outline.around]
         barrier = LocalBarrier(within=frozenset(around), neighbors=frozenset(outline.loops))
         launch_loops = self.launch.program.launch_loops
+        instructions: list[InstructionAnalysis] = []
+        for i in ids:
+            instruction = self.tally.instruction(self.launch, outline, i)
+            scope = instruction.scope
+            executions = self.domains.executions(scope.within, scope.cases, self.grid)
+            executions = executions.scale(instruction.probability)
+            instructions.append(InstructionAnalysis(id=i, executions=executions, scope=scope))
         passes: Known = None
         with suppress(CountingError):
             grid = Grid(groups=self.grid.groups, items={})
@@ -149,7 +156,7 @@ class _Builder:
             index=outline.index,
             barrier_loops=tuple(name for name in around if name not in launch_loops),
             loops=tuple(self._analyze_loops(outline, ids)),
-            instructions=tuple(self._analyze_instruction(outline, i) for i in ids),
+            instructions=tuple(instructions),
             chains=tuple(found for i in ids for found in self.chains.get(i, ())),
             passes=passes,
         )
@@ -174,25 +181,9 @@ class _Builder:
 
     def _count_points(self, members: list[str], names: frozenset[str]) -> Known:
         """Count the points of some loops in which instructions are executed, if all agree."""
-        counts = {
-            self.domains.executions(
-                self.kernel.id_to_insn[member].within_inames & names, (), self.grid
-            )
-            for member in members
-        }
+        around = {self.kernel.id_to_insn[member].within_inames & names for member in members}
+        counts = {self.domains.executions(within, (), self.grid) for within in around}
         return counts.pop() if len(counts) == 1 else None
-
-    def _analyze_instruction(
-        self, outline: RegionOutline, instruction_id: str
-    ) -> InstructionAnalysis:
-        instruction = self.tally.instruction(self.launch, outline, instruction_id)
-        scope = instruction.scope
-        executions = self.domains.executions(scope.within, scope.cases, self.grid)
-        return InstructionAnalysis(
-            id=instruction_id,
-            executions=executions.scale(instruction.probability),
-            scope=scope,
-        )
 
     def _find_chains(self) -> Iterator[ChainAnalysis]:
         types = _name_private_types(self.kernel)
@@ -446,7 +437,7 @@ def _weight(edges: Sequence[_Edge]) -> int:
 
 def is_power_of_two(expr: Any) -> bool:
     """Return whether an expression is a constant by which integers are divided by shifting them."""
-    return isinstance(expr, int | np.integer) and expr > 0 and int(expr).bit_count() == 1
+    return isinstance(expr, int | np.integer) and int(expr) > 0 and int(expr).bit_count() == 1
 
 
 def divisions_that_shift(instruction: Any) -> frozenset[str]:

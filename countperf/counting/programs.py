@@ -3,16 +3,28 @@
 A sub-group executes something where at least one of its work items does. Its work items meet in
 equal values of the loop variables: loops that begin at a value of each item's own run over all
 values of any of them, which lockstep of the first, second ... iterations would not.
+
+A statement is what an instruction of the kernel is executed as, and what each part waits for. The
+counting rules are those of `countperf.counting.operations`, strung together:
+
+1. Sums, products, minima and the like associate from left to right; every other operation waits for
+   all its operands.
+2. A load waits for what its subscript reads from data, a store for its value and subscript.
+3. Negations are free and pass on what they negate; so do private variables and constants.
+4. With contraction, an addition and a multiplication of one real type, whose product nothing else
+   in the statement uses, are one ``fma`` (what OpenCL and CUDA compilers do by default).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import prod
 from typing import Any, TypeAlias
 
+import pymbolic.primitives as p
 from pytools import memoize_method
 
 from countperf.counting.access_analysis import (
@@ -24,9 +36,11 @@ from countperf.counting.access_analysis import (
 )
 from countperf.counting.device_programs import Item
 from countperf.counting.domains import Domains
-from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation
+from countperf.counting.expression_types import DType, is_constant
+from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation, type_name
+from countperf.counting.operations.access_counter import Key
+from countperf.counting.operations.scalars import InstructionCounter
 from countperf.counting.preparation import PreparedKernel, computing
-from countperf.counting.statements import Node, Statement, StatementReader
 from countperf.counting.work_groups import typical_group
 from countperf.errors import (
     CountingError,
@@ -34,10 +48,245 @@ from countperf.errors import (
     UnsupportedExpressionError,
 )
 from countperf.symbolic import sets
-from countperf.symbolic.affine import NotAffineError
+from countperf.symbolic.affine import ALWAYS, NotAffineError
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.point_arrays import Point, find_sub_groups_executing
+from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 from countperf.text import ShortRepr
+
+Index: TypeAlias = tuple[QuasiPolynomial, ...] | None
+"""Subscript of a private array; None: read from data."""
+
+_CHAINS = (p.Sum, p.Product, p.Min, p.Max, p.BitwiseAnd, p.BitwiseOr, p.BitwiseXor)
+
+
+@dataclass(frozen=True, slots=True)
+class Read(ShortRepr):
+    """A private variable, or an element of a private array, whose value is used."""
+
+    name: str
+    index: Index
+
+
+@dataclass(eq=False, slots=True)
+class Node(ShortRepr):
+    """One instruction of a statement."""
+
+    key: Operation | MemoryAccess  # what it does; a fused operation has the kind ``fma``
+    cases: tuple[Case, ...]  # conditions on the loop variables under which it is executed
+    share: Number  # probability of what data decides, else 1
+    operands: list[Source]  # what it waits for
+
+
+Source: TypeAlias = Node | Read
+"""Source of a value that an instruction waits for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement(ShortRepr):
+    """An instruction of the kernel as what it is executed as."""
+
+    name: str  # its id in the kernel
+    within: frozenset[str]  # loop variables around it
+    cases: tuple[Case, ...]  # conditions on them under which it is executed
+    nodes: tuple[Node, ...]  # its instructions in order
+    writes: tuple[Read, ...]  # private variables that it writes
+    value: tuple[Source, ...]  # what the written values wait for
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An expression that is being read, and what its parts wait for."""
+
+    expr: Any
+    parts: list[list[Source]] = field(default_factory=list[list["Source"]])
+    types: list[DType | None] = field(default_factory=list["DType | None"])
+    constants: int = 0  # leading ones
+    used: int = 0  # parts that operations have taken in
+    running: list[Source] = field(default_factory=list["Source"])
+    own: list[Source] = field(default_factory=list["Source"])
+
+    def take(self) -> list[Source]:
+        """Return what the next operation waits for: the result so far and the next part or all."""
+        taken = list(self.running)
+        if isinstance(self.expr, _CHAINS):
+            if not self.used:
+                self.used = min(max(self.constants, 1), len(self.parts))
+                taken += [source for part in self.parts[: self.used] for source in part]
+            end = self.used + 1
+        else:
+            end = len(self.parts)
+        taken += [source for part in self.parts[self.used : end] for source in part]
+        self.used = min(end, len(self.parts))
+        return _unique(taken)
+
+    def result(self) -> list[Source]:
+        """Return what the value of the expression waits for."""
+        rest = [source for part in self.parts[self.used :] for source in part]
+        return _unique([*self.running, *rest, *self.own])
+
+
+class StatementReader(InstructionCounter):
+    """Reads the instructions of a kernel as nodes and what they wait for."""
+
+    def __init__(self, domains: Domains, *, contract: bool = True) -> None:
+        super().__init__(domains)
+        self.unrolled = frozenset[str]()
+        self.contract = contract
+        self._frames: list[_Frame] = []
+        self._nodes: list[Node] = []
+        self._stores: list[Node] = []
+        self._writes: list[Read] = []
+        self._guards: tuple[Case, ...] = ()
+        self._share: Number = 1
+        self._source: DType | None = None
+
+    def read(self, instruction: Any) -> Statement:
+        """Return an instruction of the kernel as what it is executed as."""
+        self._guards, probability = self.domains.predicate_conditions(instruction)
+        self._nodes, self._stores, self._writes = [], [], []
+        top = _Frame(None)
+        self._frames, self._share = [top], 1
+        if instruction.predicates:
+            self.tally_predicates(instruction)
+        self._share = probability
+        self.tally(instruction)
+        value = top.result()
+        for node in self._stores:
+            node.operands = _unique([*node.operands, *value])
+        nodes = [*self._nodes, *self._stores]
+        if self.contract:
+            nodes = _contract_products(nodes, value)
+        return Statement(
+            name=instruction.id,
+            within=instruction.within_inames,
+            cases=self._guards,
+            nodes=tuple(nodes),
+            writes=tuple(self._writes),
+            value=tuple(value),
+        )
+
+    def rec(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
+        """Read a part of an expression and return its type."""
+        frame = _Frame(expr)
+        self._frames.append(frame)
+        dtype = super().rec(expr)
+        self._frames.pop()
+        outer = self._frames[-1]
+        if is_constant(expr) and outer.constants == len(outer.parts):
+            outer.constants += 1
+        outer.parts.append(frame.result())
+        outer.types.append(dtype)
+        return dtype
+
+    def _node(self, key: Key, operands: list[Source]) -> Node:
+        cases = tuple(case for case in self._cases if case.alternatives != ALWAYS)
+        node = Node(key, (*self._guards, *cases), self._factor * self._share, operands)
+        is_store = isinstance(key, MemoryAccess) and key.direction == "store"
+        (self._stores if is_store else self._nodes).append(node)
+        return node
+
+    def _add(self, key: Key, number: Number = 1) -> None:
+        super()._add(key, number)
+        if isinstance(key, MemoryAccess):
+            frame = self._frames[-1]
+            frame.running = [self._node(key, frame.take())]
+
+    def _operation(self, kind: str, dtype: DType | None, number: int = 1, name: str = "") -> None:
+        super()._operation(kind, dtype, number, name)
+        if dtype is None or self._in_index:
+            return
+        frame = self._frames[-1]
+        is_free = kind == "neg" or dtype.kind == "b"
+        for _ in range(number):
+            if kind == "convert":
+                self._place_conversion(frame, dtype)
+            elif is_free:
+                frame.running = frame.take()
+            else:
+                key = Operation(kind=kind, type_name=type_name(dtype), function=name)
+                frame.running = [self._node(key, frame.take())]
+
+    def _convert(self, source: DType | None, target: DType | None) -> None:
+        self._source = source
+        super()._convert(source, target)
+
+    def _place_conversion(self, frame: _Frame, dtype: DType) -> None:
+        """Convert the last part, or what those before it have come to."""
+        key = Operation(kind="convert", type_name=type_name(dtype))
+        if frame.running or not frame.parts:
+            frame.running = [self._node(key, frame.take())]
+        elif frame.types[-1] == self._source or len(frame.parts) == 1:
+            frame.parts[-1] = [self._node(key, frame.parts[-1])]
+        else:
+            before = _unique([source for part in frame.parts[:-1] for source in part])
+            frame.parts[:-1] = [[self._node(key, before)], *([] for _ in frame.parts[:-2])]
+
+    def map_variable(self, expr: Any) -> DType | None:
+        """As the base; a private variable is what its value waits for."""
+        dtype = super().map_variable(expr)
+        self._frames[-1].own += self._private(expr.name, ())
+        return dtype
+
+    def _private(self, name: str, index: tuple[Any, ...]) -> list[Read]:
+        variable = self.kernel.temporary_variables.get(name)
+        if variable is None or self._address_space(variable) is not None:
+            return []
+        try:
+            return [Read(name, tuple(self.domains.to_polynomial(part) for part in index))]
+        except NotAffineError:
+            return [Read(name, None)]
+
+    def _find_subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
+        dtype = super()._find_subscripted(direction, name, index)
+        if direction == "load":
+            self._frames[-1].own += self._private(name, index)
+        return dtype
+
+    def _store(self, assignee: Any) -> DType | None:
+        self._frames.append(_Frame(assignee))
+        dtype = super()._store(assignee)
+        self._frames.pop()
+        if isinstance(assignee, p.Variable):
+            self._writes += self._private(assignee.name, ())
+        else:
+            index = assignee.index_tuple if isinstance(assignee, p.Subscript) else (assignee.index,)
+            aggregate: Any = assignee.aggregate
+            self._writes += self._private(aggregate.name, index)
+        return dtype
+
+
+def _unique(sources: Sequence[Source]) -> list[Source]:
+    return list(dict.fromkeys(sources))
+
+
+def _contract_products(nodes: list[Node], value: Sequence[Source]) -> list[Node]:
+    """Fuse multiplications into the additions that alone use their products."""
+    uses = Counter(source for node in nodes for source in node.operands if isinstance(source, Node))
+    uses.update(source for source in value if isinstance(source, Node))
+    fused: set[Node] = set()
+    for node in nodes:
+        key = node.key
+        if not isinstance(key, Operation) or key.kind != "add" or not key.type_name.startswith("f"):
+            continue
+        product = replace(key, kind="mul")
+        for source in reversed(node.operands):
+            if (
+                isinstance(source, Node)
+                and source.key == product
+                and (source.cases, source.share) == (node.cases, node.share)
+                and uses[source] == 1
+            ):
+                node.key = replace(key, kind="fma")
+                others = [other for other in node.operands if other is not source]
+                node.operands = _unique([*others, *source.operands])
+                fused.add(source)
+                break
+    return [node for node in nodes if node not in fused]
+
+
+# --- Programs
+
 
 Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 """Loop variables around something, and the conditions on them under which it is executed."""
@@ -75,11 +324,6 @@ class KernelProgram(ShortRepr):
 
     def typical_group(self, values: Mapping[str, int]) -> Point:
         """Return the number of a work group of the kind that executes the most, at given sizes."""
-        return self._find_typical_group(tuple(sorted(values.items())))
-
-    @memoize_method
-    def _find_typical_group(self, sizes: tuple[tuple[str, int], ...]) -> Point:
-        values = dict(sizes)
         extents = {axis: int(n.evaluate(values)) for axis, n in self.grid.groups.items()}
         groups = [extents.get(axis, 1) for axis in range(max(extents, default=-1) + 1)]
         executed = {(s.within, n.cases) for s in self.statements for n in s.nodes}
@@ -151,25 +395,21 @@ class KernelProgram(ShortRepr):
     def local_bytes(self, parameters: Mapping[str, int]) -> int:
         """Return the bytes of local memory that a work group holds."""
         largest: dict[str, int] = {}
-        used = {
-            node.key.array
-            for statement in self.statements
-            for node in statement.nodes
-            if isinstance(node.key, MemoryAccess) and node.key.address_space == "local"
-        }
-        for name in used:
-            variable = self.kernel.temporary_variables[name]
+        keys = {node.key for statement in self.statements for node in statement.nodes}
+        for key in keys:
+            if not isinstance(key, MemoryAccess) or key.address_space != "local":
+                continue
+            variable = self.kernel.temporary_variables[key.array]
             number = variable.dtype.numpy_dtype.itemsize
             for extent in variable.storage_shape or variable.shape:
                 try:
-                    size = self.domains.to_polynomial(extent)
+                    number *= int(self.domains.to_polynomial(extent).evaluate(parameters))
                 except NotAffineError as error:
                     raise UnsupportedExpressionError(
-                        f"kernel '{self.kernel.name}', array '{name}': its extent {extent} is no "
-                        "polynomial of the sizes; declare its shape"
+                        f"kernel '{self.kernel.name}', array '{key.array}': its extent {extent} is "
+                        "no polynomial of the sizes; declare its shape"
                     ) from error
-                number *= int(size.evaluate(parameters))
-            storage = variable.base_storage or name
+            storage = variable.base_storage or key.array
             largest[storage] = max(largest.get(storage, 0), number)
         return sum(largest.values())
 
@@ -212,14 +452,11 @@ def kernel_programs(
 
 
 def sub_group_work(
-    programs: tuple[KernelProgram, ...],
-    parameters: Mapping[str, int],
-    *,
-    sub_group_size: int,
+    programs: tuple[KernelProgram, ...], parameters: Mapping[str, int], *, sub_group_size: int
 ) -> dict[str, int]:
     """Count what all sub-groups of a kernel execute."""
     names = ("launched", "arithmetic", "load", "store", "local", "passes", "barrier")
-    totals = dict.fromkeys(names, 0)
+    totals: dict[str, int] = dict.fromkeys(names, 0)
     for program in programs:
         numbers = (program.launches, *program.grid.groups.values())
         groups = prod(int(number.evaluate(parameters)) for number in numbers)
@@ -284,30 +521,25 @@ def access_cost(
     key = node.key
     assert isinstance(key, MemoryAccess)
     asked = sub_group_size * key.bits // 8
-    access = _analysis(program, statement, node)
+    access = _find_analysis(program, statement, node)
     if access.is_estimate == PROBABILITY:  # those sub-groups that execute it do with all items
         access = replace(access, is_estimate="")
     if key.address_space == "local":
         passes = Fraction(1)
         if shape.banks and access.address is not None and not access.is_estimate:
-            conflicts = bank_conflicts(
-                access,
-                parameters,
-                banks=shape.banks,
-                bank_width_bytes=shape.bank_bytes,
-                sub_group_size=sub_group_size,
-            )
+            banks = {"banks": shape.banks, "bank_width_bytes": shape.bank_bytes}
+            conflicts = bank_conflicts(access, parameters, **banks, sub_group_size=sub_group_size)
             fewest = -(-key.bits // (8 * shape.bank_bytes))  # wide elements take several words
             passes = max(passes, conflicts.mean / fewest)
         return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
     if access.address is None or access.is_estimate:
         stated = _find_stated_pattern(program.domains, access)
-        if declared is None and stated is not None:
-            return _find_stated_cost(stated[0], asked, sub_group_size, shape)
         if declared is not None:
             lines = Fraction(declared).limit_denominator(10**6)
             moved = lines * shape.sector_bytes
             return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
+        if stated is not None:
+            return _find_stated_cost(stated[0], asked, sub_group_size, shape)
         why = access.is_estimate or "its address"
         raise DataDependentControlFlowError(
             f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that a "
@@ -343,17 +575,16 @@ def _find_stated_cost(name: str, asked: int, sub_group_size: int, shape: MemoryS
     return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
 
 
-def _analysis(program: KernelProgram, statement: Statement, node: Node) -> AccessAnalysis:
+def _find_analysis(program: KernelProgram, statement: Statement, node: Node) -> AccessAnalysis:
     """Return the analysis of an access, of several equal ones that of the same conditions."""
     analyses = [
         access
         for access in program.accesses
         if access.instruction == statement.name and access.access == node.key
     ]
-    same = [access for access in analyses if access.scope.cases == node.cases]
     if not analyses:
         raise CountingError(
             f"kernel '{program.kernel.name}', instruction '{statement.name}': accesses in vectors"
             " have no lines; leave the tag 'vec' out of the kernel's axes and arrays"
         )
-    return (same or analyses)[0]
+    return next((a for a in analyses if a.scope.cases == node.cases), analyses[0])

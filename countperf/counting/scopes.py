@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from loopy.kernel.data import VectorizeTag
 
-from countperf.counting.accesses import Address, step_along
+from countperf.counting.accesses import step_along
 from countperf.counting.device_programs import LocalBarrier
 from countperf.counting.domains import Domains
-from countperf.counting.keys import NOWHERE, Case, Grid
+from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import Condition, Conjunction
@@ -177,7 +177,13 @@ def barrier_passes(
                 "the loop 'unr'"
             )
     dependent = _find_deciding_groups(domains, loops)
-    dependent |= _find_idle_groups(domains, barrier.neighbors, grid)
+    around = (domains.kernel.id_to_insn[i].within_inames for i in barrier.neighbors)
+    working = frozenset(domains.group_axes).intersection(frozenset[str]().union(*around))
+    axes = {domains.group_axes[name] for name in working}
+    if working and len(axes) == len(working):
+        everything = PiecewiseQuasiPolynomial.product(grid.groups[axis] for axis in axes)
+        if domains.executions(working, (), NOWHERE) != everything:  # some groups skip the loops
+            dependent |= working
     points = domains.executions(loops | dependent, (), NOWHERE)
     used = {domains.group_axes[name] for name in dependent}
     if len(used) < len(dependent):
@@ -189,21 +195,6 @@ def barrier_passes(
         if axis not in used:
             points = points * size
     return points.scale(grid.group_size)
-
-
-def _find_idle_groups(
-    domains: Domains, instruction_ids: frozenset[str], grid: Grid
-) -> frozenset[str]:
-    """Return the group inames of instructions, if some groups execute none of them."""
-    used = frozenset[str]().union(
-        *(domains.kernel.id_to_insn[i].within_inames for i in instruction_ids)
-    ) & frozenset(domains.group_axes)
-    axes = {domains.group_axes[name] for name in used}
-    if len(axes) < len(used) or not used:
-        return frozenset()
-    everything = PiecewiseQuasiPolynomial.product(grid.groups[axis] for axis in axes)
-    working = domains.executions(used, (), NOWHERE)
-    return frozenset() if working == everything else used
 
 
 def _find_deciding_groups(domains: Domains, loops: frozenset[str]) -> frozenset[str]:
@@ -246,14 +237,14 @@ class AxisStride(ShortRepr):
 
 def strides_of(
     scope: Scope,
-    address: Address | None,
+    access: MemoryAccess,
     kinds: Mapping[str, AxisKind],
-    changing: Mapping[str, frozenset[str]],
     *,
     of_most: bool = False,
 ) -> tuple[AxisStride, ...]:
     """Return the strides along all axes of the launch and all loops around an access."""
     domains = scope.domains
+    address = domains.opaque_address(access)
     flat = None if address is None else address.with_values(domains.determined(scope.within)).flat
     result: list[AxisStride] = []
     hardware: tuple[tuple[AxisKind, Mapping[int, Any], Mapping[str, int]], ...] = (
@@ -264,12 +255,12 @@ def strides_of(
         names = {axes[name]: name for name in scope.within if name in axes}
         for axis in sorted(extents):
             is_lane = of_most and (kind, axis) == ("local", 0)
-            stride = _find_stride(scope, flat, names.get(axis), changing, of_most=is_lane)
+            stride = _find_stride(scope, flat, names.get(axis), of_most=is_lane)
             result.append(AxisStride(kind=kind, axis=axis, iname=names.get(axis), stride=stride))
     copies = scope.within.difference(scope.loops, domains.local_axes, domains.group_axes)
     for name in (*scope.loops, *sorted(copies)):
         if name in scope.within:
-            stride = _find_stride(scope, flat, name, changing)
+            stride = _find_stride(scope, flat, name)
             result.append(AxisStride(kind=kinds[name], axis=None, iname=name, stride=stride))
     return tuple(result)
 
@@ -278,7 +269,6 @@ def _find_stride(
     scope: Scope,
     flat: QuasiPolynomial | None,
     name: str | None,
-    changing: Mapping[str, frozenset[str]],
     *,
     of_most: bool = False,
 ) -> QuasiPolynomial | None:
@@ -289,7 +279,7 @@ def _find_stride(
     if flat is None:
         return None
     names, domains = flat.names(), scope.domains
-    if any(name is None or name in changing[scalar] for scalar in names & changing.keys()):
+    if any(name is None or name in domains.changing[n] for n in names & domains.changing.keys()):
         return None
     if name is None or name not in names:
         return ZERO

@@ -6,8 +6,8 @@ held everywhere: which groups it holds in is not known.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from loopy import MultiAssignmentBase
 from loopy.schedule.tools import get_subkernel_arg_info
-from loopy.symbolic import SubstitutionMapper, WalkMapper
 from numpy.typing import NDArray
-from pymbolic.mapper.substitutor import make_subst_func
+from pytools import memoize_method
 
 from countperf.counting.domains import Domains
+from countperf.counting.extents import Conditions, SideWalker
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.preparation import PreparedKernel
 from countperf.errors import DataDependentControlFlowError, UncountableSetError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.affine import NotAffineError
+from countperf.symbolic.affine import NotAffineError, ToCondition
 from countperf.symbolic.point_arrays import (
     MAX_KINDS,
     Kind,
@@ -72,7 +72,6 @@ class WorkGroups:
 
     def __init__(self, t_unit: Any) -> None:
         self._t_unit = t_unit
-        self._executed: dict[str, tuple[tuple[Executed, ...], bool]] = {}
 
     @cached_property
     def _prepared(self) -> PreparedKernel:
@@ -88,8 +87,8 @@ class WorkGroups:
         most: int = MAX_KINDS,
     ) -> GroupKinds:
         """Sort the groups of a launch of a device program into so many kinds, or by place."""
-        executed, is_known = self._of_program(program)
-        values = self._values(program, sizes, arguments)
+        executed, is_known = self._find_executed(program)
+        values = self._find_values(program, sizes, arguments)
         try:
             with _limit_points(self._prepared.domains):
                 parts = _by_group(self._prepared.domains, executed, len(groups), values)
@@ -107,11 +106,11 @@ class WorkGroups:
         arguments: Sequence[int | None] = (),
     ) -> Point:
         """Return the number of a group of the kind that executes the most, the middle if it may."""
-        executed, _ = self._of_program(program)
-        values = self._values(program, sizes, arguments)
+        executed, _ = self._find_executed(program)
+        values = self._find_values(program, sizes, arguments)
         return typical_group(self._prepared.domains, executed, groups, values)
 
-    def _values(
+    def _find_values(
         self, program: str, sizes: Mapping[str, int], arguments: Sequence[int | None]
     ) -> dict[str, int]:
         """Return the values of sizes, and of loops of the host."""
@@ -120,51 +119,30 @@ class WorkGroups:
         passed = zip(names, arguments, strict=False)
         return {**sizes, **{n: v for n, v in passed if n in loops and v is not None}}
 
-    def _of_program(self, name: str) -> tuple[tuple[Executed, ...], bool]:
+    @memoize_method
+    def _find_executed(self, name: str) -> tuple[list[Executed], bool]:
         """Return what a device program executes, and whether no data decides it."""
-        if name not in self._executed:
-            domains = self._prepared.domains
-            (program,) = (p for p in self._prepared.schedule.programs if p.name == name)
-            executed: dict[Executed, None] = {}
-            is_known = True
-            for instruction_id in program.instruction_ids:
-                instruction = domains.kernel.id_to_insn[instruction_id]
-                within = instruction.within_inames
-                predicates = sorted(instruction.predicates, key=str)
-                known = [case for test in predicates if (case := self._case(test, True))]
-                is_known &= len(known) == len(predicates)
-                for cases in self._conditions(instruction):
-                    executed[within, (*known, *cases)] = None
-            self._executed[name] = tuple(executed), is_known
-        return self._executed[name]
+        domains = self._prepared.domains
+        to_condition = ToCondition(domains.to_address, lambda n: n not in domains.data_loops)
 
-    def _conditions(self, instruction: Any) -> Iterator[tuple[Case, ...]]:
-        """Yield the conditions of the sides of an instruction's ``if`` expressions, and none."""
-        yield ()
-        if isinstance(instruction, MultiAssignmentBase):
+        def find_cases(tests: Iterable[tuple[Any, bool]]) -> Iterator[Case]:
+            for test, holds in tests:
+                with suppress(NotAffineError):  # data decides
+                    yield Case(alternatives=to_condition(test), holds=holds)
+
+        (program,) = (p for p in self._prepared.schedule.programs if p.name == name)
+        executed: dict[Executed, None] = {}
+        is_known = True
+        for instruction in map(domains.kernel.id_to_insn.__getitem__, program.instruction_ids):
+            predicates = sorted(instruction.predicates, key=str)
+            known = tuple(find_cases((test, True) for test in predicates))
+            is_known &= len(known) == len(predicates)
             sides = _Sides()
-            sides(instruction.expression)
-            for tests in sides.found:
-                cases = (self._case(test, holds) for test, holds in tests)
-                yield tuple(case for case in cases if case is not None)
-
-    def _case(self, condition: Any, holds: bool) -> Case | None:
-        """Return a condition on loop variables and sizes; None if it is another one."""
-        try:
-            return Case(
-                alternatives=self._prepared.domains.to_condition(self._spelled(condition)),
-                holds=holds,
-            )
-        except NotAffineError:
-            return None
-
-    @cached_property
-    def _spelled(self) -> SubstitutionMapper:
-        """Replaces private integers by what they stand for."""
-        expressions: dict[str, Any] = {}
-        for name, expression in self._prepared.domains.definitions.items():
-            expressions[name] = SubstitutionMapper(make_subst_func(expressions))(expression)
-        return SubstitutionMapper(make_subst_func(expressions))
+            if isinstance(instruction, MultiAssignmentBase):
+                sides.rec(instruction.expression)
+            for tests in sides.found or ((),):
+                executed[instruction.within_inames, (*known, *find_cases(tests))] = None
+        return list(executed), is_known
 
 
 def typical_group(
@@ -199,35 +177,23 @@ def _by_group(
         points, _ = sets.fix_parameters(sets.at_values(points, values), {})
         names = isl_sets.names_of(points, parameters=False)
         axes = {domains.group_axes[name]: name for name in names if name in domains.group_axes}
-        functions = [
-            QuasiPolynomial.name(axes[axis]) - _lowest(domains, axes[axis], values)
-            for axis in sorted(axes)
-        ]
+        functions: list[QuasiPolynomial] = []
+        for axis in sorted(axes):
+            line, _ = sets.fix_parameters(domains.domain(frozenset([axes[axis]])), values)
+            first = sets.constant_bounds(line)[axes[axis]][0] or 0
+            functions.append(QuasiPolynomial.name(axes[axis]) - first)
         functions += [QuasiPolynomial.name(name) for name in names if name not in axes.values()]
         parts.append(place_in_box(sets.image(points, functions), sorted(axes), number))
     return parts
 
 
-def _lowest(domains: Domains, name: str, values: Mapping[str, int]) -> int:
-    """Return the value of a loop variable in the first group."""
-    line, _ = sets.fix_parameters(domains.domain(frozenset([name])), values)
-    return sets.constant_bounds(line)[name][0] or 0
-
-
-class _Sides(WalkMapper[[]]):
-    """Collects the conditions under which sides of ``if`` expressions are evaluated."""
+class _Sides(SideWalker):
+    """Collects the conditions under which parts of an expression are evaluated."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[tuple[Any, bool], ...]] = []
-        self._tests: tuple[tuple[Any, bool], ...] = ()
+        self.found: dict[Conditions, None] = {}
 
-    def map_if(self, expr: Any) -> None:
-        """Go through both sides with the condition, or its opposite."""
-        self.rec(expr.condition)
-        outer = self._tests
-        for side, holds in ((expr.then, True), (expr.else_, False)):
-            self._tests = (*outer, (expr.condition, holds))
-            self.found.append(self._tests)
-            self.rec(side)
-        self._tests = outer
+    def rec(self, expr: Any, /, *_: Any, **__: Any) -> None:
+        self.found[self.conditions] = None
+        super().rec(expr)

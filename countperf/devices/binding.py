@@ -8,23 +8,35 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from loopy import AddressSpace
 from numpy.typing import NDArray
+from pymbolic import evaluate
 
-from countperf.counting.index_arrays import (
-    IndexLimits,
-    index_limits,
-    ranges_of,
-    shapes_of_temporaries,
-    size_arguments,
+from countperf.counting import index_arrays
+from countperf.devices.description import (
+    DeviceKernel,
+    KernelArray,
+    Placement,
+    as_scalar,
+    components_of,
 )
-from countperf.devices.arrays import KernelArray, Placement, as_scalar, components_of
-from countperf.devices.description import DeviceKernel
 from countperf.errors import CountingError, KernelBuildError, option
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from countperf.devices.device import Session
+    from countperf.devices.device import Device, Session
+
+
+try:
+    import resource
+except ImportError:  # not POSIX
+    resource = None
+
+_GPU_PRIVATE_BYTES = 2**19
+_STACK_SHARE = 7 / 8  # of which arrays are; the driver needs some itself
+_STACK_BYTES = 2**20  # of threads of Windows
+_UNLIMITED_STACK_BYTES = 2**21  # of threads of glibc, where the limit is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +101,18 @@ def resolve_arguments(
         )
     shapes: dict[str, tuple[int, ...]] = {}
     for name, array in arrays.items():
-        shape = shapes[name] = _shape(kernel, array, values, given.get(name))
+        shape = shapes[name] = _find_shape(kernel, array, values, given.get(name))
         has = given.get(name)
         if has is not None and (has.dtype != array.dtype or has.shape != shape):
             raise KernelBuildError(
                 f"argument {name!r} wants {array.dtype} of shape {shape}, not {has.dtype} of shape"
                 f" {has.shape}"
             )
-        for part in array.parts.values():
-            strides = part.choose_strides(array.without_separate(shape), values)
+        parts = [(part, None) for part in array.parts.values()]
+        if has is not None and has.size:
+            parts = list(array.split(has))
+        for part, content in parts:
+            strides = part.choose_strides(array.without_separate(shape), values, content)
             for stride, value in strides.items():
                 values[stride] = as_scalar(kernel.scalars[stride], value, f"stride {stride}")
     kernel.check_sizes(values)
@@ -109,16 +124,13 @@ def resolve_arguments(
     return Bindings(scalars=values, shapes=shapes, placements=placements)
 
 
-def _shape(
+def _find_shape(
     kernel: DeviceKernel, array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
 ) -> tuple[int, ...]:
-    parts = list(array.parts.values())
-    if given is not None and given.ndim == len(array.whole(parts[0].shape)):
-        own = array.without_separate(given.shape)
-        return array.whole(parts[0].extents(values, kernel.addressed, own))
+    own = None if given is None else array.without_separate(given.shape)
     # parts of an array without a declared shape may go differently far
-    shape = [part.extents(values, kernel.addressed) for part in parts]
-    return array.whole([max(extents) for extents in zip(*shape, strict=True)])
+    shapes = [part.extents(values, kernel.addressed, own) for part in array.parts.values()]
+    return array.whole([max(extents) for extents in zip(*shapes, strict=True)])
 
 
 def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
@@ -127,12 +139,12 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
     if source is None:
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
-    shapes = {**shapes_of_temporaries(source, sizes), **bindings.shapes}
+    shapes = {**index_arrays.shapes_of_temporaries(source, sizes), **bindings.shapes}
     contents = {
         array.name: np.asarray(inputs.get(array.name, np.zeros(1, array.dtype)))
         for array in kernel.arrays
     }
-    ranges = ranges_of(contents)
+    ranges = index_arrays.ranges_of(contents)
     key = (*sizes.items(), *ranges.items())
     if key in kernel.checked_indices:
         return
@@ -140,6 +152,45 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
     if outside:
         raise KernelBuildError(f"kernel {kernel.name!r}: {outside}")
     kernel.checked_indices.add(key)
+
+
+def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Bindings) -> None:
+    """Refuse private arrays that are larger than what a device has for a work group of them.
+
+    Processors have the arrays of all work items of a group on the stack of a thread: what exceeds
+    it ends the process. GPUs address 512 KiB for each work item.
+    """
+    source = kernel.addressed.kernel
+    if source is None:
+        return
+    sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
+    shapes = index_arrays.shapes_of_temporaries(source, sizes)
+    held = sum(
+        prod(shapes.get(name, ())) * variable.dtype.itemsize
+        for name, variable in source.temporary_variables.items()
+        if variable.address_space == AddressSpace.PRIVATE and shapes.get(name)
+    )
+    room, whose = _GPU_PRIVATE_BYTES, "a work item"
+    if held and device.identity.device_type == "cpu":
+        _, group = source.get_grid_size_upper_bounds_as_exprs(
+            kernel.addressed.t_unit.callables_table
+        )
+        held *= prod(int(evaluate(extent, sizes)) for extent in group)
+        room, whose = int(_STACK_SHARE * _stack_bytes()), "all work items of a group"
+    if held > room:
+        raise KernelBuildError(
+            f"kernel {kernel.name!r}: the private arrays of {whose} take {held} byte, and"
+            f" {device.label} has {room} for them; nothing was launched: make the arrays shorter,"
+            " the groups smaller, or keep the arrays in global memory"
+        )
+
+
+def _stack_bytes() -> int:
+    """Return the size of the stack of a new thread, byte."""
+    if resource is None:
+        return _STACK_BYTES
+    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    return _UNLIMITED_STACK_BYTES if soft == resource.RLIM_INFINITY else soft
 
 
 def bind_arguments(
@@ -155,6 +206,7 @@ def bind_arguments(
     Unchecked are subscripts that data decide.
     """
     bindings = resolve_arguments(kernel, parameters, inputs)
+    check_private_arrays(kernel, session.device, bindings)
     if not unchecked:
         check_accesses(kernel, bindings, inputs or {})
     arguments: dict[str, Any] = dict(bindings.scalars)
@@ -233,7 +285,7 @@ def _decide(
 ) -> tuple[dict[str, Any], Mapping[str, tuple[int, ...]], dict[str, _Index]]:
     """Return scalars and given inputs, shapes of arrays, and what index arrays get."""
     source = kernel.addressed.kernel
-    sizes = frozenset(kernel.integers) if source is None else size_arguments(source)
+    sizes = frozenset(kernel.integers) if source is None else index_arrays.size_arguments(source)
     known = {name: value for name, value in given.items() if name not in parameters}
     scalars = {
         name: _draw(rng, dtype, ())[()]
@@ -242,12 +294,12 @@ def _decide(
     }
     bindings = resolve_arguments(kernel, {**parameters, **scalars}, known)
     made_up = [array for array in kernel.arrays if array.is_read and array.name not in known]
-    limits: Mapping[str, IndexLimits] = {}
+    limits: Mapping[str, index_arrays.IndexLimits] = {}
     if source is not None:
         values = {name: int(bindings.scalars[name]) for name in kernel.integers}
         contents = {array.name: known[array.name] for array in kernel.arrays if array.name in known}
         try:
-            limits = index_limits(source, values, bindings.shapes, contents)
+            limits = index_arrays.index_limits(source, values, bindings.shapes, contents)
         except CountingError as error:
             raise KernelBuildError(
                 f"kernel {kernel.name!r}: {error}; no inputs are made for it: pass yours by a"

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.devices import device as common
 from countperf.devices.cuda_target import generate_cuda, retarget
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.device import CUDA_PRELUDE, Device, DeviceLimits, Findings, pick_errors
 from countperf.devices.host_code import GeneratedLaunch
 from countperf.devices.identity import DeviceIdentity, make_slug
 from countperf.errors import DeviceError, DeviceLostError, KernelBuildError, MeasurementError
@@ -115,26 +115,26 @@ class CudaBackend:
     def __init__(self, load: Callable[[], CudaDriver] = load_driver) -> None:
         self._load: Callable[[], CudaDriver] = cache(load)
 
-    def discover(self) -> Findings:
+    def discover(self) -> common.Findings:
         """List the GPUs."""
         try:
             driver = self._load()
         except DeviceError as error:
             problem, _, advice = str(error).partition("; ")
-            return Findings(
+            return common.Findings(
                 label_prefix="cuda",
                 problem=problem,
                 advice=advice,  # which whoever installs CuPy wants to know
                 is_expected=importlib.util.find_spec("cupy") is not None or has_nvidia_gpu(),
             )
         number = range(int(driver.runtime.getDeviceCount()))
-        return Findings(
+        return common.Findings(
             label_prefix="cuda",
             platforms=((_PLATFORM, _cuda_version(driver)),),
             devices=tuple(describe(driver, index) for index in number),
         )
 
-    def open(self, device: Device) -> CudaSession:
+    def open(self, device: common.Device) -> CudaSession:
         """Open a GPU; DeviceLostError or MeasurementError if CUDA refuses."""
         return CudaSession.open(device)
 
@@ -146,7 +146,7 @@ class CudaBackend:
         """Return CuPy's errors, and ours for them."""
         return (DeviceLostError, MeasurementError, *self._load().failures())
 
-    def advise(self, device: Device) -> str:
+    def advise(self, device: common.Device) -> str:
         """Say what to do about a GPU that failed its trial."""
         return (
             f"see that 'nvidia-smi' shows no error and free memory on {device.label}, and that CuPy"
@@ -154,7 +154,7 @@ class CudaBackend:
         )
 
 
-def describe(driver: CudaDriver, index: int) -> Device:
+def describe(driver: CudaDriver, index: int) -> common.Device:
     """Read identity and limits of a GPU."""
     properties: dict[str, Any] = driver.runtime.getDeviceProperties(index)
     name = bytes(properties["name"]).decode().strip()
@@ -173,7 +173,7 @@ def describe(driver: CudaDriver, index: int) -> Device:
         device_type="gpu",
         compute_units=int(properties["multiProcessorCount"]),
     )
-    limits = DeviceLimits(
+    limits = common.DeviceLimits(
         max_group_size=int(properties["maxThreadsPerBlock"]),
         max_group_shape=tuple(int(extent) for extent in properties["maxThreadsDim"]),
         local_memory_bytes=int(properties["sharedMemPerBlock"]),
@@ -186,7 +186,7 @@ def describe(driver: CudaDriver, index: int) -> Device:
     )
     grid = tuple(int(extent) for extent in properties["maxGridSize"])
     handle = CudaHandle(driver=driver, index=index, max_grid=grid)
-    return Device(
+    return common.Device(
         label=f"cuda:{index}", identity=identity, limits=limits, handle=handle, backend="cuda"
     )
 
@@ -232,35 +232,10 @@ class CudaSpan:
         return _Profile(0, round(elapsed_ms * 1e6))
 
 
-class CudaProgram:
-    """Kernels of one source, built."""
-
-    def __init__(self, session: CudaSession, module: Any) -> None:
-        self._session = session
-        self._module = module
-        self._functions: dict[str, Any] = {}
-
-    def function(self, name: str) -> Any:
-        """Return CuPy's raw kernel of that name."""
-        if name not in self._functions:
-            with self._session.building():
-                self._functions[name] = self._module.get_function(name)
-        return self._functions[name]
-
-    def launch(
-        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
-    ) -> list[CudaSpan]:
-        """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
-        function = self.function(name)
-        with self._session.span() as spans:
-            self._session.enqueue(function, (groups,), (group_size,), arguments)
-        return spans
-
-
 class CudaSession:
     """Stream of a GPU, with what is built and allocated for it."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: common.Device) -> None:
         self.device = device
         handle: CudaHandle = device.handle
         self.handle = handle
@@ -269,7 +244,7 @@ class CudaSession:
         self._stream = self.driver.cupy.cuda.Stream(non_blocking=True)
 
     @classmethod
-    def open(cls, device: Device) -> CudaSession:
+    def open(cls, device: common.Device) -> CudaSession:
         """Open a GPU."""
         handle: CudaHandle = device.handle
         with handle.driver.guarded(f"{device.label} does not open"):
@@ -280,39 +255,86 @@ class CudaSession:
 
     # --- building
 
-    def module(self, source: str, options: Sequence[str] = ()) -> CudaProgram:
-        """Compile CUDA C with NVRTC."""
+    def module(self, source: str, options: Sequence[str] = ()) -> Callable[[str], Any]:
+        """Compile CUDA C with NVRTC; return what finds CuPy's raw kernels by name."""
         self._use()
-        with self.building():
+        with self._building():
             module = self.driver.cupy.RawModule(
                 code=source, options=("--std=c++17", *options), backend="nvrtc"
             )
             module.compile()
-        return CudaProgram(self, module)
+
+        def find(name: str) -> Any:
+            with self._building():
+                return module.get_function(name)
+
+        return cache(find)
 
     @contextmanager
-    def building(self) -> Generator[None]:
+    def _building(self) -> Generator[None]:
         """Turn failures of compiler and loader into ours."""
         what = f"does not build on {self.device.label}"
         try:
             with self.driver.guarded(what):
                 yield
         except self.driver.cupy.cuda.compiler.CompileException as error:
-            raise KernelBuildError(f"{what}: {pick_errors(str(error))}") from error
+            raise KernelBuildError(f"{what}: {common.pick_errors(str(error))}") from error
         except MeasurementError as error:
             raise KernelBuildError(str(error)) from error
         except (RuntimeError, OSError) as error:  # NVRTC's library is not there
             raise KernelBuildError(f"{what}: {error}") from error
 
-    def load(self, source: str, *, fresh: bool = False) -> CudaProgram:
+    def load(self, source: str, *, fresh: bool = False) -> common.Launch:
         """Build hand-written kernels, as in `countperf.devices.device.Session`."""
         # a comment that differs each time keeps CuPy's cache of binaries out
         stamp = f"// {np.random.default_rng().integers(2**62)}\n" if fresh else ""
-        return self.module(CUDA_PRELUDE + source + stamp)
+        find = self.module(common.CUDA_PRELUDE + source + stamp)
+
+        def launch(
+            name: str, groups: int, group_size: int, arguments: Sequence[Any]
+        ) -> list[CudaSpan]:
+            function = find(name)
+            with self.span() as spans:
+                self.enqueue(function, (groups,), (group_size,), arguments)
+            return spans
+
+        return launch
 
     def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
         """Generate CUDA for a translation unit and build it."""
-        return build_kernel(self, t_unit, unused_local_bytes)
+        check_offsets(t_unit)
+        entry = t_unit.default_entrypoint
+        index_limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
+        code = generate_cuda(t_unit)
+        find = self.module(code.source, tuple(entry.options.build_options))
+        for name in code.kernels:
+            function = find(name)
+            self.device.check_local(int(function.shared_size_bytes))
+            if unused_local_bytes is not None:
+                with self._building():  # a module is shared by all that build the same source
+                    most = max(unused_local_bytes, int(function.max_dynamic_shared_size_bytes))
+                    function.max_dynamic_shared_size_bytes = most
+                    function.preferred_shared_memory_carveout = _ALL_SHARED
+
+        def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
+            launches = code.launches(arguments, lambda size: self.allocate(int(size)))
+            for launch in launches:
+                check_grid(self, launch, index_limit)
+                function = find(launch.kernel)
+                self.device.check_group(launch.shape, int(function.max_threads_per_block))
+            self.finish()
+
+            def enqueue() -> list[Any]:
+                with self.span(hold=True) as spans:
+                    for each in launches:
+                        if prod(each.groups):  # none is empty
+                            launched = find(each.kernel), each.groups, each.shape, each.arguments
+                            self.enqueue(*launched, unused_local_bytes or 0)
+                return spans
+
+            return enqueue
+
+        return describe_kernel(retarget(t_unit), prepare)
 
     # --- running
 
@@ -346,7 +368,7 @@ class CudaSession:
     @cached_property
     def _hold(self) -> tuple[Any, Any]:
         clock_hz = max(1, self.device.limits.max_clock_mhz) * 1e6
-        return self.module(_HOLD_SOURCE).function("hold"), (np.int64(_HOLD_S * clock_hz),)
+        return self.module(_HOLD_SOURCE)("hold"), (np.int64(_HOLD_S * clock_hz),)
 
     def _record(self) -> Any:
         event = self.driver.cupy.cuda.Event()
@@ -410,46 +432,6 @@ class CudaSession:
             "cuda_driver": str(runtime.driverGetVersion()),
             "cuda_runtime": str(runtime.runtimeGetVersion()),
         }
-
-
-def build_kernel(
-    session: CudaSession, t_unit: Any, unused_local_bytes: int | None = None
-) -> DeviceKernel:
-    """Generate CUDA for a translation unit and build it."""
-    check_offsets(t_unit)
-    entry = t_unit.default_entrypoint
-    index_limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
-    code = generate_cuda(t_unit)
-    program = session.module(code.source, tuple(entry.options.build_options))
-    for name in code.kernels:
-        function = program.function(name)
-        session.device.check_local(int(function.shared_size_bytes))
-        if unused_local_bytes is not None:
-            with session.building():  # a module is shared by all that build the same source
-                most = max(unused_local_bytes, int(function.max_dynamic_shared_size_bytes))
-                function.max_dynamic_shared_size_bytes = most
-                function.preferred_shared_memory_carveout = _ALL_SHARED
-
-    def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
-        launches = code.launches(arguments, lambda size: session.allocate(int(size)))
-        for launch in launches:
-            check_grid(session, launch, index_limit)
-            function = program.function(launch.kernel)
-            session.device.check_group(launch.shape, int(function.max_threads_per_block))
-        session.finish()
-
-        def enqueue() -> list[Any]:
-            with session.span(hold=True) as spans:
-                for each in filter(lambda launch: prod(launch.groups), launches):  # none is empty
-                    function = program.function(each.kernel)
-                    session.enqueue(
-                        function, each.groups, each.shape, each.arguments, unused_local_bytes or 0
-                    )
-            return spans
-
-        return enqueue
-
-    return describe_kernel(retarget(t_unit), prepare)
 
 
 def check_grid(session: CudaSession, launch: GeneratedLaunch, index_limit: int) -> None:

@@ -18,12 +18,12 @@ Functions".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from cgen import Block, DoWhile, Line
 from cgen.cuda import CudaConstant
 from constantdict import constantdict
 from loopy.diagnostic import LoopyError, LoopyTypeError
@@ -86,7 +86,7 @@ class CudaFunction(ScalarCallable):
         if any(not isinstance(key, int) or not -1 <= key < number for key in given):
             raise LoopyError(f"{self.name!r} takes {number} argument(s), by position")
         if any(given.get(position) is None for position in range(number)):
-            return self.copy(arg_id_to_dtype=_constant(given)), clbl_inf_ctx  # types come later
+            return self.copy(arg_id_to_dtype=constantdict(given)), clbl_inf_ctx  # types come later
         types = [given[position].numpy_dtype for position in range(number)]
         common = np.dtype(np.result_type(*types))
         if self.name in _FLOAT_FUNCTIONS and number == 1 and common.kind in "iu":
@@ -94,7 +94,7 @@ class CudaFunction(ScalarCallable):
         name, result = self._spelling(common)
         signature = {-1: NumpyType(result)}
         signature.update({position: NumpyType(common) for position in range(number)})
-        specialized = self.copy(name_in_target=name, arg_id_to_dtype=_constant(signature))
+        specialized = self.copy(name_in_target=name, arg_id_to_dtype=constantdict(signature))
         return specialized, clbl_inf_ctx
 
     def _spelling(self, dtype: np.dtype[Any]) -> tuple[str, np.dtype[Any]]:
@@ -130,15 +130,12 @@ class CudaFunction(ScalarCallable):
         yield f"40_{name}", f"{HELPER_QUALIFIER} {text}"
 
 
-def _constant(mapping: dict[int, Any]) -> Any:
-    return constantdict(mapping)
-
-
 def cuda_functions() -> dict[str, CudaFunction]:
     """Return the functions by the names under which kernels call them."""
     return {name: CudaFunction(name=name) for name in _ARGUMENTS}
 
 
+_SWAP = re.compile(r"atomicCAS\(.*")
 _CONSTANTS = """\
 #ifdef __CUDACC_RTC__
 #define INFINITY __int_as_float(0x7f800000)
@@ -171,9 +168,6 @@ class _DeviceBuilder(CUDACASTBuilder):
     def symbol_manglers(self) -> Any:
         return [*super().symbol_manglers(), opencl_symbol_mangler]
 
-    def preamble_generators(self) -> Any:
-        return [*map(_on_device, super().preamble_generators()), _constants]
-
     def get_constant_arg_declarator(self, arg: Any) -> Any:
         return self.get_array_arg_declarator(arg, is_written=False)
 
@@ -185,53 +179,14 @@ class _DeviceBuilder(CUDACASTBuilder):
     def wrap_global_constant(self, decl: Any) -> Any:
         return CudaConstant(decl)
 
-    def emit_atomic_update(
-        self,
-        codegen_state: Any,
-        lhs_atomicity: Any,
-        lhs_var: Any,
-        lhs_expr: Any,
-        rhs_expr: Any,
-        lhs_dtype: Any,
-        rhs_type_context: Any,
-    ) -> Any:
-        update = super().emit_atomic_update(
-            codegen_state, lhs_atomicity, lhs_var, lhs_expr, rhs_expr, lhs_dtype, rhs_type_context
-        )
-        return _with_wide_swap(update)
-
-
-def _on_device(generator: Any) -> Any:
-    """Make the helper functions of a generator of Loopy's functions of the device."""
-
-    def generate(info: Any) -> Iterator[tuple[str, str]]:
-        for name, text in generator(info):
-            yield name, text.replace("static inline", HELPER_QUALIFIER)
-
-    return generate
-
-
-def _constants(info: Any) -> Iterator[tuple[str, str]]:
-    del info
-    yield "00_constants", _CONSTANTS
-
-
-def _with_wide_swap(update: Any) -> Any:
-    if not isinstance(update, Block):
-        return update
-    contents: list[Any] = []
-    for part in update.contents:
-        changed = part
-        if isinstance(part, DoWhile):
-            condition = str(part.condition).replace("(long *)", "(unsigned long long *)")
-            changed = DoWhile(Line(condition), part.body)
-        contents.append(changed)
-    return Block(contents)
-
 
 def generate_cuda(t_unit: Any) -> GeneratedCode:
     """Generate CUDA for a translation unit."""
-    return generate_for_target(retarget(t_unit))
+    code = generate_for_target(retarget(t_unit))
+    # Loopy's helpers are functions of the host, and it swaps 64 bits as a signed number
+    source = code.source.replace("static inline", HELPER_QUALIFIER)
+    source = _SWAP.sub(lambda call: call[0].replace("(long", "(unsigned long long"), source)
+    return replace(code, source=f"{_CONSTANTS}\n{source}")
 
 
 def retarget(t_unit: Any) -> Any:

@@ -100,14 +100,8 @@ def pick_errors(text: str) -> str:
     return cut("; ".join(lines) or " ".join(text.split()), 600)
 
 
-class Program(Protocol):
-    """Hand-written kernels, built for a device."""
-
-    def launch(
-        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
-    ) -> Sequence[Event]:
-        """Enqueue a kernel of one axis; arguments are device memory and NumPy scalars."""
-        ...
+Launch = Callable[[str, int, int, Sequence[Any]], Sequence["Event"]]
+"""Enqueues a hand-written kernel of one axis: name, groups, group size, memory and scalars."""
 
 
 class Session(Protocol):
@@ -116,43 +110,33 @@ class Session(Protocol):
     @property
     def device(self) -> Device:
         """The device."""
-        ...
 
-    def load(self, source: str, *, fresh: bool = False) -> Program:
-        """Build hand-written kernels."""
-        ...
+    def load(self, source: str, *, fresh: bool = False) -> Launch:
+        """Build hand-written kernels; return what enqueues them."""
 
     def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
         """Generate code for a translation unit and build it; see `KernelCase`."""
-        ...
 
     def allocate(self, size: int) -> Any:
         """Return new device memory of that many bytes (at least 4), filled with zeros."""
-        ...
 
     def upload(self, array: NDArray[Any]) -> Any:
         """Return new device memory with the elements of a contiguous array in memory order."""
-        ...
 
     def download(self, memory: Any, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         """Return the first elements of device memory."""
-        ...
 
     def copy_in(self, memory: Any, array: NDArray[Any]) -> None:
         """Copy a contiguous array to the beginning of device memory, and wait."""
-        ...
 
     def copy_out(self, array: NDArray[Any], memory: Any) -> None:
         """Fill a contiguous array from the beginning of device memory, and wait."""
-        ...
 
     def finish(self) -> None:
         """Wait for all that was enqueued."""
-        ...
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels, besides the Python packages."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,16 +171,14 @@ _CLOCK_RATE_TOLERANCE = 0.01
 
 
 class Event(Protocol):
-    """Protocol of an event: the part of ``pyopencl.Event`` that is used here."""
+    """The part of ``pyopencl.Event`` that is used here."""
 
     def wait(self) -> object:
         """Wait until the command is done."""
-        ...
 
     @property
     def profile(self) -> Any:
         """When the command began and ended: `start` and `end`, ns."""
-        ...
 
 
 Enqueue = Callable[[], Sequence[Event]]

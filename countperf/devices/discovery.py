@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -14,12 +14,7 @@ from countperf.caches import unwritable_caches
 from countperf.devices.device import Device, DriverFile, Findings, Session, check_process
 from countperf.devices.machine import read_processor
 from countperf.errors import DeviceError, KernelBuildError, nearest
-from countperf.machine_code.tools import (
-    ANALYZER_ADVICE,
-    OBJDUMP_ADVICE,
-    find_analyzer,
-    find_objdump,
-)
+from countperf.machine_code import tools
 from countperf.sizes import checks_keywords
 from countperf.text import Printed, Result, ShortRepr, check_lines
 
@@ -53,8 +48,6 @@ _SOURCE = """
 KERNEL trial(GLOBAL const float *in, GLOBAL float *out)
 { int i = GLOBAL_ID; out[i] = 2 * in[i] + i; }
 """
-_TRIAL_ITEMS = 256
-_TRIAL_GROUP = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +85,21 @@ def matching_devices(identity: DeviceIdentity) -> list[Device]:
 def select_device(name: str, devices: Sequence[Device]) -> Device:
     """Find the device that a name means."""
     wanted = name.strip().lower()
-    exact = [device for device in devices if wanted in (device.label, device.identity.slug)]
-    matches = exact or [device for device in devices if _is_part(wanted, device)]
+    names = {
+        d.label: (d.label, d.identity.slug, d.identity.name, d.identity.platform) for d in devices
+    }
+    matches = [device for device in devices if wanted in names[device.label][:2]]
+    if not matches and wanted:
+        is_part = {n: any(wanted in each.lower() for each in known) for n, known in names.items()}
+        matches = [device for device in devices if is_part[device.label]]
     if len(matches) == 1:
         return matches[0]
-    if matches:
-        message = f"{name!r} means several devices: {_listing(matches)}; give the whole label"
-        raise DeviceError(message, device=name)
-    names = [text for d in devices for text in (d.label, d.identity.slug)]
-    message = f"no device {name!r}; there is: {_listing(devices)}{nearest(wanted, names)}"
+    listing = ", ".join(f"{d.label} ({d.identity.name})" for d in matches or devices)
+    message = f"{name!r} means several devices: {listing}; give the whole label"
+    if not matches:
+        near = nearest(wanted, [each for known in names.values() for each in known[:2]])
+        message = f"no device {name!r}; there is: {listing}{near}"
     raise DeviceError(message, device=name)
-
-
-def _is_part(wanted: str, device: Device) -> bool:
-    identity = device.identity
-    names = (device.label, identity.slug, identity.name, identity.platform)
-    return bool(wanted) and any(wanted in text.lower() for text in names)
-
-
-def _listing(devices: Sequence[Device]) -> str:
-    return ", ".join(f"{device.label} ({device.identity.name})" for device in devices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +130,13 @@ def try_device(device: Device) -> DeviceTrial:
 
 def _run_trial(session: Session) -> bool:
     # built anew: a binary from an earlier day proves nothing about the compiler
-    program = session.load(_SOURCE, fresh=True)
-    values = np.arange(_TRIAL_ITEMS, dtype=np.float32)[::-1].copy()
+    launch = session.load(_SOURCE, fresh=True)
+    ascending = np.arange(256, dtype=np.float32)
+    values = ascending[::-1].copy()
     source, target = session.upload(values), session.allocate(values.nbytes)
-    program.launch("trial", _TRIAL_ITEMS // _TRIAL_GROUP, _TRIAL_GROUP, (source, target))
+    launch("trial", 4, 64, (source, target))
     result = session.download(target, values.dtype, values.size)
-    return np.array_equal(result, 2 * values + np.arange(_TRIAL_ITEMS, dtype=np.float32))
+    return np.array_equal(result, 2 * values + ascending)
 
 
 def in_order(devices: Iterable[Device]) -> list[Device]:
@@ -262,7 +251,9 @@ def doctor(
     devices = tuple(
         DeviceReport(
             label=device.label,
-            **{name: getattr(device.identity, name) for name in ("slug", "name", "platform")},
+            slug=device.identity.slug,
+            name=device.identity.name,
+            platform=device.identity.platform,
             **asdict(attempt(device)),
         )
         for device in discovery.devices
@@ -283,20 +274,16 @@ def find_tools() -> tuple[ToolReport, ...]:
 
     on_cpus, on_gpus = "the model that reads compiled code", "code for NVIDIA GPUs, without a GPU"
     wanted = (
-        ("objdump", on_cpus, find_objdump, OBJDUMP_ADVICE),
-        ("llvm-mca", on_cpus, find_analyzer, ANALYZER_ADVICE),
-        ("nvcc", on_gpus, nvcc.find_nvcc, nvcc.advise_program("nvcc")),
-        ("nvdisasm", on_gpus, nvcc.find_disassembler, nvcc.advise_program("nvdisasm")),
+        ("objdump", on_cpus, tools.find_objdump(), tools.OBJDUMP_ADVICE),
+        ("llvm-mca", on_cpus, tools.find_analyzer(), tools.ANALYZER_ADVICE),
+        *(
+            (name, on_gpus, nvcc.find_program(name), nvcc.advise_program(name))
+            for name in get_args(nvcc.Program)
+        ),
     )
     return tuple(
-        ToolReport(
-            name=name,
-            needed_for=needed_for,
-            path=None if path is None else str(path),
-            advice=advice,
-        )
-        for name, needed_for, find, advice in wanted
-        for path in (find(),)
+        ToolReport(name=name, needed_for=needed_for, path=path and str(path), advice=advice)
+        for name, needed_for, path, advice in wanted
     )
 
 

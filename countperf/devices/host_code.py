@@ -28,7 +28,7 @@ _LAUNCH, _ALLOCATE, _NUMPY = "_lpy_launch", "_lpy_allocate", "_lpy_np"
 
 _LAUNCHED = re.compile(rf"{_LAUNCH}\('(\w+)'")
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]
 
 
 class HostBuilder(PythonASTBuilderBase):
@@ -154,15 +154,14 @@ class Launches:
         Arguments are NumPy scalars, names of arrays, and None for temporaries; scalars that are no
         parameters are 1.
         """
-        arrays = {name: name for name in self.kernel.arguments}
-        numbers = self.kernel.numbers(parameters)
+        given = {name: name for name in self.kernel.arguments} | self.kernel.numbers(parameters)
         return [
-            (launch.kernel, _three(launch.groups), _three(launch.shape), [*launch.arguments])
-            for launch in self.code.launches(arrays | numbers, lambda _: None)
+            (
+                launch.kernel,
+                (*launch.groups, 1, 1)[:3],
+                (*launch.shape, 1, 1)[:3],
+                [*launch.arguments],
+            )
+            for launch in self.code.launches(given, lambda _: None)
             if all(launch.groups)
         ]
-
-
-def _three(extents: Sequence[int]) -> Shape:
-    first, second, third = (*extents, 1, 1)[:3]
-    return first, second, third

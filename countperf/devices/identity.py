@@ -7,16 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from countperf.counting.structure.memory_hierarchy import (
-    ASSUMED,
-    DEFAULT_CACHES,
-    UNKNOWN,
-    CountedCaches,
-    MemoryHierarchy,
-    available_hierarchies,
-    load_hierarchy,
-    read_system,
-)
+from countperf.counting.structure import memory_hierarchy as memory
 from countperf.documents import Document
 
 DeviceType = Literal["cpu", "gpu", "accelerator", "other"]
@@ -112,11 +103,6 @@ def make_slug(platform: str, name: str, processor: str = "") -> str:
     return "-".join([prefix, *(kept or ["device"]), *([generation] if generation else [])])
 
 
-def describe_processor(model_name: str, vendor: str, family: int, model: int) -> str:
-    """Write what ``/proc/cpuinfo`` says of a processor on one line."""
-    return f"{model_name} ({vendor} family {family} model {model})"
-
-
 def processor_generation(processor: str) -> str:
     """Return the generation of a processor; empty where it has none of its own."""
     match = re.search(r"(AuthenticAMD|GenuineIntel) family (\d+) model (\d+)", processor)
@@ -133,18 +119,21 @@ def processor_generation(processor: str) -> str:
 _VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel"}
 
 
-def memory_hierarchy_of(identity: DeviceIdentity, *, is_here: bool = False) -> MemoryHierarchy:
+def memory_hierarchy_of(
+    identity: DeviceIdentity, *, is_here: bool = False
+) -> memory.MemoryHierarchy:
     """Return the memory hierarchy of a device."""
     vendor = re.search(r"\((\w+) family", identity.processor)
     if vendor is not None and vendor[1] in _VENDORS:
         name = f"{_VENDORS[vendor[1]]}-{processor_generation(identity.processor)}"
-        if name in available_hierarchies():
-            return load_hierarchy(name)
-    system = read_system() if is_here and identity.device_type == "cpu" else None
-    return system or load_hierarchy(ASSUMED).model_copy(update={"name": UNKNOWN})
+        if name in memory.available_hierarchies():
+            return memory.load_hierarchy(name)
+    system = memory.read_system() if is_here and identity.device_type == "cpu" else None
+    assumed = memory.load_hierarchy(memory.ASSUMED)
+    return system or assumed.model_copy(update={"name": memory.UNKNOWN})
 
 
-def counted_caches_of(identity: DeviceIdentity, *, is_here: bool = False) -> CountedCaches:
+def counted_caches_of(identity: DeviceIdentity, *, is_here: bool = False) -> memory.CountedCaches:
     """Return the caches for which kernels are counted for a device."""
-    counted_caches = memory_hierarchy_of(identity, is_here=is_here)
-    return DEFAULT_CACHES if counted_caches.name == UNKNOWN else counted_caches.counted
+    known = memory_hierarchy_of(identity, is_here=is_here)
+    return memory.DEFAULT_CACHES if known.name == memory.UNKNOWN else known.counted

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-from countperf.devices.identity import describe_processor
-
 _WINDOW_S = 0.5  # the system counts processor time in hundredths of a second
 _BUSY_SHARE = 1 / 8
 
@@ -37,12 +35,8 @@ def read_processor(path: Path = Path("/proc/cpuinfo")) -> str:
     for key, value in _fields(path):
         fields.setdefault(key, value)
     try:
-        return describe_processor(
-            fields["model name"],
-            fields["vendor_id"],
-            int(fields["cpu family"]),
-            int(fields["model"]),
-        )
+        family = f"{fields['vendor_id']} family {int(fields['cpu family'])}"
+        return f"{fields['model name']} ({family} model {int(fields['model'])})"
     except (KeyError, ValueError):  # not x86: Arm's cpuinfo has neither name nor family
         return platform.processor() or platform.machine()
 

@@ -1,8 +1,7 @@
 """Registers, memory and machine code of kernels on NVIDIA GPUs, from nvcc, without a GPU.
 
-``ptxas -v`` says what each kernel takes once compiled for an architecture. Any number of kernels is
-put into one file, since starting the compiler takes longer than most kernels do. Machine code as
-text (SASS) is nvdisasm's; `countperf.machine_code.sass` reads it.
+``ptxas -v`` says what each kernel takes once compiled for an architecture. Machine code as text
+(SASS) is nvdisasm's; `countperf.machine_code.sass` reads it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,15 +24,15 @@ _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+(\d+))? bytes smem")
-_KERNEL_NAME = re.compile(
-    r"(?:__global__\s+void|KERNEL)\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\("
-)
 _MESSAGE_LIMIT = 800
 _UNSUPPORTED = "Unsupported gpu architecture"
 _OLD_DEVICES = (
     "CUDA 13 compiles for compute capability 7.5 and newer, CUDA 12 for 5.0 and newer: name the"
     " nvcc of such a toolkit in COUNTPERF_NVCC"
 )
+
+
+Program = Literal["nvcc", "nvdisasm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +46,9 @@ class KernelResources:
     shared_bytes: int = 0
 
 
-def find_nvcc() -> Path | None:
-    """Find CUDA's compiler."""
-    return _find_program("nvcc")
-
-
-def find_disassembler() -> Path | None:
-    """Find CUDA's disassembler."""
-    return _find_program("nvdisasm")
-
-
-def require_program(name: Literal["nvcc", "nvdisasm"]) -> Path:
+def require_program(name: Program) -> Path:
     """Return a program of CUDA's toolkit, or say how to get it."""
-    if (program := _find_program(name)) is None:
+    if (program := find_program(name)) is None:
         raise DeviceError(f"no {name} found: {advise_program(name)}")
     return program
 
@@ -72,21 +61,18 @@ def advise_program(name: str) -> str:
     )
 
 
-def _find_program(name: str) -> Path | None:
-    named = os.environ.get(f"COUNTPERF_{name.upper()}")
-    if named:
-        path = shutil.which(named)
-        return None if path is None else Path(path)
+def find_program(name: Program) -> Path | None:
+    """Find a program of CUDA's toolkit."""
+    if named := os.environ.get(f"COUNTPERF_{name.upper()}"):
+        return Path(path) if (path := shutil.which(named)) else None
     return next((path for path in _candidates(name) if os.access(path, os.X_OK)), None)
 
 
 def _candidates(name: str) -> Iterator[Path]:
-    on_path = shutil.which(name)
-    if on_path is not None:
+    if on_path := shutil.which(name):
         yield Path(on_path)
-    homes = [os.environ.get(home, "") for home in ("CUDA_HOME", "CUDA_PATH")]
-    for home in (*filter(None, homes), "/usr/local/cuda"):
-        yield Path(home) / "bin" / name
+    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
+    yield from (Path(home) / "bin" / name for home in homes if home)
     package = importlib.util.find_spec("nvidia")
     for folder in (package.submodule_search_locations or ()) if package else ():
         yield from sorted(Path(folder).glob(f"*/bin/{name}"), reverse=True)
@@ -97,29 +83,9 @@ def compile_for(t_unit: Any, capability: str = "9.0") -> dict[str, KernelResourc
     from countperf.devices.cuda_target import generate_cuda
 
     code = generate_cuda(t_unit)
-    resources = compile_sources({"kernel": code.source}, capability)["kernel"]
+    said, _ = run_nvcc(code.source, capability, "-cubin", "-Xptxas", "-v")
+    resources = parse_resources(said)
     return {name: resources[name] for name in code.kernels}
-
-
-def compile_sources(
-    sources: Mapping[str, str], capability: str = "9.0"
-) -> dict[str, dict[str, KernelResources]]:
-    """Compile many sources in one go and read what their kernels take."""
-    names = list(sources)
-    texts = [_apart(sources[name], name, number) for number, name in enumerate(names)]
-    by_source: dict[str, dict[str, KernelResources]] = {name: {} for name in names}
-    said, _ = run_nvcc("\n".join(texts), capability, "-cubin", "-Xptxas", "-v")
-    for entry, resources in parse_resources(said).items():
-        number, _, kernel = entry[1:].partition("_")
-        by_source[names[int(number)]][kernel] = resources
-    return by_source
-
-
-def _apart(source: str, label: str, number: int) -> str:
-    """Put a source into a namespace of its own, its kernels under names of their own."""
-    for name in set(_KERNEL_NAME.findall(source)):
-        source = re.sub(rf"\b{name}\b", f"k{number}_{name}", source)
-    return f'namespace n{number} {{\n#line 1 "{label}"\n{source}\n}}\n#undef bIdx\n#undef tIdx\n'
 
 
 def compile_cubin(source: str, capability: str = "9.0") -> bytes:

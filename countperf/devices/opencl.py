@@ -10,7 +10,8 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,18 +21,8 @@ import pyopencl as cl
 
 from countperf.caches import POCLS, give_a_cache
 from countperf.counting.frontend.copies import check_element_types, uses_half
+from countperf.devices import device as common
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
-from countperf.devices.device import (
-    INSTALL_ADVICE,
-    OPENCL_PRELUDE,
-    Device,
-    DeviceLimits,
-    Findings,
-    advise_drivers,
-    find_drivers,
-    loader_setting,
-    pick_errors,
-)
 from countperf.devices.host_code import HostBuilder, generate_for_target
 from countperf.devices.identity import DeviceIdentity, DeviceType, make_slug, platform_prefix
 from countperf.devices.machine import read_processor
@@ -44,24 +35,25 @@ if TYPE_CHECKING:
 class OpenClBackend:
     """Runs kernels through pyopencl."""
 
-    def discover(self) -> Findings:
+    def discover(self) -> common.Findings:
         """List platforms and devices; the first call decides which drivers the process sees."""
-        drivers, needs_folder = find_drivers()
+        drivers, needs_folder = common.find_drivers()
         give_a_cache(POCLS)
-        with loader_setting(drivers) if needs_folder else nullcontext():
+        with common.loader_setting(drivers) if needs_folder else nullcontext():
             try:
                 platforms = cl.get_platforms()
             except cl.Error:  # the loader has no driver at all
                 platforms = []
         counter: Counter[str] = Counter()
-        devices: list[Device] = []
+        devices: list[common.Device] = []
         for platform in platforms:
             prefix = platform_prefix(platform.name)
-            for handle in _devices_of(platform):
-                devices.append(describe(handle, f"{prefix}:{counter[prefix]}"))
-                counter[prefix] += 1
-        problem, advice = ("", "") if devices else advise_drivers()
-        return Findings(
+            with suppress(cl.Error):  # some drivers answer "device not found" instead of nothing
+                for handle in platform.get_devices():
+                    devices.append(describe(handle, f"{prefix}:{counter[prefix]}"))
+                    counter[prefix] += 1
+        problem, advice = ("", "") if devices else common.advise_drivers()
+        return common.Findings(
             drivers=drivers,
             platforms=tuple((platform.name, platform.version) for platform in platforms),
             devices=tuple(devices),
@@ -69,7 +61,7 @@ class OpenClBackend:
             advice=advice,
         )
 
-    def open(self, device: Device) -> OpenCLSession:
+    def open(self, device: common.Device) -> OpenCLSession:
         """Open a device; pyopencl.Error if the driver refuses."""
         return OpenCLSession.open(device)
 
@@ -81,25 +73,22 @@ class OpenClBackend:
         """Return pyopencl's errors."""
         return (cl.Error,)
 
-    def advise(self, device: Device) -> str:
+    def advise(self, device: common.Device) -> str:
         """Say what to do about a device that failed its trial."""
         return (
             "free memory on the machine and the device, and try again; or update or reinstall the"
             f" driver of {device.identity.platform} (on new processors, PyPI's PoCL fails: 'pip"
-            f" uninstall pocl-binary-distribution'), or {INSTALL_ADVICE}"
+            f" uninstall pocl-binary-distribution'), or {common.INSTALL_ADVICE}"
         )
 
 
-def _devices_of(platform: cl.Platform) -> Sequence[cl.Device]:
-    try:
-        return platform.get_devices()
-    except cl.Error:  # some drivers answer "device not found" instead of nothing
-        return ()
-
-
-def describe(handle: cl.Device, label: str) -> Device:
+def describe(handle: cl.Device, label: str) -> common.Device:
     """Read identity and limits of a pyopencl device."""
-    device_type = _device_type(handle)
+    kinds = cl.device_type
+    device_type: DeviceType = "other"
+    for kind, flag in (("cpu", kinds.CPU), ("gpu", kinds.GPU), ("accelerator", kinds.ACCELERATOR)):
+        if handle.type & flag and device_type == "other":
+            device_type = kind
     processor = read_processor() if device_type == "cpu" else ""
     name = handle.name.strip()
     slug = make_slug(handle.platform.name, name, processor)
@@ -115,8 +104,11 @@ def describe(handle: cl.Device, label: str) -> Device:
         compute_units=handle.max_compute_units,
         processor=processor,
     )
+    lanes = handle.native_vector_width_float if device_type == "cpu" else None
+    for name in ("warp_size_nv", "wavefront_width_amd"):
+        lanes = lanes or _extension(handle, name)
     capability = [_extension(handle, f"compute_capability_{n}_nv") for n in ("major", "minor")]
-    limits = DeviceLimits(
+    limits = common.DeviceLimits(
         max_group_size=handle.max_work_group_size,
         max_group_shape=tuple(handle.max_work_item_sizes),
         local_memory_bytes=handle.local_mem_size,
@@ -124,25 +116,13 @@ def describe(handle: cl.Device, label: str) -> Device:
         max_allocation_bytes=handle.max_mem_alloc_size,
         timer_resolution_s=handle.profiling_timer_resolution * 1e-9,
         max_clock_mhz=handle.max_clock_frequency,
-        sub_group_size=_sub_group_size(handle, device_type),
+        sub_group_size=lanes or 0,
         cache_line_bytes=handle.global_mem_cacheline_size,
         compute_capability=".".join(map(str, capability)) if None not in capability else "",
     )
-    return Device(label=label, identity=identity, limits=limits, handle=handle, backend="opencl")
-
-
-def _device_type(handle: cl.Device) -> DeviceType:
-    if handle.type & cl.device_type.CPU:
-        return "cpu"
-    if handle.type & cl.device_type.GPU:
-        return "gpu"
-    return "accelerator" if handle.type & cl.device_type.ACCELERATOR else "other"
-
-
-def _sub_group_size(handle: cl.Device, device_type: DeviceType) -> int:
-    if device_type == "cpu":
-        return int(handle.native_vector_width_float)
-    return int(_extension(handle, "warp_size_nv") or _extension(handle, "wavefront_width_amd") or 0)
+    return common.Device(
+        label=label, identity=identity, limits=limits, handle=handle, backend="opencl"
+    )
 
 
 def _extension(handle: cl.Device, name: str) -> int | None:
@@ -153,36 +133,27 @@ def _extension(handle: cl.Device, name: str) -> int | None:
         return None
 
 
-class OpenCLProgram:
-    """Hand-written kernels, built."""
+_NAME_ADVICE = (
+    "where a name is a word or a function of OpenCL C, such as half, give another:"
+    " lp.rename_argument, lp.rename_iname, lp.rename_callable"
+)
+_SIGNATURE = re.compile(r"^(__kernel void .*)\)$", re.MULTILINE)
 
-    def __init__(self, queue: cl.CommandQueue, program: cl.Program) -> None:
-        self._queue = queue
-        self._program = program
-        self._kernels: dict[str, cl.Kernel] = {}
-
-    def launch(
-        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
-    ) -> list[cl.Event]:
-        """Enqueue a kernel of one axis; arguments are buffers and NumPy scalars."""
-        if name not in self._kernels:
-            self._kernels[name] = cl.Kernel(self._program, name)
-        kernel = self._kernels[name]
-        kernel.set_args(*arguments)
-        shape = (groups * group_size,)
-        return [cl.enqueue_nd_range_kernel(self._queue, kernel, shape, (group_size,))]
+Extents = tuple[int, ...]
+ChooseGroups = Callable[[Extents, Extents], Extents]
+"""Function from the groups of a launch and the shape of a group, by axis, to the groups to run."""
 
 
 class OpenCLSession:
     """Context and profiling queue of an OpenCL device."""
 
-    def __init__(self, device: Device, context: cl.Context, queue: cl.CommandQueue) -> None:
+    def __init__(self, device: common.Device, context: cl.Context, queue: cl.CommandQueue) -> None:
         self.device = device
         self.context = context
         self.queue = queue
 
     @classmethod
-    def open(cls, device: Device) -> Self:
+    def open(cls, device: common.Device) -> Self:
         """Open a device."""
         context = cl.Context([device.handle])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
@@ -201,20 +172,81 @@ class OpenCLSession:
                     cache_dir=None if cache_folder is None else str(cache_folder),
                 )
             except cl.Error as error:
-                message = f"does not build on {self.device.label}: {pick_errors(str(error))}"
+                message = f"does not build on {self.device.label}: {common.pick_errors(str(error))}"
                 raise KernelBuildError(message) from error
 
-    def load(self, source: str, *, fresh: bool = False) -> OpenCLProgram:
+    def load(self, source: str, *, fresh: bool = False) -> common.Launch:
         """Build hand-written kernels, as in `countperf.devices.device.Session`."""
-        text = OPENCL_PRELUDE + source
-        if not fresh:
-            return OpenCLProgram(self.queue, self.build(text))
         with tempfile.TemporaryDirectory(prefix="countperf-build-") as folder:
-            return OpenCLProgram(self.queue, self.build(text, cache_folder=Path(folder)))
+            program = self.build(
+                common.OPENCL_PRELUDE + source, cache_folder=Path(folder) if fresh else None
+            )
+        kernels: Callable[[str], cl.Kernel] = cache(partial(cl.Kernel, program))
 
-    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> DeviceKernel:
-        """Generate code for a translation unit and build it."""
-        return build_kernel(self, t_unit, unused_local_bytes=unused_local_bytes or 0)
+        def launch(
+            name: str, groups: int, group_size: int, arguments: Sequence[Any]
+        ) -> list[cl.Event]:
+            kernels(name).set_args(*arguments)
+            shape = (groups * group_size,)
+            return [cl.enqueue_nd_range_kernel(self.queue, kernels(name), shape, (group_size,))]
+
+        return launch
+
+    def build_kernel(
+        self,
+        t_unit: Any,
+        unused_local_bytes: int | None = None,
+        *,
+        choose_groups: ChooseGroups | None = None,
+    ) -> DeviceKernel:
+        """Generate OpenCL C for a translation unit and build it."""
+        unit, device = retarget(t_unit), self.device
+        entry = unit.default_entrypoint
+        check_offsets(unit)
+        check_types(device, unit)
+        code = generate_for_target(unit)
+        source = code.source
+        more: tuple[Any, ...] = ()
+        if unused_local_bytes:  # as one more argument, of which the host function does not know
+            source = _SIGNATURE.sub(r"\1, __local char *unused_local)", source)
+            more = (cl.LocalMemory(unused_local_bytes),)
+        try:
+            program = self.build(source, tuple(entry.options.build_options))
+        except KernelBuildError as error:
+            raise KernelBuildError(f"{error}; {_NAME_ADVICE}") from error
+        if lost := {*code.kernels} - {*program.kernel_names.split(";")}:
+            raise KernelBuildError(
+                f"{device.label} compiles {', '.join(sorted(lost))}, and has no kernel of"
+                " that name then; give the kernel another name, loopy.rename_callable"
+            )
+        kernels = {name: cl.Kernel(program, name) for name in code.kernels}
+
+        def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
+            launches = code.launches(arguments, lambda size: self.allocate(int(size)))
+            for launch in launches:
+                ask, key = kernels[launch.kernel].get_work_group_info, cl.kernel_work_group_info
+                device.check_group(launch.shape, int(ask(key.WORK_GROUP_SIZE, device.handle)))
+                device.check_local(int(ask(key.LOCAL_MEM_SIZE, device.handle)))
+
+            def enqueue() -> list[Any]:
+                events: list[Any] = []
+                for each in launches:
+                    kernel, groups = kernels[each.kernel], each.groups
+                    if choose_groups is not None:
+                        groups = choose_groups(groups, each.shape)
+                    kernel.set_args(*each.arguments, *more)
+                    events.append(
+                        cl.enqueue_nd_range_kernel(
+                            *(self.queue, kernel, groups, each.shape),
+                            g_times_l=True,
+                            allow_empty_ndrange=True,
+                        )
+                    )
+                return events
+
+            return enqueue
+
+        return describe_kernel(unit, prepare)
 
     def finish(self) -> None:
         """Wait for all that was enqueued."""
@@ -254,17 +286,6 @@ class OpenCLSession:
         return result
 
 
-_NAME_ADVICE = (
-    "where a name is a word or a function of OpenCL C, such as half, give another:"
-    " lp.rename_argument, lp.rename_iname, lp.rename_callable"
-)
-_SIGNATURE = re.compile(r"^(__kernel void .*)\)$", re.MULTILINE)
-
-Extents = tuple[int, ...]
-ChooseGroups = Callable[[Extents, Extents], Extents]
-"""Function from the groups of a launch and the shape of a group, by axis, to the groups to run."""
-
-
 class OpenClTarget(lp.PyOpenCLTarget):
     """OpenCL C, and a host function that tells what it launches."""
 
@@ -287,64 +308,7 @@ def retarget(t_unit: Any) -> Any:
     return t_unit.copy(target=target)
 
 
-def build_kernel(
-    session: OpenCLSession,
-    t_unit: Any,
-    *,
-    choose_groups: ChooseGroups | None = None,
-    unused_local_bytes: int = 0,
-) -> DeviceKernel:
-    """Generate OpenCL C for a translation unit and build it."""
-    unit = retarget(t_unit)
-    entry, device = unit.default_entrypoint, session.device
-    check_offsets(unit)
-    check_types(device, unit)
-    code = generate_for_target(unit)
-    source = code.source
-    more: tuple[Any, ...] = ()
-    if unused_local_bytes:  # as one more argument, of which the host function does not know
-        source = _SIGNATURE.sub(r"\1, __local char *unused_local)", source)
-        more = (cl.LocalMemory(unused_local_bytes),)
-    try:
-        program = session.build(source, tuple(entry.options.build_options))
-    except KernelBuildError as error:
-        raise KernelBuildError(f"{error}; {_NAME_ADVICE}") from error
-    if lost := {*code.kernels} - {*program.kernel_names.split(";")}:
-        raise KernelBuildError(
-            f"{device.label} compiles {', '.join(sorted(lost))}, and has no kernel of"
-            " that name then; give the kernel another name, loopy.rename_callable"
-        )
-    kernels = {name: cl.Kernel(program, name) for name in code.kernels}
-
-    def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
-        launches = code.launches(arguments, lambda size: session.allocate(int(size)))
-        for launch in launches:
-            ask, key = kernels[launch.kernel].get_work_group_info, cl.kernel_work_group_info
-            device.check_group(launch.shape, int(ask(key.WORK_GROUP_SIZE, device.handle)))
-            device.check_local(int(ask(key.LOCAL_MEM_SIZE, device.handle)))
-
-        def enqueue() -> list[Any]:
-            events: list[Any] = []
-            for each in launches:
-                kernel, groups = kernels[each.kernel], each.groups
-                if choose_groups is not None:
-                    groups = choose_groups(groups, each.shape)
-                kernel.set_args(*each.arguments, *more)
-                events.append(
-                    cl.enqueue_nd_range_kernel(
-                        *(session.queue, kernel, groups, each.shape),
-                        g_times_l=True,
-                        allow_empty_ndrange=True,
-                    )
-                )
-            return events
-
-        return enqueue
-
-    return describe_kernel(unit, prepare)
-
-
-def check_types(device: Device, t_unit: Any) -> None:
+def check_types(device: common.Device, t_unit: Any) -> None:
     """Refuse a kernel with types that no code is generated for, or that a device lacks."""
     try:
         check_element_types(t_unit.default_entrypoint)

@@ -212,29 +212,8 @@ def _construct(device_type: type[_Parameters], values: Mapping[str, Any]) -> _Pa
 
 # --- Descriptions of devices on disk, and limits of NVIDIA's compute capabilities
 #
-# A description is a TOML file with one table per number, so that each carries unit and source::
-#
-#     format = "countperf-device-parameters"
-#     version = 1
-#     slug = "nvidia-gtx-970"
-#     name = "NVIDIA GeForce GTX 970"
-#     compute_capability = "5.2"  # optional: limits that the file does not state follow from it
-#
-#     clock_hz = { value = 1.253e9, unit = "Hz", source = "paper" }
-#
-#     [sources]
-#     paper = "Author, year, table"
-#
-#     [classes."mul.f32"]
-#     kind = "compute"
-#     subsystem = "alu"
-#     cpi = 0.375
-#     latency = 6
-#     unit = "cycle"
-#     source = "paper"
-#
-#     [links]
-#     h2d = { startup_s = 4e-6, bandwidth_byte_per_s = 15.8e9, lambda_c = 0.7, source = "paper" }
+# A description is a TOML file with one table per number, so that each carries unit and source; see
+# those in the folder ``catalog``. Limits that it does not state follow from ``compute_capability``.
 #
 # Source of the limits: CUDA C Programming Guide, "Technical Specifications per Compute Capability",
 # and ``cuda_occupancy.h`` of the CUDA Toolkit (granularity of allocation), which computes what the
@@ -315,10 +294,6 @@ def load_device(device: str | Path) -> DeviceParameters:
     if isinstance(device, Path) or device.endswith(".toml"):
         return read_device(read_file_text(device), path=device)
     if device not in available_devices():
-        first, *others = device.split(",")
-        if others and first in available_devices():
-            message = f"{device!r} are several devices; name one, as {first}"
-            raise DeviceError(f"{message} ('countperf predict' takes all of them)", device=device)
         known, near = ", ".join(available_devices()), nearest(device, available_devices())
         message = f"no description of a device {device!r} (known: {known}); give a TOML file{near}"
         raise DeviceError(message, device=device)

@@ -70,13 +70,13 @@ class Worker:
         """Do a packed task, which may take so long from when it is unpacked, s."""
         late = WorkerLostError(f"it took longer than {limit_s or 0:.3g} s", is_late=True)
         timer = threading.Timer(limit_s or 0, self._kill, [late])
-        stdin, stdout = self._begin()
+        process = self._begin()
         try:
-            _send(stdin, content)
-            pickle.load(stdout)  # it is unpacked
+            _send(process.stdin, content)
+            pickle.load(process.stdout)  # it is unpacked
             if limit_s is not None:
                 timer.start()
-            kind, packed = pickle.load(stdout)
+            kind, packed = pickle.load(process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):
             raise self._find_reason() from None
         finally:
@@ -101,8 +101,8 @@ class Worker:
                 pass
             self._process = None
 
-    def _begin(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Start the process, unless it runs; return its streams."""
+    def _begin(self) -> Any:
+        """Start the process, unless it runs."""
         if self._lost is not None or (self._process and self._process.poll() is not None):
             self.close()
         with self._lock:
@@ -119,9 +119,7 @@ class Worker:
                     env={**os.environ, **self._environment},
                     start_new_session=True,  # Ctrl-C is for the caller
                 )
-            assert self._process.stdin is not None
-            assert self._process.stdout is not None
-            return self._process.stdin, self._process.stdout
+            return self._process
 
     def _kill(self, reason: WorkerLostError) -> None:
         """Kill the process with all that it began."""
@@ -161,7 +159,7 @@ class Pool(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Have a process do something, which may take as long as it likes."""
-        return self.submit_within(None, partial(fn, **kwargs) if kwargs else fn, *args)
+        return self.submit_within(None, partial(fn, **kwargs), *args)
 
     def submit_within(
         self, limit_s: float | None, fn: Callable[..., Any], /, *args: Any
@@ -266,10 +264,9 @@ def capacity(executor: Executor) -> int:
     Of Dask's executor the threads of all workers now, of those of Python and MPI the workers.
     """
     runner: Any = executor
-    for name in ("_max_workers", "num_workers"):
-        workers = getattr(runner, name, None)
-        if isinstance(workers, int) and workers > 0:
-            return workers
+    workers = getattr(runner, "_max_workers", None) or getattr(runner, "num_workers", None)
+    if isinstance(workers, int) and workers > 0:
+        return workers
     client = getattr(runner, "_client", None)
     if client is not None and hasattr(client, "nthreads"):
         return max(1, sum(client.nthreads().values()))

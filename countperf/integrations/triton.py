@@ -31,27 +31,18 @@ Prune: TypeAlias = Callable[..., list[Any]]
 _META = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
-def configuration_of(config: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a ``triton.Config`` and the arguments of a call as one configuration.
-
-    Meta-parameters that Triton leaves at None are left out.
-    """
-    meta = {name: getattr(config, name, None) for name in _META}
-    return {
-        **arguments,
-        **config.kwargs,
-        **{name: value for name, value in meta.items() if value is not None},
-    }
-
-
 def early_config_prune(cost: Cost, *, keep: int) -> Prune:
     """Return a function for ``prune_configs_by`` that keeps those predicted fastest."""
     if keep < 1:
         raise ParameterError(f"keep={keep}: keep one configuration at least", parameter="keep")
 
     def prune(configs: Sequence[Any], named_args: Mapping[str, Any], **more: Any) -> list[Any]:
-        arguments = {**named_args, **more}
-        times = predict_times(cost, [configuration_of(config, arguments) for config in configs])
+        configurations: list[dict[str, Any]] = []
+        for config in configs:  # without meta-parameters that Triton leaves at None
+            meta = {name: getattr(config, name, None) for name in _META}
+            given = {name: value for name, value in meta.items() if value is not None}
+            configurations.append({**named_args, **more, **config.kwargs, **given})
+        times = predict_times(cost, configurations)
         order = np.argsort(np.where(np.isnan(times), np.inf, times), kind="stable")
         return [configs[position] for position in order[:keep]]
 

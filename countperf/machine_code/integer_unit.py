@@ -95,24 +95,6 @@ def _shift_signed(bits: int, a: int, by: int) -> _Outcome:
     return result, _exact(bits, result, value >> (by - 1) & 1) if by else _KEPT
 
 
-def _rotate(bits: int, a: int, by: int, sign: int) -> _Outcome:
-    """Rotate to the left; flags but carry and overflow, which are lost, stay as they were."""
-    result = (a << (sign * by % bits) | a >> (-sign * by % bits)) & ((1 << bits) - 1)
-    return result, None if _count(by, bits) else _KEPT
-
-
-def _double_shift(bits: int, a: int, other: int, by: int, *, left: bool) -> _Outcome:
-    by &= bits - 1
-    if by == 0:
-        return a, _KEPT
-    if left:
-        result, carry = (a << by | other >> (bits - by)), a >> (bits - by) & 1
-    else:
-        result, carry = (a >> by | other << (bits - by)), a >> (by - 1) & 1
-    result &= (1 << bits) - 1
-    return result, _exact(bits, result, carry, (result ^ a) >> (bits - 1))
-
-
 def _multiply(bits: int, a: int, b: int) -> _Outcome:
     exact, top = signed(a, bits) * signed(b, bits), 1 << bits - 1
     overflows = not -top <= exact < top
@@ -136,45 +118,14 @@ def _divide(bits: int, by: int, low: int, high: int, *, is_signed: bool) -> _Out
     return quotient & mask, (whole - quotient * by) & mask, None
 
 
-def _bit_test(change: Callable[[int, int], int]) -> _Rule:
-    """Change a bit; other flags than the carry are taken for those of a result of 1."""
-
-    def compute(bits: int, a: int, index: int) -> _Outcome:
-        bit = 1 << index % bits
-        return change(a, bit), _exact(bits, 1, bool(a & bit))
-
-    return compute
-
-
-def _bit_count(function: Callable[[int, int], int], carry_of: Callable[[int], bool]) -> _Rule:
-    def compute(bits: int, a: int) -> _Outcome:
-        result = function(a, bits)
-        return result, _exact(bits, result, carry_of(a))
-
-    return compute
-
-
-def _find_bit(function: Callable[[int], int]) -> _Rule:
-    """Find a bit, of which there may be none; the zero flag says so."""
-
-    def compute(bits: int, a: int) -> _Outcome:
-        return function(a) if a else None, _exact(bits, a)
-
-    return compute
-
-
-def _extract_bits(bits: int, a: int, control: int) -> _Outcome:
-    result = a >> (control & 0xFF) & ((1 << (control >> 8 & 0xFF)) - 1)
-    return result, _exact(bits, result)
+def _count_zeros(bits: int, a: int) -> _Outcome:
+    result = (a & -a).bit_length() - 1 if a else bits
+    return result, _exact(bits, result, a == 0)
 
 
 def _low_bits(bits: int, a: int, index: int) -> _Outcome:
     result = a & ((1 << min(index & 0xFF, bits)) - 1)
     return result, _exact(bits, result)
-
-
-def _places(mask: int) -> enumerate[int]:
-    return enumerate(index for index in range(mask.bit_length()) if mask >> index & 1)
 
 
 def _keep_flags(function: Callable[[int, int, int], int]) -> _Rule:
@@ -198,14 +149,9 @@ _RULES: Mapping[str, tuple[str, _Rule]] = {
     "shl2": ("1n>1", _shift_left),
     "shr2": ("1n>1", _shift_right),
     "sar2": ("1n>1", _shift_signed),
-    "rol2": ("1n>1", lambda bits, a, by: _rotate(bits, a, by, 1)),
-    "ror2": ("1n>1", lambda bits, a, by: _rotate(bits, a, by, -1)),
-    "shld3": ("21n>2", lambda bits, a, b, by: _double_shift(bits, a, b, by, left=True)),
-    "shrd3": ("21n>2", lambda bits, a, b, by: _double_shift(bits, a, b, by, left=False)),
     "shlx3": ("10>2", _keep_flags(lambda bits, a, by: a << (by & (bits - 1)))),
     "shrx3": ("10>2", _keep_flags(lambda bits, a, by: a >> (by & (bits - 1)))),
     "sarx3": ("10>2", _keep_flags(lambda bits, a, by: signed(a, bits) >> (by & (bits - 1)))),
-    "rorx3": ("10>2", _keep_flags(lambda bits, a, by: a >> (by % bits) | a << (-by % bits))),
     "inc1": ("0>0", lambda bits, a: _add(bits, a, 1)),
     "dec1": ("0>0", lambda bits, a: _subtract(bits, a, 1)),
     "neg1": ("0>0", lambda bits, a: _subtract(bits, 0, a)),
@@ -217,30 +163,10 @@ _RULES: Mapping[str, tuple[str, _Rule]] = {
     "mulx3": ("0d>12", lambda bits, a, b: (*_product(bits, a, b, is_signed=False)[:2], _KEPT)),
     "div1": ("0ad>ad", lambda bits, *v: _divide(bits, *v, is_signed=False)),
     "idiv1": ("0ad>ad", lambda bits, *v: _divide(bits, *v, is_signed=True)),
-    "bt2": ("10>", lambda bits, a, b: _bit_test(lambda a, _: a)(bits, a, b)[1:]),
-    "bts2": ("10>1", _bit_test(lambda a, bit: a | bit)),
-    "btr2": ("10>1", _bit_test(lambda a, bit: a & ~bit)),
-    "btc2": ("10>1", _bit_test(lambda a, bit: a ^ bit)),
-    "tzcnt2": (
-        "0>1",
-        _bit_count(lambda a, bits: (a & -a).bit_length() - 1 if a else bits, lambda a: a == 0),
-    ),
-    "lzcnt2": ("0>1", _bit_count(lambda a, bits: bits - a.bit_length(), lambda a: a == 0)),
-    "popcnt2": ("0>1", _bit_count(lambda a, _: a.bit_count(), lambda _: False)),
-    "blsr2": ("0>1", _bit_count(lambda a, _: a & (a - 1) if a else 0, lambda a: a == 0)),
-    "blsi2": ("0>1", _bit_count(lambda a, _: a & -a, lambda a: a != 0)),
-    "blsmsk2": (
-        "0>1",
-        _bit_count(lambda a, bits: (a ^ (a - 1)) & ((1 << bits) - 1), lambda a: a == 0),
-    ),
-    "bsf2": ("0>1", _find_bit(lambda a: (a & -a).bit_length() - 1)),
-    "bsr2": ("0>1", _find_bit(lambda a: a.bit_length() - 1)),
-    "bextr3": ("10>2", _extract_bits),
+    # other flags than the carry are taken for those of a result of 1
+    "bt2": ("10>", lambda bits, a, index: (_exact(bits, 1, a >> index % bits & 1),)),
+    "tzcnt2": ("0>1", _count_zeros),
     "bzhi3": ("10>2", _low_bits),
-    "pext3": ("10>2", _keep_flags(lambda _, a, m: sum((a >> p & 1) << k for k, p in _places(m)))),
-    "pdep3": ("10>2", _keep_flags(lambda _, a, m: sum((a >> k & 1) << p for k, p in _places(m)))),
-    "bswap1": ("0>0", lambda bits, a: (int.from_bytes(a.to_bytes(bits // 8), "little"), _KEPT)),
-    "xadd2": ("10>10", lambda bits, a, b: (_add(bits, a, b)[0], a, _add(bits, a, b)[1])),
     "cltd0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),
     "cqto0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),
 }
@@ -252,10 +178,10 @@ _OF_SAME: Mapping[str, tuple[str, _Rule]] = {
     "sbb2": ("c>1", lambda bits, c: _with_carry(bits, 0, 0, c, -1)),
 }
 _NAMES = frozenset(name[:-1] for name in _RULES)
-_SHIFTS = ("shl", "shr", "sar", "rol", "ror")
+_SHIFTS = ("shl", "shr", "sar")
 _KEEPING = re.compile(
-    r"^(?:mov|lea|push|pop|call|ret|leave|nop|endbr|set|cmov|j|prefetch|shlx|shrx|sarx|rorx|mulx"
-    r"|bswap|xchg|pext|pdep|cqt|clt|cwt|cqo|cdq|cbt|not|data16|[lms]fence|cbw|cwde)"
+    r"^(?:mov|stos|lods|lea|push|pop|call|ret|leave|nop|endbr|set|cmov|j|prefetch|sh[lr]x|sarx|rorx"
+    r"|mulx|bswap|xchg|pext|pdep|cqt|clt|cwt|cqo|cdq|cbt|not|data16|[lms]fence|cbw|cwde)"
 )
 _SETTING = re.compile(r"^(?:v?u?comis[sd]|k(?:or)?test|v?ptest$|vtestp)")
 """Instructions with vectors or masks that set flags."""
@@ -269,7 +195,11 @@ _EXTENDED = {
 """Instructions without operands that are moves with them."""
 _STRING = re.compile(r"^(?:stos|movs|lods|scas|cmps)[bwlq]?$")
 _STRING_PLACE = re.compile(r"%[de]s:\(%r[sd]i\)")
-_STRING_REGISTERS = tuple(REGISTERS[name].number for name in ("%rcx", "%rsi", "%rdi"))
+_IMPLICIT = {"string": ("%rcx", "%rsi", "%rdi"), "leave": ("%rbp", "%rsp")}
+"""Registers that instructions write without naming them."""
+
+_UNRULED = re.compile(r"^(?:ro[lr]|rc[lr]|sh[lr]d|bt[src]|xadd)")
+"""Instructions without a rule whose target may be memory."""
 
 
 def action_of(mnemonic: str, operands: str) -> Action | None:
@@ -280,14 +210,15 @@ def action_of(mnemonic: str, operands: str) -> Action | None:
     """
     mnemonic, operands = _EXTENDED.get(mnemonic, (mnemonic, operands))
     parts = operands_of(operands)
-    is_string = _STRING.match(mnemonic) and _STRING_PLACE.search(operands)
     if _NOTHING.match(mnemonic) or (mnemonic.startswith("xchg") and len(set(parts)) == 1):
         return None
-    if mnemonic[0] not in "vk" and "mm" not in operands and not is_string:
+    if _STRING.match(mnemonic) and _STRING_PLACE.search(operands):
+        return _forget(mnemonic, [], _IMPLICIT["string"])
+    if mnemonic[0] not in "vk" and "mm" not in operands:
         action = _special(mnemonic, parts) or _by_rule(mnemonic, parts)
         if action is not None:
             return action
-    return _forget_strings if is_string else _forget(mnemonic, parts)
+    return _forget(mnemonic, parts, _IMPLICIT.get(mnemonic.rstrip("q"), ()))
 
 
 def _by_rule(mnemonic: str, parts: list[str]) -> Action | None:
@@ -351,8 +282,6 @@ def _special(mnemonic: str, parts: list[str]) -> Action | None:
         if move["way"]:
             return _move(parts, _BITS[move["low"]], _BITS[move["high"]], move["way"] == "s")
         return _move(parts, bits, bits)
-    if mnemonic.rstrip("q") == "leave":
-        return _leave
     if mnemonic.startswith("xchg") and len(parts) == 2:
         return _exchange(parts, width_of(mnemonic, parts))
     if mnemonic.startswith("lea") and len(parts) == 2:
@@ -432,14 +361,6 @@ def _pop(text: str) -> Action:
     return pop
 
 
-def _leave(machine: Machine) -> None:
-    frame = REGISTERS["%rbp"].number
-    top = machine.registers[frame]
-    if top is not None:
-        machine.registers[STACK_POINTER] = top + 8
-        machine.registers[frame] = machine.load(top, 64)
-
-
 def _conditional(suffix: str, parts: list[str]) -> Action:
     decide = condition_of(suffix)
     if decide is None and suffix[-1:] in _BITS:
@@ -469,23 +390,21 @@ def _set(suffix: str, text: str) -> Action:
     return put
 
 
-def _forget_strings(machine: Machine) -> None:
-    for number in _STRING_REGISTERS:
-        machine.registers[number] = machine.low[number] = None
-
-
-def _forget(mnemonic: str, parts: list[str]) -> Action | None:
+def _forget(mnemonic: str, parts: list[str], implicit: Sequence[str]) -> Action | None:
     """Return what makes the results unknown of an instruction that has no rule."""
     is_vector = mnemonic[0] in "vk" or any("mm" in part for part in parts)
     keeps_flags = not _SETTING.match(mnemonic) if is_vector else _KEEPING.match(mnemonic)
-    target = parts[-1] if parts and parts[-1] in REGISTERS else ""
-    if not target and keeps_flags:
+    targets = [text for text in parts[-1:] if text in REGISTERS]
+    if _UNRULED.match(mnemonic):  # which may be memory, and of xadd there are two
+        targets = parts[0 if mnemonic.startswith("xadd") else -1 :]
+    targets += implicit
+    if not targets and keeps_flags:
         return None
-    bits = max(32 if is_vector else 0, REGISTERS[target].bits if target else 0)
-    write = writer(target, bits)
+    writes = [writer(text, max(32 * is_vector, width_of(mnemonic, [text]))) for text in targets]
 
     def forget(machine: Machine) -> None:
-        write(machine, None)
+        for write in writes:
+            write(machine, None)
         if not keeps_flags:
             machine.flags = None
 

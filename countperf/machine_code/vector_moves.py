@@ -2,7 +2,8 @@
 
 The rule of a move says where each element of the result comes from: elements of the operands are
 numbered side by side, those of the operand that is written last first, and `ZERO` is zero. A mask
-is 64 bits as an array, of which each may be unknown.
+is 64 bits as an array, of which each may be unknown. Moves that no kernel needs for its control
+flow have no rule: what they write is unknown.
 
 Source: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 2.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,125 +38,48 @@ ELEMENT_BYTES = {
 """Bytes of an element by what a name ends with; of ``unpack``, of an element of the operands."""
 
 
-class _Shape(NamedTuple):
-    """Elements of a vector, elements of 128 bits of it, and the constant of the instruction."""
-
-    elements: int
-    per_piece: int
-    by: int
-
-    @property
-    def starts(self) -> range:
-        """First elements of pieces of 128 bits."""
-        return range(0, self.elements, self.per_piece)
-
-
-_Order = Callable[[str, _Shape], Sequence[int]]
-
-
-def _align_elements(_kind: str, s: _Shape) -> list[int]:
-    """Take elements of two vectors side by side, from some place on (``valignd``)."""
-    return [(s.by % s.elements + k + s.elements) % (2 * s.elements) for k in range(s.elements)]
-
-
-def _align_bytes(_kind: str, s: _Shape) -> list[int]:
-    """Do so with the bytes of each 128 bits; behind them are zeros."""
-    sides = [
-        [s.elements + start + k for k in range(16)] + [*range(start, start + 16)]
-        for start in s.starts
-    ]
-    return [index for both in sides for index in (both + [ZERO] * 256)[s.by : s.by + 16]]
-
-
-def _shift_bytes(kind: str, s: _Shape) -> list[int]:
-    by = -min(s.by, 16) if kind == "l" else min(s.by, 16)
-    return [start + k + by if 0 <= k + by < 16 else ZERO for start in s.starts for k in range(16)]
-
-
-def _interleave_elements(kind: str, s: _Shape) -> list[int]:
+def _interleave_elements(half: str, count: int, piece: int, _by: int) -> list[int]:
     """Take the lower or upper elements of 128 bits of two vectors in turns."""
-    half = s.per_piece // 2
-    upper = half if kind == "h" else 0
-    return [
-        vector + start + upper + k
-        for start in s.starts
-        for k in range(half)
-        for vector in (0, s.elements)
-    ]
+    first = piece // 2 if half == "h" else 0
+    places = [start + first + k for start in range(0, count, piece) for k in range(piece // 2)]
+    return [vector + k for k in places for vector in (0, count)]
 
 
-def _permute_within_lanes(_kind: str, s: _Shape) -> list[int]:
-    """Permute elements within 128 bits."""
-    if s.per_piece == 2:
-        return [k - k % 2 + (s.by >> k & 1) for k in range(s.elements)]
-    return [start + (s.by >> 2 * k & 3) for start in s.starts for k in range(4)]
+def _permute_elements(_half: str, count: int, _piece: int, by: int) -> list[int]:
+    """Permute each four elements."""
+    return [start + (by >> 2 * k & 3) for start in range(0, count, 4) for k in range(4)]
 
 
-def _permute_whole(_kind: str, s: _Shape) -> list[int]:
-    """Permute elements of 64 bits within 256 bits."""
-    return [start + (s.by >> 2 * k & 3) for start in range(0, s.elements, 4) for k in range(4)]
+def _pick_elements(_half: str, count: int, piece: int, by: int) -> list[int]:
+    """Choose two elements of each of two vectors for every 128 bits."""
+    places = _permute_elements("", count, piece, by)
+    return [place + count * (k % 4 // 2) for k, place in enumerate(places)]
 
 
-def _repeat_elements(kind: str, s: _Shape) -> list[int]:
-    """Repeat every other element (``vmovshdup``, ``vmovddup``)."""
-    return [k - k % 2 + (kind == "sh") for k in range(s.elements)]
-
-
-def _pick_elements(_kind: str, s: _Shape) -> list[int]:
-    """Choose elements of each of two vectors for every 128 bits (``vshufps``, ``vshufpd``)."""
-    if s.per_piece == 2:
-        return [s.elements * (k % 2) + k - k % 2 + (s.by >> k & 1) for k in range(s.elements)]
-    return [
-        s.elements * (k // 2) + start + (s.by >> 2 * k & 3) for start in s.starts for k in range(4)
-    ]
-
-
-def _blend_by_constant(_kind: str, s: _Shape) -> list[int]:
+def _blend_by_constant(_half: str, count: int, _piece: int, by: int) -> list[int]:
     """Choose elements of two vectors by the bits of a constant."""
-    return [k + s.elements * (s.by >> k % 8 & 1) for k in range(s.elements)]
+    return [k + count * (by >> k % 8 & 1) for k in range(count)]
 
 
-def _put_together(kind: str, s: _Shape) -> list[int]:
-    """Put together pieces of 128 bits of two vectors."""
-    if kind == "perm2":
-        return [ZERO if half & 8 else half & 3 for half in (s.by & 0xF, s.by >> 4)]
-    bits = s.elements.bit_length() - 1
-    places = [s.by >> bits * k & (s.elements - 1) for k in range(s.elements)]
-    return [
-        position + (0 if k < s.elements // 2 else s.elements) for k, position in enumerate(places)
-    ]
+def _join_halves(_half: str, _count: int, _piece: int, by: int) -> list[int]:
+    """Choose two halves out of those of two vectors."""
+    return [ZERO if half & 8 else half & 3 for half in (by & 0xF, by >> 4)]
 
 
-def _halves(kind: str, _s: _Shape) -> Sequence[int]:
-    """Put the lowest element of one vector below another one, or two halves side by side."""
-    return {
-        "ss": (4, 1, 2, 3),
-        "sd": (4, 5, 2, 3),
-        "hlps": (6, 7, 2, 3),
-        "lhps": (0, 1, 4, 5),
-    }[kind]
-
-
-_ORDERS: Sequence[tuple[re.Pattern[str], int, int, _Order]] = tuple(
-    (re.compile(pattern), operands, size, order)
-    for pattern, operands, size, order in (
-        # name with the kind and the size of elements, operands, bytes of elements if no name says
-        # them, and the rule
-        (r"^v(align)(d|q)$", 4, 0, _align_elements),
-        (r"^vpalignr()()$", 4, 1, _align_bytes),
-        (r"^vps(l|r)ldq()$", 3, 1, _shift_bytes),
-        (r"^vp?unpck([lh])(bw|wd|q?dq|ps|pd)$", 3, 0, _interleave_elements),
-        (r"^vp(?:ermil|shuf)()(ps|pd|d)$", 3, 0, _permute_within_lanes),
-        (r"^vperm()(q|pd)$", 3, 0, _permute_whole),
-        (r"^vmov(sh|sl)dup()$", 2, 4, _repeat_elements),
-        (r"^vmov(d)dup()$", 2, 8, _repeat_elements),
-        (r"^vshuf()(ps|pd)$", 4, 0, _pick_elements),
-        (r"^vp?blend()(d|w|ps|pd)$", 4, 0, _blend_by_constant),
-        (r"^v(perm2|shuf)[if](?:128|64x2|32x4)()$", 4, 16, _put_together),
-        (r"^vmov(ss|sd|hlps|lhps)()$", 3, 4, _halves),
+_ORDERS: Sequence[tuple[re.Pattern[str], int, Callable[[str, int, int, int], Sequence[int]]]] = (
+    tuple(
+        (re.compile(pattern), operands, order)
+        for pattern, operands, order in (
+            # name with the size of elements, operands, and the rule, from the numbers of elements
+            # of a vector and of 128 bits, and the constant
+            (r"^vp?unpck([lh])(bw|wd|q?dq|ps|pd)$", 3, _interleave_elements),
+            (r"^vp(?:erm|shuf)()(q|pd|d)$", 3, _permute_elements),
+            (r"^vshuf()(ps)$", 4, _pick_elements),
+            (r"^vp?blend()(d|ps|pd)$", 4, _blend_by_constant),
+            (r"^vperm2[if]()(128)$", 4, _join_halves),
+        )
     )
 )
-"""Moves by name and number of operands."""
 
 _PIECES = re.compile(r"^v(extract|insert)[if](128|32x4|64x2|32x8|64x4)$")
 _BROADCASTS = re.compile(r"^vp?broadcast(?:[if])?(?P<size>[bwdq]|s[sd]|128|32x[248]|64x[24])$")
@@ -189,10 +113,6 @@ def move_source(mnemonic: str, parts: Sequence[str], width: int) -> Source | Non
             whole = WIDTHS[vector[1]]
             return rearranged([source_of(parts[1], whole)], [by % (whole // size)], size)
         return None
-    if mnemonic == "vinsertps" and by is not None:
-        taken, put = (by >> 6 if VECTOR.match(parts[1]) else 0), by >> 4 & 3
-        places = [ZERO if by >> k & 1 else 4 + taken if k == put else k for k in range(4)]
-        return rearranged([source_of(part, 16) for part in (parts[2], parts[1])], places, 4)
     if (match := _BROADCASTS.match(mnemonic)) and len(parts) == 2:
         size = ELEMENT_BYTES[match["size"]]
         return rearranged([source_of(parts[0], size)], [0] * (width // size), size)
@@ -200,17 +120,14 @@ def move_source(mnemonic: str, parts: Sequence[str], width: int) -> Source | Non
         wide, size = (ELEMENT_BYTES[group] for group in match.groups())
         whole = WIDTHS[vector[1]]
         return rearranged([source_of(parts[0], whole)], range(0, whole // size, wide // size), size)
-    for pattern, operands, size, rule in _ORDERS:
+    for pattern, operands, rule in _ORDERS:
         match = pattern.match(mnemonic) if len(parts) == operands else None
-        if match is None:
-            continue
-        is_constant = parts[0].startswith("$")
-        if is_constant is (rule in (_interleave_elements, _repeat_elements, _halves)):
-            return None
-        size = size or ELEMENT_BYTES[match[2]]
-        inputs = [source_of(part, width) for part in reversed(parts[is_constant:-1])]
-        order = rule(match[1], _Shape(width // size, max(1, 16 // size), by or 0))
-        return rearranged(inputs, order, size)
+        is_constant = by is not None
+        if match is not None and is_constant is not (rule is _interleave_elements):
+            size = ELEMENT_BYTES[match[2]]
+            inputs = [source_of(part, width) for part in reversed(parts[is_constant:-1])]
+            order = rule(match[1], width // size, 16 // size, by or 0)
+            return rearranged(inputs, order, size)
     return None
 
 

@@ -250,19 +250,15 @@ def _shift(kind: str, a: Elements, by: Elements) -> Elements:
     return np.where(by < bits, a << places if kind == "ll" else a >> places, 0)
 
 
-def _high(a: Elements, b: Elements) -> Elements:
-    return a.astype(np.int64) * b.astype(np.int64) >> 8 * a.itemsize
-
-
 _PAIRWISE: Mapping[str, Callable[[Elements, Elements], Elements]] = {
-    **{"add": np.add, "sub": np.subtract, "mull": np.multiply, "mulhu": _high},
+    **{"add": np.add, "sub": np.subtract, "mull": np.multiply},
     **{"minu": np.minimum, "maxu": np.maximum, "cmpeq": np.equal},
     **{"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor},
     **{f"s{kind}v": lambda a, b, kind=kind: _shift(kind, a, b) for kind in ("ll", "rl", "ra")},
     "andn": lambda a, b: ~a & b,
 }
 _SIGNED_PAIRWISE: Mapping[str, Callable[[Elements, Elements], Elements]] = {
-    **{"mins": np.minimum, "maxs": np.maximum, "cmpgt": np.greater, "mulh": _high},
+    **{"mins": np.minimum, "maxs": np.maximum, "cmpgt": np.greater},
 }
 
 
@@ -285,18 +281,14 @@ def _pairwise(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     return compute
 
 
-def _map_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    """Take absolute values, or widen elements."""
-    kind, narrow, wide = (*match.groups(), match[2])[:3]
-    bits = BITS[wide]
-    source = source_of(parts[0], width * BITS[narrow] // bits)
+def _widen_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    narrow, wide = BITS[match[2]], BITS[match[3]]
+    source = source_of(parts[0], width * narrow // wide)
 
     def compute(machine: Machine) -> Lanes:
-        values, known = elements_of(source(machine), BITS[narrow])
-        values = values if kind == "z" else sign_elements(values)
-        return _pack_elements(
-            np.abs(values) if kind == "abs" else values.astype(np.int64), known, bits
-        )
+        values, known = elements_of(source(machine), narrow)
+        values = values if match[1] == "z" else sign_elements(values)
+        return _pack_elements(values.astype(np.int64), known, wide)
 
     return compute
 
@@ -385,42 +377,20 @@ def _load_masked(match: re.Match[str], parts: Sequence[str], width: int) -> Sour
 
 
 def _permute_by_indices(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
-    """Take elements by indices: within 128 bits, of a whole vector, or of two vectors."""
+    """Take elements by indices, of one vector or of two."""
     if parts[0].startswith("$"):
         return None
-    size, kind = ELEMENT_BYTES[match[2]], match[1] or ""
-    shifts = 1 if match[2] == "pd" and kind == "il" else 0  # by the second bit of an index
+    size = ELEMENT_BYTES[match[2]]
     sources = [source_of(part, width) for part in parts]
-    index, *tables = {
-        "": (sources[1], sources[0]),
-        "il": (sources[0], sources[1]),
-        "t2": (sources[1], sources[2], sources[0]),
-        "i2": (sources[2], sources[1], sources[0]),
-    }[kind]
-    piece = 16 // size if kind == "il" else 0
+    index, *tables = (sources[k] for k in ((1, 2, 0) if match[1] else (1, 0)))
 
     def permute(machine: Machine) -> Lanes:
         table = np.concatenate([read(machine) for read in tables]).reshape(-1, size)
         places = index(machine)[::size]
-        taken = places % len(table)
-        if piece:
-            taken = np.arange(len(places)) // piece * piece + (places >> shifts & (piece - 1))
-        return np.where(places[:, np.newaxis] < 0, UNKNOWN, table[taken]).reshape(-1)
+        taken = table[places % len(table)]
+        return np.where(places[:, np.newaxis] < 0, UNKNOWN, taken).reshape(-1)
 
     return permute
-
-
-def _shuffle_bytes(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    """Take bytes within 128 bits by indices, or zero where the highest bit of one is set."""
-    order, source = source_of(parts[0], width), source_of(parts[1], width)
-    starts = np.arange(width) // 16 * 16
-
-    def shuffle(machine: Machine) -> Lanes:
-        places = order(machine)
-        taken = source(machine)[starts + (places & 15)]
-        return np.where(places < 0, UNKNOWN, np.where(places >> 7 == 1, 0, taken))
-
-    return shuffle
 
 
 def _ternary(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
@@ -445,21 +415,19 @@ _RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
     (re.compile(pattern), operands, make)
     for pattern, operands, make in (
         (
-            r"^vp(add|sub|mull|mulhu?|(?:min|max)[su]|cmp(?:eq|gt)|s(?:[lr]l|ra)v)([bwdq])$",
+            r"^vp(add|sub|mull|(?:min|max)[su]|cmp(?:eq|gt)|s(?:[lr]l|ra)v)([bwdq])$",
             3,
             _pairwise,
         ),
         (r"^vp?(andn?|or|xor)()(?:[dq]|p[sd])?$", 3, _pairwise),
-        (r"^vp(abs)([bwdq])$", 2, _map_elements),
         (r"^vps(ll|rl|ra)([wdq])$", 3, _shift_elements),
         (r"^vpmul(u?)dq$", 3, _products),
         (r"^vpack(s|u)s(wb|dw)$", 3, _saturate_elements),
-        (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _map_elements),
+        (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _widen_elements),
         (r"^vpinsr([bwdq])$", 4, _insert_element),
         (r"^vp?blendv(p[sd]|b)$", 4, _blend_by_mask),
         (_MASKED.pattern, 3, _load_masked),
-        (r"^vperm(il|[ti]2)?(d|q|ps|pd|w|b)$", 3, _permute_by_indices),
-        (r"^vpshufb$", 3, _shuffle_bytes),
+        (r"^vperm(t2)?(d|q|ps|pd)$", 3, _permute_by_indices),
         (r"^vpternlog[dq]$", 4, _ternary),
         (
             r"^vpmovm2([bwdq])$",

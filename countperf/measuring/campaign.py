@@ -6,6 +6,7 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -25,9 +26,16 @@ from countperf.measuring import (
     Resumption,
     summarize,
 )
-from countperf.measuring.apart import LONGEST_S, open_runner
 from countperf.measuring.lines import Environment, case_fields, format_line
-from countperf.measuring.runner import BROAD, CaseRunner, Repeats, RoundSchedule, in_mixed_order
+from countperf.measuring.runner import (
+    BROAD,
+    LONGEST_S,
+    CaseRunner,
+    Repeats,
+    RoundSchedule,
+    in_mixed_order,
+    open_runner,
+)
 from countperf.sizes import checks_keywords
 from countperf.steps import report
 from countperf.store import AppendedLines, lock_file, write_atomically
@@ -173,7 +181,14 @@ def measure(
             file.append(file.resumption)
         # who ends a campaign before all is measured does not know how many cases it takes
         total = len(cases) if begin_no_more is None else None
-        campaign = _Campaign(runner, file, protocol, count, total, len(cases) - len(waiting))
+        campaign = _Campaign(
+            runner=runner,
+            store=file,
+            protocol=protocol,
+            count=count,
+            total=total,
+            done=len(cases) - len(waiting),
+        )
         campaign.run(waiting, begin_no_more or (lambda *_: False))
         return MeasurementSet.read_file(file.path)
 
@@ -185,80 +200,69 @@ def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Stor
     return Store(path, header)
 
 
+@dataclass(slots=True, kw_only=True)
 class _Campaign:
     """The state of one call of `measure`."""
 
-    def __init__(
-        self,
-        runner: CaseRunner,
-        store: Store,
-        protocol: Protocol,
-        count: CountKernel | None,
-        total: int | None,
-        done: int,
-    ) -> None:
-        self._runner = runner
-        self._store = store
-        self._protocol = protocol
-        self._count = count
-        self._total = total
-        self._done = done
-        self._vectors: dict[object, tuple[dict[str, Any] | None, str]] = {}
-        self._broken: dict[str, MeasurementError] = {}
-        self._begun: set[str] = set()
-        self._measured: list[Measurement] = []
+    runner: CaseRunner
+    store: Store
+    protocol: Protocol
+    count: CountKernel | None
+    total: int | None
+    done: int
+    vectors: dict[object, tuple[dict[str, Any] | None, str]] = field(default_factory=dict)
+    broken: dict[str, MeasurementError] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
+    measured: list[Measurement] = field(default_factory=list)
 
     def run(self, cases: Sequence[KernelCase], begin_no_more: IsOver) -> None:
         """Measure cases until none is left."""
-        clock, resolution_s = self._runner.clock, self._runner.limits.timer_resolution_s
+        clock, resolution_s = self.runner.clock, self.runner.limits.timer_resolution_s
         schedule = RoundSchedule(
-            Repeats(case=case, protocol=self._protocol, resolution_s=resolution_s) for case in cases
+            Repeats(case=case, protocol=self.protocol, resolution_s=resolution_s) for case in cases
         )
         while True:
-            if begin_no_more(self._begun, self._measured):
+            if begin_no_more(self.begun, self.measured):
                 schedule.fresh.clear()
             state, pause_s = schedule.take(clock.now())
             if state is None:
                 break
             if pause_s:
                 clock.sleep(pause_s)
-            report("measuring", self._done, self._total)
-            self._begun.add(state.case.kernel)
+            report("measuring", self.done, self.total)
+            self.begun.add(state.case.kernel)
             try:
-                failure = self._run_round(state)
+                self._run_round(state)
+            except MeasurementError as error:
+                self._record_failure(state.case, error)
+                continue
             except DeviceLostError as error:
                 # whoever goes on in a new process shall not lose the device to the same case again
                 lost = MeasurementError(f"{state.case.name}: {error}", case=state.case.name)
                 self._record_failure(state.case, lost)
                 raise
-            if failure is not None:
-                self._record_failure(state.case, failure)
-            elif state.is_finished():
+            if state.is_finished():
                 self._record(state)
             else:
                 schedule.again(state, clock.now())
-        report("measuring", self._done, self._total)
+        report("measuring", self.done, self.total)
 
-    def _run_round(self, state: Repeats) -> MeasurementError | None:
+    def _run_round(self, state: Repeats) -> None:
         case = state.case
-        if case.kernel in self._broken:
-            return self._broken[case.kernel]
+        if case.kernel in self.broken:
+            raise self.broken[case.kernel]
         try:
-            self._runner.check(case)
+            self.runner.check(case)
         except MeasurementError as error:
-            self._broken[case.kernel] = error
-            return error
-        try:
-            state.rounds.append(self._runner.time_round(case, self._protocol))
-        except MeasurementError as error:
-            return error
+            self.broken[case.kernel] = error
+            raise
+        state.rounds.append(self.runner.time_round(case, self.protocol))
         if min(time_s for time_s, _ in state.counted) <= 0:
             message = f"{case.name}: the event timer gives a time of zero"
-            return MeasurementError(message, case=case.name)
-        return None
+            raise MeasurementError(message, case=case.name)
 
     def _record(self, state: Repeats) -> None:
-        summary = summarize(state.samples_s, self._protocol.drops, resolution_s=state.resolution_s)
+        summary = summarize(state.samples_s, self.protocol.drops, resolution_s=state.resolution_s)
         overhead_s, doubt = check_clocks(state.counted)
         properties, trouble = self._properties(state.case)
         cut = "cut short by the protocol" if any(turn.cut_short for turn in state.rounds) else ""
@@ -271,7 +275,7 @@ class _Campaign:
         measurement = Measurement.from_samples(
             state.case,
             state.samples_s,
-            dropped=self._protocol.drops,
+            dropped=self.protocol.drops,
             stable=state.is_stable(),
             recorded_at=timestamp(),
             resolution_s=state.resolution_s,
@@ -280,48 +284,43 @@ class _Campaign:
             host_overhead_s=overhead_s,
             properties=properties,
         )
-        self._store.append(measurement)
-        self._measured.append(measurement)
-        self._done += 1
+        self.store.append(measurement)
+        self.measured.append(measurement)
+        self.done += 1
 
     def _record_failure(self, case: KernelCase, error: MeasurementError) -> None:
         entry = FailedCase(
             **case_fields(case), recorded_at=timestamp(), stage=error.stage, reason=str(error)
         )
-        self._store.append(entry)
-        self._done += 1
+        self.store.append(entry)
+        self.done += 1
 
     def _properties(self, case: KernelCase) -> tuple[dict[str, Any] | None, str]:
-        if self._count is None:
+        if self.count is None:
             return None, ""
         key = (case.kernel, tuple(sorted(case.statistics.items())))
-        if key not in self._vectors:
+        if key not in self.vectors:
             known = {"statistics": case.statistics} if case.statistics else {}
             try:
-                document = self._count(case.build(), **known).to_document()
+                self.vectors[key] = self.count(case.build(), **known).to_document(), ""
             except CountingError as error:
-                self._vectors[key] = (None, f"not counted: {error}")
-            else:
-                self._vectors[key] = (document, "")
-        return self._vectors[key]
+                self.vectors[key] = None, f"not counted: {error}"
+        return self.vectors[key]
 
 
 def _check_content(store: Store, cases: Sequence[KernelCase], *, counting: bool) -> None:
+    """Refuse a file whose cases are of other sizes, or were counted by other rules."""
     known = {entry.case: entry for entry in store.content.measurements}
     for case in cases:
         entry = known.get(case.name)
         if entry is None:
             continue
+        was = ""
         if entry.parameters != dict(case.parameters):
-            message = (
-                f"{store.path}: {case.name} was measured at {entry.parameters}, not at"
-                f" {dict(case.parameters)}; use another file"
-            )
-            raise MeasurementError(message, case=case.name)
+            was = f"measured at {entry.parameters}, not at {dict(case.parameters)}"
         rules = (entry.properties or {}).get("counting_rules", COUNTING_RULES_VERSION)
         if counting and rules != COUNTING_RULES_VERSION:
-            message = (
-                f"{store.path}: {case.name} was counted by rules of version {rules}, now"
-                f" {COUNTING_RULES_VERSION} holds; use another file"
-            )
+            was = f"counted by rules of version {rules}, now {COUNTING_RULES_VERSION} holds"
+        if was:
+            message = f"{store.path}: {case.name} was {was}; use another file"
             raise MeasurementError(message, case=case.name)

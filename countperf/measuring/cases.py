@@ -21,10 +21,10 @@ _AS_TIMED: Mapping[str, int] = {}
 """Stands for sizes that are checked as they are timed."""
 
 
-def _unit_in(given: Any) -> tuple[Any | None, dict[str, Any]]:
-    """Return the translation unit of a kernel, and the arguments that come with it.
+def _find_unit(given: Any) -> tuple[Any | None, dict[str, Any]]:
+    """Return the translation unit of a kernel, None for functions, and arguments that come with it.
 
-    None for functions, for which Loopy is not imported.
+    For functions, Loopy is not imported.
     """
     if given is None or isinstance(given, FunctionType | MethodType | partial):
         return None, {}
@@ -141,9 +141,9 @@ class KernelCase(ShortRepr):
         given, kernel = self.build, self.kernel
         if not isinstance(kernel, str):
             given, kernel = kernel, ""
-        unit, bound = _unit_in(given)
+        unit, bound = _find_unit(given)
         if unit is not None:
-            given = _Built(unit)
+            given = lambda: unit  # noqa: E731  pickled by value
         if not callable(given):
             raise KernelSpecificationError(
                 f"case {self.name!r} has no kernel; pass kernel= a loopy.TranslationUnit, or build="
@@ -162,14 +162,3 @@ class KernelCase(ShortRepr):
         }
         for name, value in changes.items():
             object.__setattr__(self, name, value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Built:
-    """Returns a kernel that is there already."""
-
-    unit: Any
-
-    def __call__(self) -> Any:
-        """Return it."""
-        return self.unit

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat
 
 from countperf.devices import parameters as described
-from countperf.devices.device import Device, EventClock, Program, Session
+from countperf.devices.device import Device, EventClock, Launch, Session
 from countperf.devices.identity import DeviceIdentity
 from countperf.devices.machine import read_clocks
 from countperf.documents import Document, Part
@@ -109,8 +109,7 @@ CHAINS = 4  # independent chains of a work item where throughput is measured
 _TYPES = {"f32": ("float", np.float32), "f64": ("double", np.float64), "s32": ("int", np.int32)}
 
 
-@dataclass(frozen=True, slots=True)
-class InstructionTest:
+class InstructionTest(NamedTuple):
     """A class of instructions, and a step of a chain of them."""
 
     name: str  # of the class, as in `DeviceParameters.classes`: instruction and type
@@ -124,12 +123,13 @@ class InstructionTest:
 
     def source(self, chains: int) -> str:
         """Write the kernel: `UNROLLED` steps a turn, spread over independent chains."""
-        c_type, names = self._types[0], [f"x{number}" for number in range(chains)]
+        c_type, _ = _TYPES[self.name[-3:]]
+        names = [f"x{number}" for number in range(chains)]
         declared = "".join(
             f"  {c_type} {name} = a + b * ({c_type}) (LOCAL_ID + {number});\n"
             for number, name in enumerate(names)
         )
-        steps = [re.sub(r"\bx\b", names[number % chains], self.step) for number in range(UNROLLED)]
+        steps = (re.sub(r"\bx\b", names[n % chains], self.step) for n in range(UNROLLED))
         body = "".join(f"    {step};\n" for step in steps)
         return (
             f"KERNEL {self.kernel(chains)}"
@@ -137,14 +137,6 @@ class InstructionTest:
             f"{declared}  for (int k = 0; k < n; ++k) {{\n{body}  }}\n"
             f"  out[GLOBAL_ID] = {' + '.join(names)};\n}}\n"
         )
-
-    def arguments(self) -> list[np.generic]:
-        """Return the operands."""
-        return [self._types[1](value) for value in self.values]
-
-    @property
-    def _types(self) -> tuple[str, Any]:
-        return _TYPES[self.name.rpartition(".")[2]]
 
 
 _FLOATING = {
@@ -201,8 +193,9 @@ def time_per_turn(run: Callable[[int], float], effort: Effort) -> Estimate:
     return summarize(differences, (min(longs) - min(shorts)) / (2 * turns))
 
 
-# unit of a quantity, and between which values it is possible
 Possible = tuple[str, float, float]
+"""Unit of a quantity, and between which values it is possible."""
+
 _SECONDS: Possible = "s", 0.0, 1e-2  # of an empty launch, or a short transfer
 _LATENCY: Possible = "cycle", 0.2, 20000
 _CPI: Possible = "cycle", 1 / 8, 5000  # no compute unit starts more instructions in a cycle
@@ -215,15 +208,8 @@ def _judge(name: str, estimate: Estimate, kernel: str, possible: Possible) -> Fi
     remark = f"repetitions differ by {spread:.0%}" if spread > 0.5 else ""
     if not lowest < value <= highest:
         remark = f"not between {lowest:.3g} and {highest:.3g} {unit}"
-    return Finding(
-        name=name,
-        value=value,
-        spread=spread,
-        unit=unit,
-        kernel=kernel,
-        is_plausible=not remark,
-        remark=remark,
-    )
+    found = {"name": name, "value": value, "spread": spread, "unit": unit, "kernel": kernel}
+    return Finding(**found, is_plausible=not remark, remark=remark)
 
 
 class Bench:
@@ -231,7 +217,7 @@ class Bench:
 
     def __init__(self, session: Session, clock: EventClock, effort: Effort) -> None:
         self.session = session
-        self.load: Callable[[str], Program] = cache(session.load)
+        self.load: Callable[[str], Launch] = cache(session.load)
         self.clock = clock
         self.effort = effort
         limits = session.device.limits
@@ -257,11 +243,9 @@ class Bench:
             "cycles are not known: the device has no cycle counter, and its driver states no clock"
         )
 
-    def run_s(
-        self, program: Program, name: str, groups: int, group: int, arguments: Sequence[Any]
-    ) -> float:
+    def run_s(self, launch: Launch, name: str, groups: int, group: int, *arguments: Any) -> float:
         """Run a kernel once and return its time, s."""
-        return self.clock.time_run(lambda: program.launch(name, groups, group, arguments)).time_s
+        return self.clock.time_run(lambda: launch(name, groups, group, arguments)).time_s
 
 
 # --- experiments
@@ -285,12 +269,12 @@ def _measure_clock(bench: Bench) -> Iterator[Finding]:
     Sets the bench's clock.
     """
     declared = bench.known_clock_hz
-    program = bench.load(COMMON_SOURCE)
+    launch = bench.load(COMMON_SOURCE)
     out = bench.session.allocate(8 * bench.lanes)
 
     def run(turns: int) -> tuple[int, float]:
         arguments = (out, np.int32(turns), np.float32(1.0000001), np.float32(0.5))
-        elapsed = bench.run_s(program, "cycles", 1, bench.lanes, arguments)
+        elapsed = bench.run_s(launch, "cycles", 1, bench.lanes, *arguments)
         return int(bench.session.download(out, np.dtype(np.int64), 1)[0]), elapsed
 
     ratios: list[float] = []
@@ -318,13 +302,13 @@ def _measure_bandwidth(bench: Bench) -> Iterator[Finding]:
 
     Bytes are those that work items ask for; those of a copy count twice, read and written.
     """
-    program = bench.load(COMMON_SOURCE)
+    launch = bench.load(COMMON_SOURCE)
     words = bench.array_bytes // _WORD
     source, target = (bench.session.allocate(words * _WORD) for _ in range(2))
 
     def find(name: str, kernel: str, groups: int, moved: int, *arguments: object) -> Finding:
         run: Callable[[], float] = partial(
-            bench.run_s, program, kernel, groups, bench.group, arguments
+            bench.run_s, launch, kernel, groups, bench.group, *arguments
         )
         times = [
             min(run() for _ in range(bench.effort.tries)) for _ in range(bench.effort.repetitions)
@@ -354,16 +338,16 @@ def _measure_steps(
     Its latency where one sub-group runs alone, by the first kernel; by the last one the cycles in
     which a compute unit that is full does the step of a sub-group.
     """
-    program = bench.load(source)
+    launch = bench.load(source)
     alone = 1 if bench.is_cpu else bench.lanes
     for what, possible, kernel, groups, group in (
         ("latency", _LATENCY, kernels[0], 1, alone),
         ("cpi", _CPI, kernels[-1], bench.full_groups, bench.group),
     ):
         out = bench.session.allocate(8 * groups * group)
-        ran = program, kernel, groups, group
+        ran = launch, kernel, groups, group, out
         turn_s, spread = time_per_turn(
-            lambda turns: bench.run_s(*ran, (out, np.int32(turns), *after)),  # noqa: B023  at once
+            lambda turns: bench.run_s(*ran, np.int32(turns), *after),  # noqa: B023  at once
             bench.effort,
         )
         issued = steps if groups == 1 else steps * groups * group / bench.lanes / bench.units
@@ -384,7 +368,7 @@ def chase_order(lines: int, seed: int = 0) -> NDArray[np.int32]:
 
 def _measure_latency(bench: Bench) -> Iterator[Finding]:
     """Measure the time of a dependent load of memory: in an array that no cache holds."""
-    program = bench.load(COMMON_SOURCE)
+    launch = bench.load(COMMON_SOURCE)
     out = bench.session.allocate(4 * _WORD)
     lines = bench.array_bytes // (_LINE_WORDS * _WORD)
     memory = bench.session.upload(chase_order(lines))
@@ -392,7 +376,7 @@ def _measure_latency(bench: Bench) -> Iterator[Finding]:
 
     def run(turns: int) -> float:
         start = np.int32(int(random.integers(lines)) * _LINE_WORDS)
-        return bench.run_s(program, "chase", 1, 1, (out, memory, np.int32(turns), start))
+        return bench.run_s(launch, "chase", 1, 1, out, memory, np.int32(turns), start)
 
     turn_s, spread = time_per_turn(run, bench.effort)
     latency = turn_s * bench.clock_hz / 8, spread
@@ -462,7 +446,7 @@ def characterize(
                 test.source(1) + test.source(CHAINS),
                 [test.kernel(1), test.kernel(CHAINS)],
                 UNROLLED * test.instructions,
-                test.arguments(),
+                [_TYPES[test.name[-3:]][1](value) for value in test.values],
             )
             for test in INSTRUCTION_TESTS
             if not effort.classes or test.name in effort.classes

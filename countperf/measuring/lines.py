@@ -57,15 +57,9 @@ if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
 
 
-LEVEL_RATIO = 1.2
-"""Levels that are closer than this factor are noise."""
-
-EMPTY_SHARE = 0.75
-"""Share of the distance between two levels that is empty; for three even values it is 2/3."""
-
-LEVEL_SHARE = 0.15
-"""Fewer of the runs than this are stragglers, and no level."""
-
+LEVEL_RATIO = 1.2  # levels that are closer than this factor are noise
+EMPTY_SHARE = 0.75  # of the distance between two levels; for three even values it is 2/3
+LEVEL_SHARE = 0.15  # fewer of the runs than this are stragglers, and no level
 NOISE_DEVIATIONS = 2.0
 """Errors below that many standard deviations of the measurement may be the measurement's."""
 
@@ -277,14 +271,14 @@ class Measurement(_Line):
     @field_validator("code")
     @classmethod
     def _code_has_names_of_properties(cls, code: dict[str, int] | None) -> dict[str, int] | None:
-        for name in code or ():
-            try:
+        try:
+            for name in code or ():
                 validate_name(name)
-            except PropertyNameError:
-                raise ValueError(
-                    f"{name!r} is no property of compiled code in this version: measure again"
-                    " (countperf measure) and fit what that writes (countperf fit FILE)"
-                ) from None
+        except PropertyNameError as error:
+            raise ValueError(
+                f"{error}; measure again (countperf measure) and fit what that writes (countperf"
+                " fit FILE)"
+            ) from None
         return code
 
     @model_validator(mode="after")
@@ -315,24 +309,19 @@ class Measurement(_Line):
             samples_s=tuple(tuple(runs) for runs in samples_s),
             dropped=dropped,
             statistic=f"minimum of all runs but the first {dropped} of each round",
-            time_s=summary.time_s,
-            spread=summary.spread,
-            noise_floor=summary.noise_floor,
-            noise=summary.noise,
+            **{
+                name: getattr(summary, name)
+                for name in ("time_s", "spread", "noise_floor", "noise")
+            },
             stable=stable,
             settling=summary.settling(stable=stable),
             **more,
         )
 
     def property_vector(self) -> PropertyVector | None:
-        """Return the property vector, if the kernel could be counted.
+        """Return the property vector, if the kernel could be counted; DocumentError if damaged.
 
         What has no formula in it, code and transactions, is known at the case's own sizes alone.
-
-        Raises
-        ------
-        DocumentError
-            The stored vector is damaged.
         """
         from countperf.counting.vector import PropertyVector
 
@@ -374,25 +363,14 @@ class Resumption(Part):
 
 
 Line = Measurement | FailedCase | Resumption
-_LINE_TYPES: dict[str, type[Line]] = {
-    "measured": Measurement,
-    "failed": FailedCase,
-    "resumed": Resumption,
-}
+_LINE_TYPES = {"measured": Measurement, "failed": FailedCase, "resumed": Resumption}
 
 
 def case_fields(case: KernelCase) -> dict[str, Any]:
     """Return the fields that every line shares with the case it is about."""
-    return {
-        "case": case.name,
-        "kernel": case.kernel,
-        "family": case.family,
-        "variant": case.variant,
-        "element_type": case.element_type,
-        "group_shape": case.group_shape,
-        "purpose": case.purpose,
-        "parameters": dict(case.parameters),
-    }
+    names = ("kernel", "family", "variant", "element_type", "group_shape", "purpose")
+    shared = {name: getattr(case, name) for name in names}
+    return {"case": case.name, **shared, "parameters": dict(case.parameters)}
 
 
 def format_line(entry: Header | Line) -> str:

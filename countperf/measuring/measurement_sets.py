@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
+from countperf import store, text
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules
 from countperf.devices.identity import DeviceIdentity, counted_caches_of
@@ -31,30 +33,6 @@ from countperf.measuring.lines import (
     format_line,
     parse_line,
 )
-from countperf.store import (
-    COMPRESSED,
-    make_file_error,
-    make_line_error,
-    parse_lines,
-    read_content,
-    split_lines,
-    write_atomically,
-)
-from countperf.text import (
-    EACH,
-    Column,
-    Printed,
-    Result,
-    ShortRepr,
-    columns_of,
-    format_percent,
-    format_seconds,
-    make_interval_columns,
-    picked,
-    point_text,
-    short_name,
-    weights_text,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,30 +45,18 @@ _FILE = "measurements.jsonl"
 
 def measurements_in(folder: Path) -> Path:
     """Return the measurement file of a folder, plain or compressed; the plain one if neither is."""
-    plain, compressed = folder / _FILE, folder / f"{_FILE}{COMPRESSED}"
+    plain, compressed = folder / _FILE, folder / f"{_FILE}{store.COMPRESSED}"
     return compressed if compressed.is_file() and not plain.is_file() else plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementSet(Result, ShortRepr):
-    """Measurements of one device by one protocol; iterates over them.
+class MeasurementSet(text.Result, text.ShortRepr):
+    """Measurements of one device by one protocol; iterates over them."""
 
-    Attributes
-    ----------
-    header : Header
-        Device, protocol, environment.
-    measurements : tuple of Measurement
-        Finished cases, in the order in which they finished.
-    failures : tuple of FailedCase
-        Cases that failed and have not been measured since.
-    resumptions : tuple of Resumption
-        Later sessions.
-    """
-
-    header: Header
-    measurements: tuple[Measurement, ...] = ()
-    failures: tuple[FailedCase, ...] = ()
-    resumptions: tuple[Resumption, ...] = ()
+    header: Header  # device, protocol, environment
+    measurements: tuple[Measurement, ...] = ()  # in the order in which they finished
+    failures: tuple[FailedCase, ...] = ()  # cases that have not been measured since
+    resumptions: tuple[Resumption, ...] = ()  # later sessions
 
     def __len__(self) -> int:
         return len(self.measurements)
@@ -169,19 +135,7 @@ class MeasurementSet(Result, ShortRepr):
 
     @classmethod
     def read_file(cls, path: Path | str) -> MeasurementSet:
-        """Read a measurement file, plain or compressed by gzip.
-
-        A last line that was cut short is left out.
-
-        Parameters
-        ----------
-        path : Path or str
-            The file.
-
-        Returns
-        -------
-        MeasurementSet
-            The validated measurements.
+        """Read a measurement file, plain or compressed by gzip; a cut last line is left out.
 
         Raises
         ------
@@ -189,7 +143,7 @@ class MeasurementSet(Result, ShortRepr):
             The file is missing, foreign or damaged; ``field`` holds line and path of the field,
             such as ``line 12: $.samples_s[0][3]``.
         """
-        return _parse_content(read_content(path), str(path))
+        return _parse_content(store.read_content(path), str(path))
 
     @classmethod
     def read_text(cls, text: str, *, path: Path | str | None = None) -> MeasurementSet:
@@ -202,11 +156,11 @@ class MeasurementSet(Result, ShortRepr):
         if not lines or not lines[0]:
             field = "line 1: $"
             message = f"{field}: empty; a countperf-measurements file is wanted"
-            raise make_file_error(message, path, field=field)
+            raise store.make_file_error(message, path, field=field)
         measured: dict[str, Measurement] = {}
         failed: dict[str, FailedCase] = {}
         resumed: list[Resumption] = []
-        header, entries = parse_lines(
+        header, entries = store.parse_lines(
             lines,
             lambda line: Header.read_text(line, path=path),
             lambda line, number: parse_line(line, number, path=path),
@@ -216,7 +170,7 @@ class MeasurementSet(Result, ShortRepr):
             if not isinstance(line, Resumption) and line.case in measured:
                 field = f"line {number}: $.case"
                 said = f"{field}: {line.case} is measured in an earlier line; one has to hold"
-                raise make_line_error(said, number, path=path, field=field)
+                raise store.make_line_error(said, number, path=path, field=field)
             match line:
                 case Measurement() as entry:
                     failed.pop(entry.case, None)
@@ -238,22 +192,22 @@ class MeasurementSet(Result, ShortRepr):
         Names that end in ``.gz`` are compressed, equal sets to equal bytes.
         """
         content = self.to_text().encode(errors="backslashreplace")
-        if str(path).endswith(COMPRESSED):
+        if str(path).endswith(store.COMPRESSED):
             content = gzip.compress(content, mtime=0)
-        write_atomically(path, content)
+        store.write_atomically(path, content)
 
     def to_text(self) -> str:
         """Return the text of the set's file."""
         entries = (self.header, *self.resumptions, *self.measurements, *self.failures)
         return "".join(map(format_line, entries))
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give a row for each measured case."""
-        return Printed(
+        return text.Printed(
             head=[f"{len(self)} measurements of {self.device.slug}"],
             rows=[
                 {
-                    **picked(case, *_MEASURED),
+                    **text.picked(case, *_MEASURED),
                     "group_x": case.group_shape[0],
                     "group_y": case.group_shape[1],
                     "runs": sum(map(len, case.samples_s)),
@@ -262,18 +216,18 @@ class MeasurementSet(Result, ShortRepr):
                 for case in self
             ],
             columns={
-                **columns_of("case kernel family variant element_type purpose"),
-                **columns_of("time_s", format_seconds),
-                **columns_of("spread noise_floor noise", format_percent),
-                **columns_of("stable settling group_x group_y runs"),
-                "parameters": EACH,
+                **text.columns_of("case kernel family variant element_type purpose"),
+                **text.columns_of("time_s", text.format_seconds),
+                **text.columns_of("spread noise_floor noise", text.format_percent),
+                **text.columns_of("stable settling group_x group_y runs"),
+                "parameters": text.EACH,
             },
         )
 
 
 @lru_cache(2)  # the same content need not be validated again
 def _parse_content(content: bytes, path: str) -> MeasurementSet:
-    return MeasurementSet.read_lines(split_lines(content, path=path), path=path)
+    return MeasurementSet.read_lines(store.split_lines(content, path=path), path=path)
 
 
 TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]
@@ -320,7 +274,7 @@ class TimedSize(Part):
         return "no interval" if self.interval_s is None else "outside"
 
 
-class Timing(Document, Result):
+class Timing(Document, text.Result):
     """Measured times of a kernel at several points, beside what was predicted."""
 
     format: Literal["countperf-timing"] = "countperf-timing"
@@ -349,10 +303,6 @@ class Timing(Document, Result):
             if set(measured.parameters) != names:
                 wanted = ", ".join(sorted(names)) or "none"
                 raise ValueError(f"case {measured.case!r} has other parameters than {wanted}")
-        return self
-
-    @model_validator(mode="after")
-    def _counts_can_be_read(self) -> Self:
         for size in self.sizes:
             try:
                 size.measurement.property_vector()
@@ -361,7 +311,7 @@ class Timing(Document, Result):
         return self
 
     def __str__(self) -> str:
-        return Result.__str__(self)
+        return text.Result.__str__(self)
 
     __repr__ = __str__
 
@@ -399,50 +349,97 @@ class Timing(Document, Result):
             )
         return runs
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give measured and predicted times: sentences, a row for each size, and what to know."""
-        columns = {
-            **{"parameters": EACH, "measured_s": Column("measured", format_seconds)},
-            **{"noise": Column("noise", format_percent)},
-            **{"predicted_s": Column("predicted", format_seconds)},
-            **make_interval_columns(f"to ({100 * self.interval_level:.0f} %)"),
-            "verdict": Column(),
-        }
         sizes: list[dict[str, Any]] = [
             {
-                **picked(size.measurement, "parameters", "spread", "noise", "stable", "remarks"),
+                **text.picked(
+                    size.measurement, "parameters", "spread", "noise", "stable", "remarks"
+                ),
                 "measured_s": size.measurement.time_s,
-                **picked(size, "predicted_s", "interval_s", "verdict", "reason"),
+                **text.picked(size, "predicted_s", "interval_s", "verdict", "reason"),
             }
             for size in self.sizes
         ]
-        failures = [picked(size, "parameters", "stage", "reason") for size in self.failures]
-        rows: list[dict[str, Any]] = [
-            {
-                "parameters": size["parameters"],
-                **{name: size.get(name) for name in _TIMES},
-                "verdict": size.get("verdict", "failed"),
-                "remark": "; ".join(filter(None, (size["reason"], *size.get("remarks", ())))),
-            }
-            for size in (*sizes, *failures)
-        ]
-        return Printed(
-            head=[
-                _sentence(self),
-                *([_describe_made_up(self)] if self.made_up else []),
-                _how(self),
+        failures = [text.picked(size, "parameters", "stage", "reason") for size in self.failures]
+        shown = ("parameters", "measured_s", "spread", "noise", "predicted_s", "interval_s")
+        return text.Printed(
+            head=self._say_verdicts(),
+            rows=[
+                {
+                    **{name: size.get(name) for name in shown},
+                    "verdict": size.get("verdict", "failed"),
+                    "remark": "; ".join(filter(None, (size["reason"], *size.get("remarks", ())))),
+                }
+                for size in (*sizes, *failures)
             ],
-            rows=rows,
-            columns=columns,
-            notes=_notes(self),
+            columns={
+                "parameters": text.EACH,
+                "measured_s": text.Column("measured", text.format_seconds),
+                "noise": text.Column("noise", text.format_percent),
+                "predicted_s": text.Column("predicted", text.format_seconds),
+                **text.make_interval_columns(f"to ({100 * self.interval_level:.0f} %)"),
+                "verdict": text.Column(),
+            },
+            notes=self._list_notes(),
             facts={
-                **picked(self, "kernel", "weights", "model", "interval_level", "made_up"),
+                **text.picked(self, "kernel", "weights", "model", "interval_level", "made_up"),
                 "device": self.device.slug,
                 "protocol": self.protocol.name,
                 "sizes": sizes,
                 "failures": failures,
             },
         )
+
+    def _say_verdicts(self) -> list[str]:
+        """Say what measured times say of predicted ones, and how they came about."""
+        where, protocol, first = (
+            f"{self.kernel} on {self.device.slug}",
+            self.protocol,
+            self.sizes[0],
+        )
+        ratios = [s.measurement.time_s / s.predicted_s for s in self.sizes if s.predicted_s]
+        said = f"{where}: no prediction: {first.reason}"
+        if ratios:
+            verdicts = Counter(size.verdict for size in self.sizes)
+            counted = ", ".join(f"{number} {_VERDICTS[word]}" for word, number in verdicts.items())
+            factor = math.exp(fmean(abs(math.log(ratio)) for ratio in ratios))
+            said = f"{where}: {counted}; off by a factor of {factor:.2f} on average"
+        lines = [said]
+        if self.made_up:
+            at = f" at {text.point_text(first.measurement.parameters)}" if self.sizes[1:] else ""
+            lines.append(
+                f"index arrays are made up{at}, real ones take other times: {self.made_up} (pass"
+                f" yours by a function, {option('make_arguments')})"
+            )
+        rounds = sorted({len(size.measurement.samples_s) for size in self.sizes})
+        number = "-".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
+        how = (
+            f"warm caches, minimum of at most {protocol.runs - protocol.drops} runs in each of"
+            f" {number} round{'' if rounds == [1] else 's'}"
+        )
+        weights = text.weights_text(self.weights, self.device.slug)
+        by = f"; predicted by the {text.short_name(self.model)} model{weights}" if ratios else ""
+        return [*lines, how + by]
+
+    def _list_notes(self) -> list[str]:
+        """Say what to know of single sizes, each text once."""
+        notes: dict[str, list[str]] = {}
+        some = any(size.predicted_s is not None for size in self.sizes)
+        for size in self.sizes:
+            said = [*size.measurement.remarks]
+            if size.measurement.settling == "unsettled":
+                said.append("the rounds disagree; time again when the machine is quiet")
+            if size.reason and some:  # if there are none, the first line says why
+                said.append(size.reason)
+            for note in said:
+                notes.setdefault(note, []).append(text.point_text(size.measurement.parameters))
+        for failed in self.failures:
+            at = text.point_text(failed.parameters)
+            notes.setdefault(f"failed: {failed.reason}", []).append(at)
+        lines = [f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {t}" for t, at in notes.items()]
+        more = len(lines) - _MAX_NOTES
+        return [*lines[:_MAX_NOTES], *([f"... {more} more remarks"] if more > 0 else [])]
 
 
 def _agree(counts: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
@@ -461,7 +458,7 @@ _MEASURED = (
     *("noise_floor", "noise", "stable", "settling"),
 )
 
-_MOST_NOTES = 5
+_MAX_NOTES = 5
 
 _VERDICTS = {
     "inside": "inside the predicted interval",
@@ -470,58 +467,3 @@ _VERDICTS = {
     "no interval": "without an interval",
     "no prediction": "without a prediction",
 }
-
-_TIMES = ("measured_s", "spread", "noise", "predicted_s", "interval_s")
-
-
-def _sentence(of: Timing) -> str:
-    """Say what the measured times say of the predicted ones."""
-    where = f"{of.kernel} on {of.device.slug}"
-    known = [size for size in of.sizes if size.predicted_s is not None]
-    if not known:
-        return f"{where}: no prediction: {of.sizes[0].reason}"
-    verdicts = Counter(size.verdict for size in of.sizes)
-    logs = [abs(math.log(e.measurement.time_s / e.predicted_s)) for e in known if e.predicted_s]
-    said = ", ".join(f"{number} {_VERDICTS[word]}" for word, number in verdicts.items())
-    return f"{where}: {said}; off by a factor of {math.exp(sum(logs) / len(logs)):.2f} on average"
-
-
-def _describe_made_up(of: Timing) -> str:
-    at = f" at {point_text(of.sizes[0].measurement.parameters)}" if of.sizes[1:] else ""
-    return (
-        f"index arrays are made up{at}, real ones take other times: {of.made_up} (pass yours by a"
-        f" function, {option('make_arguments')})"
-    )
-
-
-def _how(of: Timing) -> str:
-    """Say how it was measured, and by what predicted."""
-    protocol = of.protocol
-    rounds = sorted({len(size.measurement.samples_s) for size in of.sizes})
-    number = "-".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
-    how = (
-        f"warm caches, minimum of at most {protocol.runs - protocol.drops} runs in each of"
-        f" {number} round{'' if rounds == [1] else 's'}"
-    )
-    predicts = any(size.predicted_s is not None for size in of.sizes)
-    by = f"{short_name(of.model)} model{weights_text(of.weights, of.device.slug)}"
-    return f"{how}; predicted by the {by}" if predicts else how
-
-
-def _notes(of: Timing) -> list[str]:
-    """Say what to know of single sizes, each text once."""
-    notes: dict[str, list[str]] = {}
-    some = any(size.predicted_s is not None for size in of.sizes)
-    for size in of.sizes:
-        said = [*size.measurement.remarks]
-        if size.measurement.settling == "unsettled":
-            said.append("the rounds disagree; time again when the machine is quiet")
-        if size.reason and some:  # if there are none, the first line says why
-            said.append(size.reason)
-        for text in said:
-            notes.setdefault(text, []).append(point_text(size.measurement.parameters))
-    for failed in of.failures:
-        notes.setdefault(f"failed: {failed.reason}", []).append(point_text(failed.parameters))
-    lines = [f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {t}" for t, at in notes.items()]
-    more = len(lines) - _MOST_NOTES
-    return [*lines[:_MOST_NOTES], *([f"... {more} more remarks"] if more > 0 else [])]

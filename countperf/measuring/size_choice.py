@@ -122,11 +122,11 @@ def measure_launch_overhead(
 ) -> RunTime:
     """Return the median times of the launch of a single group that does nothing."""
     clock = clock or EventClock()
-    program = session.load(_EMPTY_SOURCE)
+    launch = session.load(_EMPTY_SOURCE)
     arguments = (session.allocate(4),)
 
     def run() -> RunTime:
-        return clock.time_run(lambda: program.launch("nothing", 1, _EMPTY_GROUP, arguments))
+        return clock.time_run(lambda: launch("nothing", 1, _EMPTY_GROUP, arguments))
 
     timings = [run() for _ in range(runs)][runs // 4 :]
     return RunTime(

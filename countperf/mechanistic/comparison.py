@@ -21,10 +21,10 @@ from countperf.measuring import Measurement, MeasurementSet
 from countperf.mechanistic.profile import MechanisticModel, ProfiledKernel
 from countperf.models.definition import Unread
 from countperf.models.fitting.fit_model import fit
-from countperf.models.fitting.judging import evaluate
 from countperf.models.metrics import (
     EvaluatedCase,
     MeanError,
+    evaluate,
     mean_error,
     mean_errors_by_kernel,
     mean_of_means,

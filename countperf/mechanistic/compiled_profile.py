@@ -18,7 +18,7 @@ from countperf.counting.work_groups import GroupKinds, WorkGroups
 from countperf.devices.cuda_target import generate_cuda
 from countperf.devices.description import describe_kernel
 from countperf.devices.host_code import Launches
-from countperf.devices.nvcc import compile_for, compile_sass, find_nvcc
+from countperf.devices.nvcc import compile_for, compile_sass, find_program
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import (
     CountingError,
@@ -254,7 +254,7 @@ def find_compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, 
     """Return the registers of a work item by device program, as ``nvcc`` allocates them."""
     if device.registers_per_compute_unit is None or device.compute_capability is None:
         return None
-    if find_nvcc() is None:
+    if find_program("nvcc") is None:
         return None
     try:
         compiled = compile_for(kernel, device.compute_capability)

@@ -34,11 +34,12 @@ from countperf.counting.programs import (
     AccessCost,
     KernelProgram,
     MemoryShape,
+    Node,
+    Statement,
     access_cost,
     kernel_programs,
 )
 from countperf.counting.size_parameters import size_ranges
-from countperf.counting.statements import Node, Statement
 from countperf.counting.vector import PropertyVector
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError, option

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from countperf.errors import ModelNotApplicableError
 from countperf.models.correction import Correction, profile
-from countperf.models.definition import ModelDefinition
+from countperf.models.definition import ModelDefinition, covers
 from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
-from countperf.models.features import covers
 from countperf.models.function import ColumnKey, ModelFunction
 from countperf.models.predictions import ParameterValue, Quantity
 from countperf.models.validity import make_unmeasured_error, raise_to_launch, refuse_negative

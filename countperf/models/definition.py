@@ -37,11 +37,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -59,39 +61,100 @@ from countperf.counting.taxonomy import PROPERTY_ROOTS, is_emitted, validate_nam
 from countperf.documents import Document, Part, parse_toml
 from countperf.errors import PredictionError, PropertyNameError
 from countperf.models.expressions import FUNCTIONS, CheckedFormula, parse
-from countperf.models.features import FeatureSpec, first_cover
 from countperf.store import read_file_text
 
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1"]
-CODE = "code."
-"""Prefix of the names of properties of compiled code."""
+
+CODE, MISS, SPILL = "code.", "miss.", "spill."
+"""Prefixes of the names of properties of compiled code, and of its accesses that miss a cache."""
 
 OVERLAPPED = f"{CODE}cycles_overlapped"
 """Cycles of compiled code in which short loops overlap what follows them."""
 
-MISS, SPILL = "miss.", "spill."
-"""Prefixes of the names of properties of accesses of compiled code that miss a cache."""
+_NO_FORMULA = (CODE, MISS, SPILL, *(f"{root}." for root in AT_SIZES))
 
 Unread = Annotated[tuple[()], BeforeValidator(lambda _: ())]
 """Field of documents of earlier versions that nothing reads; it is not written."""
 
-_NEEDS_POLICY = (
-    "is of what a device issues, which an execution policy says: give one (in a model's document"
-    " [policy] with width = 8 below it, and whatever else countperf.counting.structure.issue has)"
-)
-_NO_FORMULA = (CODE, MISS, SPILL, *(f"{root}." for root in AT_SIZES))
-_WHICH_TRANSACTIONS = (
-    "does not say which transactions are meant: name the work items of a sub-group and the bytes of"
-    " a line, as in transactions.32x128, or .load or .store of them (subgroups.32.barrier likewise)"
-)
+CountValue = int | float | Fraction | NDArray[Any]
+"""Value of a property: exact where parameters are numbers, an array where they are arrays."""
+
+FeatureValue = float | NDArray[np.float64]
 
 
-_PATTERN = re.compile(r"(\*|\w+)(\.(\*|\w+))*")
+class FeatureSpec(Part):
+    """Patterns of the properties that a model charges, and of those that it ignores.
+
+    A pattern is a property name in which ``*`` stands for any one component; it covers every
+    property whose first components match it, and charges them together under those components. So
+    ``flop.special.*`` charges ``flop.special.f32.rsqrt`` and ``flop.special.f32.exp`` as one
+    feature, ``flop.special.f32``, which is their sum.
+    """
+
+    charged: tuple[str, ...]  # in the order in which features are listed
+    ignored: tuple[str, ...] = ()  # of properties that have no term in the model
+    negligible: tuple[str, ...] = ()  # features that are ignored, though a pattern charges them
+
+    def feature_of(self, name: str) -> str | None:
+        """Return the feature that charges a property, or None if none does."""
+        feature = self._find_covering_feature(name)
+        return None if feature in self.negligible else feature
+
+    def _find_covering_feature(self, name: str) -> str | None:
+        """Return the feature of the first pattern that covers a property, be it negligible."""
+        place = first_cover(self.charged, name)
+        if place is None:
+            return None
+        return ".".join(name.split(".")[: self.charged[place].count(".") + 1])
+
+    def ignores(self, name: str) -> bool:
+        """Return whether the model leaves a property out by its definition."""
+        feature = self._find_covering_feature(name)
+        if feature is not None:
+            return feature in self.negligible
+        return first_cover(self.ignored, name) is not None
+
+    def apply(self, counts: Mapping[str, CountValue]) -> dict[str, FeatureValue]:
+        """Return each feature of a kernel's counts that is not zero, in the order of the spec."""
+        sums: dict[str, Any] = {}
+        for name, count in counts.items():
+            feature = self.feature_of(name)
+            if feature is not None and np.any(count != 0):
+                sums[feature] = sums[feature] + count if feature in sums else count
+        return {name: to_float(sums[name]) for name in sorted(sums, key=self.position)}
+
+    def position(self, feature: str) -> tuple[int, str]:
+        """Return the sorting key of a feature: by pattern, then by name."""
+        rank = first_cover(self.charged, feature)
+        return len(self.charged) if rank is None else rank, feature
 
 
-def _pattern(text: str) -> str:
-    if not _PATTERN.fullmatch(text):
+@lru_cache(maxsize=4096)
+def first_cover(patterns: tuple[str, ...], name: str) -> int | None:
+    """Return the position of the first pattern that covers a property."""
+    parts = name.split(".")
+    for position, pattern in enumerate(patterns):
+        wanted = pattern.split(".")
+        if len(parts) >= len(wanted) and all(
+            component in ("*", actual) for component, actual in zip(wanted, parts, strict=False)
+        ):
+            return position
+    return None
+
+
+def covers(feature: str, name: str) -> bool:
+    """Return whether a property belongs to a feature: the same, or one that begins with it."""
+    return name == feature or name.startswith(feature + ".")
+
+
+def to_float(count: CountValue) -> FeatureValue:
+    """Return a count as a float, or as an array of them."""
+    return np.asarray(count, np.float64) if isinstance(count, np.ndarray) else float(count)
+
+
+def _check_pattern(text: str) -> str:
+    if not re.fullmatch(r"(\*|\w+)(\.(\*|\w+))*", text):
         raise ValueError(f"{text!r} is no pattern of property names, such as gmem.load.*.stride1")
     return text
 
@@ -104,28 +167,16 @@ def as_term(content: Any) -> Any:
     return fields
 
 
-Pattern = Annotated[str, AfterValidator(_pattern)]
-
-Resource = Literal[
-    "compute",
-    "latency chains",
-    "memory",
-    "memory: local",
-    "memory: global",
-    "memory: L1",
-    "memory: L2",
-    "memory: beyond L2",
-    "memory: pages",
-    "overhead",
-    "launch",
-]
-"""Part of a device, or of the work on it, that a feature's cost is for."""
-
+Pattern = Annotated[str, AfterValidator(_check_pattern)]
 FormulaText = Annotated[str, AfterValidator(lambda text: parse(text).text)]
 
-
-def _for_all(resource: Any) -> Any:
-    return {"*": resource} if isinstance(resource, str) else resource
+_Memory = Literal[
+    "memory: local", "memory: global", "memory: L1", "memory: L2", "memory: beyond L2"
+]
+Resource = (
+    Literal["compute", "latency chains", "memory", "memory: pages", "overhead", "launch"] | _Memory
+)
+"""Part of a device, or of the work on it, that a feature's cost is for."""
 
 
 class Term(Part):
@@ -136,9 +187,10 @@ class Term(Part):
     upper: None = None  # which documents of version 0.2.0 have
     scale: str = ""  # derived feature that the sum is multiplied by; empty for none
     # resource of the features that each pattern covers, the first that does; one word means all
-    resource: Annotated[dict[Pattern, Resource], BeforeValidator(_for_all)] = Field(
-        default_factory=dict[Pattern, Resource]
-    )
+    resource: Annotated[
+        dict[Pattern, Resource],
+        BeforeValidator(lambda given: {"*": given} if isinstance(given, str) else given),
+    ] = Field(default_factory=dict[Pattern, Resource])
 
 
 _WORDS_OF_SEVERAL = re.compile(
@@ -198,29 +250,26 @@ class ModelDefinition(Document):
         for name, text in derived.items():
             _check_name(name, "derived feature")
             formula = parse(text)
-            formula.refuse_unknown(
-                [*above, *(n for n in formula.names if property_of(n) is not None)]
-            )
+            properties = [n for n in formula.names if property_of(n) is not None]
+            formula.refuse_unknown([*above, *properties])
             above.append(name)
         return derived
 
     @field_validator("terms")
     @classmethod
-    def _terms_charge_something(
-        cls, terms: dict[str, Term], info: ValidationInfo
-    ) -> dict[str, Term]:
+    def _check_terms(cls, terms: dict[str, Term], info: ValidationInfo) -> dict[str, Term]:
         derived = info.data.get("derived", {})
+        there = ", ".join(derived) or "none"
         for name, term in terms.items():
             _check_name(name, "term", *derived)
             for pattern in term.charged:
                 if pattern not in derived and pattern.split(".")[0] not in PROPERTY_ROOTS:
-                    there = ", ".join([*sorted(PROPERTY_ROOTS), *derived])
+                    roots = ", ".join([*sorted(PROPERTY_ROOTS), *derived])
                     raise ValueError(
                         f"term {name}: no property or derived feature begins with"
-                        f" {pattern.split('.')[0]!r} (there are: {there})"
+                        f" {pattern.split('.')[0]!r} (there are: {roots})"
                     )
             if term.scale and term.scale not in derived:
-                there = ", ".join(derived) or "none"
                 raise ValueError(
                     f"term {name}: its scale {term.scale!r} is no derived feature (there are:"
                     f" {there})"
@@ -232,42 +281,34 @@ class ModelDefinition(Document):
         return terms
 
     @model_validator(mode="after")
-    def _names_what_it_is_made_of(self) -> Self:
-        named = [
-            *self.base_properties.values(),
-            *(p for term in self.terms.values() for p in term.charged if p not in self.derived),
-        ]
-        for name in named:
-            if why := self._why_never_there(name):
-                raise ValueError(f"{name} {why}")
+    def _check_properties(self) -> Self:
+        """Refuse properties that are never there under the policy of the model."""
+        charged = (p for spec in self.term_features.values() for p in spec.charged)
+        for name in (*self.base_properties.values(), *charged):
+            if not self._may_have(name):
+                does = "what a kernel does: flop.add.f32, gmem.load.32.stride1"
+                if self.policy is not None:
+                    does = (
+                        "what a device issues: issue.vector.arithmetic.f32.add,"
+                        " bytes.group.load.dense, transactions.32x128"
+                    )
+                raise ValueError(
+                    f"{name} is never there: a model with{'' if self.policy else 'out'} an"
+                    f" execution policy ([policy], width = 8 below it) is made of {does}"
+                )
         return self
 
-    def _why_never_there(self, name: str) -> str:
-        """Say why a property, or what a pattern matches, is never there; nothing if it can be."""
-        root = name.split(".")[0]
-        if root in AT_SIZES:
-            return "" if transaction_roots([name]) else _WHICH_TRANSACTIONS
-        if f"{root}." == SPILL:
-            return "is counted no more; only measurements of older versions have it"
-        if root == SITE_ROOT:
-            return (
-                "is what kernels have before a policy says how it is issued: name issue... instead"
-            )
-        if self.policy is None:
-            return "" if is_emitted(name) else _NEEDS_POLICY
-        if is_emitted(name) and name not in (*GROUP_SHAPE, *apply_policy(self.policy, {name: 1})):
-            return (
-                "is what a kernel does, and a model with a policy is made of what a device issues:"
-                " issue.vector.arithmetic.f32.add, issue.scalar.gmem.load.walk,"
-                " bytes.group.load.dense and so on"
-            )
-        return ""
+    def _may_have(self, name: str) -> bool:
+        if (root := name.split(".")[0]) in AT_SIZES:
+            return bool(transaction_roots([name]))
+        if self.policy is None or root == SITE_ROOT or f"{root}." == SPILL:
+            return is_emitted(name)
+        return not is_emitted(name) or name in (*GROUP_SHAPE, *apply_policy(self.policy, {name: 1}))
 
     @classmethod
     def read_toml(cls, path: Path | str) -> Self:
         """Read a model from a TOML file."""
-        content = parse_toml(read_file_text(path), path=path)
-        return cls.from_object(content, path=path)
+        return cls.from_object(parse_toml(read_file_text(path), path=path), path=path)
 
     def issued(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the counts that the model is made of: what is issued, or what is emitted."""
@@ -275,9 +316,7 @@ class ModelDefinition(Document):
         read = {n: c for n, c in as_they_are.items() if f"{n}.".startswith(self._read)}
         if self.policy is None:
             return {name: count for name, count in counts.items() if is_emitted(name)} | read
-        rest = counts
-        if as_they_are:
-            rest = {name: count for name, count in counts.items() if name not in as_they_are}
+        rest = {name: count for name, count in counts.items() if name not in as_they_are}
         return apply_policy(self.policy, rest) | read
 
     @cached_property
@@ -318,13 +357,12 @@ class ModelDefinition(Document):
     @property
     def expression(self) -> str:
         """The time as a formula of the terms, for people."""
-        scales = dict.fromkeys(term.scale for term in self.terms.values())
-        by_scale = {
-            scale: " + ".join(n for n, term in self.terms.items() if term.scale == scale)
-            for scale in scales
-        }
+        sums: dict[str, list[str]] = {}
+        for name, term in self.terms.items():
+            sums.setdefault(term.scale, []).append(name)
         return " + ".join(
-            f"{scale}*({sum_})" if scale else sum_ for scale, sum_ in by_scale.items()
+            f"{scale}*({' + '.join(names)})" if scale else " + ".join(names)
+            for scale, names in sums.items()
         )
 
     @cached_property
@@ -339,19 +377,16 @@ class ModelDefinition(Document):
 
     def with_derived(self, base: dict[str, Any]) -> dict[str, Any]:
         """Return values of `base_properties` with those of the derived features."""
-        with np.errstate(all="ignore"):
-            for name, formula in self.formulas.items():
-                base[name] = formula.value(base)
+        for name, formula in self.formulas.items():
+            base[name] = formula(base)
         return base
 
     @cached_property
     def base_properties(self) -> dict[str, str]:
         """Properties by the names that they have in formulas: ``groups``, ``lmem_load_32``."""
         names = [n for formula in self.formulas.values() for n in formula.names]
-        base_properties = {name: property_of(name) for name in names if name not in self.derived}
-        return {
-            name: property for name, property in base_properties.items() if property is not None
-        }
+        properties = {name: property_of(name) for name in names if name not in self.derived}
+        return {name: known for name, known in properties.items() if known is not None}
 
     def check_code(self, counts: Container[str], what: str = "the kernel") -> None:
         """Refuse counts of code without the cycles that the model charges; 0.2.0 read none."""
@@ -388,9 +423,8 @@ class ModelDefinition(Document):
 def _check_name(name: str, kind: str, *taken: str) -> None:
     if not (name.isidentifier() and name.isascii()):
         raise ValueError(f"{name!r} cannot be written in an expression: use letters, digits and _")
-    if name in FUNCTIONS:
-        raise ValueError(f"{name} is a function, and cannot be a {kind}")
-    if property_of(name) is not None:
-        raise ValueError(f"{name} is a property ({property_of(name)}), and cannot be a {kind}")
-    if name in taken:
-        raise ValueError(f"{name} is defined twice")
+    meanings = {"a function": name in FUNCTIONS, "defined twice": name in taken}
+    meanings[f"a property ({property_of(name)})"] = property_of(name) is not None
+    for meaning, has_it in meanings.items():
+        if has_it:
+            raise ValueError(f"{name} is {meaning}, and cannot be a {kind}")

@@ -71,7 +71,7 @@ def _find_derived_amount(feature: str, model: ModelDefinition) -> tuple[str, flo
         return DERIVED, 1.0
     if any(size != 1 for _, size in known.values()):  # a sum of amounts, not of accesses
         ones = {n: 1.0 / size for n, (_, size) in known.items()}
-        if formula.value(dict.fromkeys(formula.names, 1.0) | ones) != len(bases):
+        if formula(dict.fromkeys(formula.names, 1.0) | ones) != len(bases):
             return DERIVED, 1.0
     return units.pop(), 1.0
 

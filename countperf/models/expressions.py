@@ -17,6 +17,7 @@ Everything else is refused by name.
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import operator
 import warnings
@@ -72,19 +73,11 @@ class CheckedFormula:
     text: str  # as it was written
     names: tuple[str, ...]  # each once, in the order of the text
     source: str  # the checked tree alone, in Python: values["groups"], divide(a, b)
-    code: CodeType  # the same
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """Return the value at numbers or arrays by name; infinity or NaN where there is none."""
         with np.errstate(all="ignore"):
-            return self.value(values)
-
-    def value(self, values: Mapping[str, Any]) -> Any:
-        """Return the same, with what NumPy says of numbers as the caller has it."""
-        return eval(self.code, dict(NAMESPACE), {"values": values})
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return parse, (self.text,)  # code objects cannot be pickled
+            return eval(_compile(self.source), dict(NAMESPACE), {"values": values})
 
     def refuse_unknown(self, known: Sequence[str]) -> None:
         """Raise `ExpressionError` if the formula has names that are not among those known."""
@@ -111,31 +104,33 @@ def parse(text: str) -> CheckedFormula:
             warnings.simplefilter("ignore")
             # on one line, and without comments
             raw = ast.parse(" ".join(text.replace("#", "?").split()), mode="eval")
-        tree = ast.fix_missing_locations(ast.Expression(_rebuild(raw.body)))
-        code = compile(tree, "<formula>", "eval")
+        source = ast.unparse(ast.fix_missing_locations(ast.Expression(_rebuild(raw.body))))
+        _compile(source)
     except (RecursionError, MemoryError) as error:
         raise _error("nested too deeply", text) from error
-    except ValueError as error:
-        raise _error(f"not a formula ({error})", text) from error
     except SyntaxError as error:
         where = error.offset or len(text) + 1
         raise _error(f"not a formula ({error.msg} at column {where})", text) from error
+    except ValueError as error:
+        raise _error(f"not a formula ({error})", text) from error
     names = [node for node in ast.walk(raw) if isinstance(node, ast.Name)]
     names.sort(key=lambda name: name.col_offset)
-    return CheckedFormula(
-        text=text,
-        names=tuple(dict.fromkeys(name.id for name in names if name.id not in FUNCTIONS)),
-        source=ast.unparse(tree),
-        code=code,
-    )
+    called = dict.fromkeys(name.id for name in names if name.id not in FUNCTIONS)
+    return CheckedFormula(text=text, names=tuple(called), source=source)
+
+
+@lru_cache(maxsize=512)
+def _compile(source: str) -> CodeType:
+    return compile(source, "<formula>", "eval")
 
 
 def _rebuild(node: ast.expr) -> ast.expr:
     """Rebuild a tree of what formulas may have; everything else is refused."""
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            if math.isfinite(value := _to_float(number)):
-                return ast.Constant(value)
+            with contextlib.suppress(OverflowError):
+                if math.isfinite(value := float(number)):
+                    return ast.Constant(value)
             raise ValueError("a number beyond what floating point holds")
         case ast.Name(id=name) if name not in FUNCTIONS:
             return ast.Subscript(_name("values"), ast.Constant(name), ast.Load())
@@ -158,13 +153,6 @@ def _rebuild(node: ast.expr) -> ast.expr:
                 f" one of the functions {', '.join(FUNCTIONS)} of such; dots of property names are"
                 " written as underscores: flop_add_f32"
             )
-
-
-def _to_float(number: float) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf
 
 
 def _name(name: str) -> ast.Name:

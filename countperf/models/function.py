@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from countperf.documents import Part
-from countperf.models.definition import ModelDefinition, Unread
-from countperf.models.features import CountValue, covers, to_float
+from countperf.models.definition import CountValue, ModelDefinition, Unread, covers, to_float
 from countperf.models.predictions import Quantity
 from countperf.text import ShortRepr
 
@@ -42,9 +41,7 @@ class ModelInputs(ShortRepr):
     variables: dict[str, Quantity]  # scales of terms
     ignored: tuple[str, ...]  # properties that are not zero and that the model ignores
     unknown: tuple[str, ...]  # those that it has no rule for
-    issued: Mapping[
-        str, CountValue
-    ]  # all that it is made of (`ModelDefinition.count_model_inputs`)
+    issued: Mapping[str, CountValue]  # what `ModelDefinition.count_model_inputs` returns
 
 
 def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> ModelInputs:

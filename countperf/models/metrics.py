@@ -1,10 +1,17 @@
-r"""Relative errors of predictions and their means over cases, kernels and devices.
+r"""Predictions held against measurements: relative errors, and the order of variants of a kernel.
 
 Symbols: :math:`p` predicted and :math:`m > 0` measured values of the same cases.
 
 The geometric mean of relative errors is the figure of Stevens & Klöckner (2016): per kernel over
 its sizes, per device over its kernels, per kernel over devices. An error of exactly zero makes it
 zero; a `MeanError` therefore says how many errors were zero.
+
+A *set* is variants of one kernel, measured at the same sizes. Kendall's tau-b compares the order of
+measured with that of predicted times. The regret of the top k is the measured time of the fastest
+among the k variants that are predicted to be fastest, over that of the fastest of all: what is lost
+by measuring only those k. Variants without a prediction rank last, all alike. Of variants with
+equal predictions the slowest counts as first, so that a model gains nothing by not telling them
+apart.
 """
 
 from __future__ import annotations
@@ -13,15 +20,22 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, NonNegativeInt
 
+from countperf.counting.counts import says_group_shape
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION
+from countperf.counting.vector import PropertyVector
 from countperf.documents import Document, Interval, Part
-from countperf.errors import ParameterError
+from countperf.errors import CountperfError, FitError, ParameterError
+from countperf.measuring import PURPOSES as ALL_PURPOSES
+from countperf.measuring import Measurement
 from countperf.measuring.lines import NOISE_DEVIATIONS
+from countperf.models.weights import WeightSet
+from countperf.steps import stepped
 from countperf.text import (
     Column,
     Printed,
@@ -31,6 +45,7 @@ from countperf.text import (
     format_seconds,
     picked,
     short_name,
+    table_of,
     width_text,
 )
 
@@ -113,9 +128,8 @@ class EvaluatedCase(Part):
     @property
     def is_covered(self) -> bool | None:
         """True if the interval holds the measured time; None without an interval."""
-        if self.interval_s is None:
-            return None
-        return self.interval_s[0] <= self.measured_s <= self.interval_s[1]
+        ends = self.interval_s
+        return None if ends is None else ends[0] <= self.measured_s <= ends[1]
 
     @property
     def relative_error(self) -> float:
@@ -192,14 +206,15 @@ class Evaluation(Document, Result):
 
     def lay_out(self) -> Printed:
         """Give predicted against measured times for each purpose of kernels, mean errors first."""
-        what = ("kernel", "purpose", "parameters", "measured_s", "predicted_s", "relative_error")
         covered, cases = self.coverage()
         factor = self.interval_factor()
         parts = self.by_purpose()
         return Printed(
             head=[f"{short_name(self.model)} model on {self.device}"],
             rows=[
-                picked(case, *what, "noise", "within_noise", "interval_s", "complete")
+                picked(
+                    case, "kernel", "purpose", *_CASE[1:], "within_noise", "interval_s", "complete"
+                )
                 for case in self.cases
             ],
             parts=[
@@ -232,6 +247,7 @@ def mean_of_means(means: Mapping[str, MeanError]) -> MeanError:
     )
 
 
+_CASE = ("kernel", "parameters", "measured_s", "predicted_s", "relative_error", "noise")
 _CASE_COLUMNS = {
     **columns_of("kernel parameters"),
     **columns_of("measured_s predicted_s", format_seconds),
@@ -239,64 +255,271 @@ _CASE_COLUMNS = {
     "noise": Column("noise", format_percent),
     "": Column(),
 }
-
-_PURPOSES = {**PURPOSES, "variant": "variants of kernels"}
+_KERNEL_COLUMNS = {
+    "kernel": Column("kernel"),
+    "error": Column("error", format_percent),
+    "worst": Column("worst"),
+}
 
 
 def _means(of: Evaluation) -> dict[str, Any]:
-    overall = of.overall()
+    overall, worst = of.overall(), of.worst_factors()
     return {
         "overall": overall.value,
         "by_kernel": {kernel: mean.value for kernel, mean in of.by_kernel().items()},
-        "worst_factor": {
-            kernel: factor if math.isfinite(factor) else None
-            for kernel, factor in of.worst_factors().items()
-        },
+        "worst_factor": {k: f if math.isfinite(f) else None for k, f in worst.items()},
         "cases": overall.count,
         "zero_errors": overall.zero_errors,
     }
 
 
 def _of_purpose(purpose: str, of: Evaluation) -> list[Printed]:
-    overall, worst = of.overall(), of.worst_factors()
+    overall, worst, means = of.overall(), of.worst_factors(), of.by_kernel()
     zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
-    what = ("kernel", "parameters", "measured_s", "predicted_s", "relative_error")
     covered, intervals = of.coverage()
     factor = of.interval_factor()
     width = "" if factor is None else f", median half-width {width_text(factor)}"
     held = [f"  90 % intervals hold {covered} of {intervals} times{width}"] if intervals else []
+    kernels = "variants of kernels" if purpose == "variant" else PURPOSES.get(purpose, purpose)
     error = (
-        f"{_PURPOSES.get(purpose, purpose)}: error {format_percent(overall.value)}"
-        f" (geometric mean over {len(of.by_kernel())} kernels, {overall.count} cases{zeros})"
+        f"{kernels}: error {format_percent(overall.value)}"
+        f" (geometric mean over {len(means)} kernels, {overall.count} cases{zeros})"
     )
+    rows: list[dict[str, Any]] = []
+    for case in of.cases:
+        said = {
+            "incomplete": not case.complete,
+            "within noise": case.within_noise,
+            "outside its interval": case.is_covered is False,
+        }
+        remarks = ", ".join(text for text, applies in said.items() if applies)
+        rows.append({**picked(case, *_CASE), "noise": case.noise or None, "": remarks})
+    by_kernel = [{"kernel": k, "error": m.value, "worst": worst[k]} for k, m in means.items()]
     return [
-        Printed(
-            head=[error, *held],
-            rows=[
-                {**picked(case, *what), "noise": case.noise or None, "": _remarks(case)}
-                for case in of.cases
-            ],
-            columns=_CASE_COLUMNS,
-        ),
+        Printed(head=[error, *held], rows=rows, columns=_CASE_COLUMNS),
         Printed(
             head=["  per kernel: geometric mean of relative errors, and the worst factor"],
-            rows=[
-                {"kernel": kernel, "error": mean.value, "worst": worst[kernel]}
-                for kernel, mean in of.by_kernel().items()
-            ],
-            columns={
-                **columns_of("kernel"),
-                **columns_of("error", format_percent),
-                **columns_of("worst"),
-            },
+            rows=by_kernel,
+            columns=_KERNEL_COLUMNS,
         ),
     ]
 
 
-def _remarks(case: EvaluatedCase) -> str:
-    said = {
-        "incomplete": not case.complete,
-        "within noise": case.within_noise,
-        "outside its interval": case.is_covered is False,
-    }
-    return ", ".join(text for text, applies in said.items() if applies)
+def check_counting_rules(measurement: Measurement) -> None:
+    """Raise `FitError` if a measurement was counted by other rules than those of now."""
+    rules = (measurement.properties or {}).get("counting_rules")
+    if rules != COUNTING_RULES_VERSION:
+        message = (
+            f"case {measurement.case!r} was counted under counting rules {rules}, and kernels are"
+            f" now counted under {COUNTING_RULES_VERSION}: count the measured kernels again"
+            " (countperf.api.evaluation.recount does that for kernels of the catalogue)"
+        )
+        raise FitError(message)
+
+
+def _read_counts(measurement: Measurement) -> PropertyVector | None:
+    """Return the counts of a case, if it was counted, by the rules of now."""
+    if (vector := measurement.property_vector()) is not None:
+        check_counting_rules(measurement)
+    return vector
+
+
+def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluation:
+    """Compare measured cases with their predictions."""
+    cases: list[EvaluatedCase] = []
+    needed = [*weights.definition.named_transactions]
+    needed += ["code"] if weights.definition.reads_code else []
+    for measurement in stepped(measurements, "predicting cases"):
+        vector = _read_counts(measurement)
+        if vector is None or not all(map(vector.knows, needed)):
+            continue
+        if weights.definition.named_shape and not says_group_shape(vector):
+            continue
+        prediction = weights.predict_counts(
+            vector, measurement.parameters, incomplete_ok=True, level=0.9
+        )
+        low_high = prediction.interval_s
+        cases.append(
+            EvaluatedCase(
+                kernel=measurement.kernel,
+                parameters=measurement.parameters,
+                measured_s=measurement.time_s,
+                predicted_s=float(prediction.time_s),
+                complete=prediction.complete,
+                purpose=measurement.purpose,
+                noise=measurement.noise,
+                interval_s=None if low_high is None else (float(low_high[0]), float(low_high[1])),
+            )
+        )
+    order = {kernel: k for k, kernel in enumerate(dict.fromkeys(case.kernel for case in cases))}
+    cases.sort(key=lambda c: (ALL_PURPOSES.index(c.purpose), order[c.kernel], c.measured_s))
+    if not cases:
+        raise FitError(
+            "there is no counted measurement to evaluate; measure test kernels or applications"
+        )
+    return Evaluation(device=weights.device.slug, model=weights.model, cases=tuple(cases))
+
+
+TOP = (1, 3, 5)
+"""Numbers of variants for which the regret is reported."""
+
+
+class RankedVariant(Part):
+    """A variant with its measured and its predicted time."""
+
+    variant: str  # its parameters
+    measured_s: float = Field(gt=0)  # measured time and its noise floor, s
+    noise_s: float = Field(default=0.0, ge=0)
+    predicted_s: float | None = Field(default=None, gt=0)  # predicted time, s
+    complete: bool = True  # whether the prediction knows the cost of every property of the kernel
+
+    @property
+    def rank_s(self) -> float:
+        """The predicted time, s; infinite without one."""
+        return np.inf if self.predicted_s is None else self.predicted_s
+
+
+class RankedSet(Part):
+    """Variants of one kernel at the same sizes."""
+
+    family: str  # name of the set
+    parameters: dict[str, NonNegativeInt]  # sizes
+    variants: tuple[RankedVariant, ...] = Field(min_length=1)  # as they were measured
+
+    @property
+    def times_s(self) -> list[float]:
+        """Measured times, s, the shortest first."""
+        return sorted(variant.measured_s for variant in self.variants)
+
+    @property
+    def kendall_tau(self) -> float | None:
+        """Kendall's tau, -1 to 1; 0 if all predictions are equal, None if all times are."""
+        from scipy.stats import kendalltau
+
+        ranks = [variant.rank_s for variant in self.variants]
+        if len({variant.measured_s for variant in self.variants}) == 1:
+            return None
+        if len(set(ranks)) == 1:
+            return 0.0
+        # by position, for the difference of two infinite times is none
+        positions = np.unique(ranks, return_inverse=True)[1]
+        times_s = [variant.measured_s for variant in self.variants]
+        return float(cast("float", kendalltau(times_s, positions)[0]))
+
+    def regret(self, top: int = 1) -> float:
+        """Return the least time among the `top` predicted to be fastest over the least of all."""
+        first = sorted(self.variants, key=lambda v: (v.rank_s, -v.measured_s))[:top]
+        return min(variant.measured_s for variant in first) / self.times_s[0]
+
+
+class RankingEvaluation(Document, Result):
+    """Ranking quality of a model on the sets of variants measured on a device."""
+
+    format: Literal["countperf-ranking-evaluation"] = "countperf-ranking-evaluation"
+    version: Literal[1] = 1
+    device: str  # slug of the device, and name of the model that predicted
+    model: str
+    sets: tuple[RankedSet, ...] = ()  # may be empty
+
+    @property
+    def kendall_tau(self) -> float | None:
+        """Arithmetic mean over the sets that have one."""
+        taus = [tau for variants in self.sets if (tau := variants.kendall_tau) is not None]
+        return float(np.mean(taus)) if taus else None
+
+    def regret(self, top: int = 1) -> float | None:
+        """Return the geometric mean over the sets; None if there is none."""
+        logs = [np.log(variants.regret(top)) for variants in self.sets]
+        return float(np.exp(np.mean(logs))) if logs else None
+
+    __str__ = Result.__str__
+
+    def lay_out(self) -> Printed:
+        """Give a line for each set of variants, and one for all; regrets are over the fastest."""
+        sets = [
+            {
+                **picked(ranked, "family", "parameters"),
+                "variants": len(ranked.variants),
+                "refused": sum(variant.predicted_s is None for variant in ranked.variants),
+                "incomplete": sum(not variant.complete for variant in ranked.variants),
+                "fastest_s": ranked.times_s[0],
+                "slowest_s": ranked.times_s[-1],
+            }
+            for ranked in self.sets
+        ]
+        rows = [row | _list_figures(ranked) for row, ranked in zip(sets, self.sets, strict=True)]
+        totals = {name: sum(row[name] for row in sets) for name in ("variants", "refused")}
+        total = {"family": "all", **totals, **_list_figures(self)}
+        incomplete = sum(row["incomplete"] for row in sets)
+        left_out = f"  {incomplete} predictions leave out what has no weight"
+        return Printed(
+            head=[f"ranking of variants: {short_name(self.model)} model on {self.device}"],
+            rows=rows,
+            shown=table_of([*rows, total] if len(rows) > 1 else rows, _SET_COLUMNS),
+            notes=[f"  {RANKING_NOTE}", *([left_out] if incomplete else [])],
+            facts={
+                **picked(self, "device", "model"),
+                "sets": [
+                    row | _figures(ranked) for row, ranked in zip(sets, self.sets, strict=True)
+                ],
+                "mean": _figures(self),
+            },
+        )
+
+
+_SET_COLUMNS = {
+    **{"family": Column("set"), **columns_of("parameters variants refused")},
+    **columns_of("fastest_s slowest_s", format_seconds),
+    **{"kendall_tau": Column("tau", "{:.2f}".format)},
+    **{f"regret_top_{top}": Column(f"top {top}", "{:.2f}".format) for top in TOP},
+}
+
+RANKING_NOTE = (
+    "tau: Kendall's; top k: time of the best of the k predicted to be fastest over the fastest;"
+    " refused ones rank last; of all sets: means, of times geometric"
+)
+
+
+def _figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
+    return {"kendall_tau": of.kendall_tau, "regret": {str(top): of.regret(top) for top in TOP}}
+
+
+def _list_figures(of: RankedSet | RankingEvaluation) -> dict[str, Any]:
+    regrets = {f"regret_top_{top}": of.regret(top) for top in TOP}
+    return {"kendall_tau": of.kendall_tau, **regrets}
+
+
+def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) -> RankingEvaluation:
+    """Compare the measured order of variants with the predicted one."""
+    weights.check_counting_rules()
+    sets: dict[tuple[str, tuple[tuple[str, int], ...]], list[RankedVariant]] = {}
+    for measurement in measurements:
+        if measurement.purpose == "variant":
+            key = (measurement.family, tuple(measurement.parameters.items()))
+            sets.setdefault(key, []).append(_rank_variant(weights, measurement))
+    return RankingEvaluation(
+        device=weights.device.slug,
+        model=weights.model,
+        sets=tuple(
+            RankedSet(family=family, parameters=dict(parameters), variants=tuple(variants))
+            for (family, parameters), variants in sets.items()
+        ),
+    )
+
+
+def _rank_variant(weights: WeightSet, measurement: Measurement) -> RankedVariant:
+    """Return a measured variant with its prediction, if it has one."""
+    time_s, complete = 0.0, True
+    if (vector := _read_counts(measurement)) is not None:
+        try:
+            prediction = weights.predict_counts(vector, measurement.parameters, incomplete_ok=True)
+            time_s, complete = float(prediction.time_s), prediction.complete
+        except CountperfError:
+            pass
+    return RankedVariant(
+        variant=measurement.variant,
+        measured_s=measurement.time_s,
+        noise_s=measurement.noise_floor * measurement.time_s,
+        predicted_s=time_s if 0 < time_s < np.inf else None,
+        complete=complete,
+    )

@@ -243,43 +243,65 @@ class DeviceAnswers(Result):
         kernel = next(one.prediction.kernel for one in self.answers if one.prediction is not None)
         sizes = [one.parameters for one in self.answers]
         same = {k: v for k, v in sizes[0].items() if all(at[k] == v for at in sizes)}
-        rows: list[dict[str, Any]] = [
-            {
+        rows: list[dict[str, Any]] = []
+        shown: list[dict[str, Any]] = []
+        said: dict[str, None] = {}
+        for one in self.answers:
+            row = {
                 **picked(one, "device", "weights", "parameters", "model", "lacks"),
-                **_predicted(one.prediction),
+                **_facts_of(one.prediction),
                 "reason": str(one.error or ""),
             }
-            for one in self.answers
-        ]
-        shown = [
-            {
-                "parameters": {n: size for n, size in row["parameters"].items() if n not in same},
-                "device": row["device"],
-                "weights": None if row["weights"] in ("", row["device"]) else row["weights"],
-                **{name: row[name] for name in ("model", "time_s")},
-                "bound": (row["bound"] or "").partition(" and ")[0],
-                "missing": _short(row["lacks"], [*row["missing"], *row["ignored"]]),
-            }
-            for row in rows
-        ]
-        said = [row["reason"] or _describe_left_out(row) for row in rows]
-        reasons = [*dict.fromkeys(wrap_note(reason) for reason in said if reason)]
-        left = [f"- ... {len(reasons) - _MOST_REASONS} more: .to_frame() has all"]
+            rows.append(row)
+            left_out = [plain_name(name) for name in (*row["missing"], *row["ignored"])]
+            lacks = re.sub(r"^(device|kernel)\.(classes\.)?", "", one.lacks)
+            several = f"{len(left_out)} properties" if left_out[1:] else "".join(left_out)
+            shown.append(
+                {
+                    "parameters": {n: v for n, v in one.parameters.items() if n not in same},
+                    "device": one.device,
+                    "weights": None if one.weights in ("", one.device) else one.weights,
+                    "model": one.model,
+                    "time_s": row["time_s"],
+                    "bound": (row["bound"] or "").partition(" and ")[0],
+                    "missing": cut(lacks or several, _FEW_LETTERS),
+                }
+            )
+            names = ", ".join(left_out)
+            is_long = len(names) > _FEW_LETTERS
+            left = f"{one.device}, {one.model}: leaves out {names}" if is_long else ""
+            said |= {wrap_note(reason): None for reason in [row["reason"] or left] if reason}
+        more = [f"- ... {len(said) - _MOST_REASONS} more: .to_frame() has all"]
+        columns = {
+            **{"parameters": EACH, **columns_of("device weights model")},
+            **columns_of("time_s", format_seconds),
+            **columns_of("bound missing"),
+        }
         return Printed(
             head=[", ".join(filter(None, [kernel, point_text(same)]))],
             rows=rows,
-            shown=table_of(
-                shown,
-                {
-                    **{"parameters": EACH, **columns_of("device weights model")},
-                    **columns_of("time_s", format_seconds),
-                    **columns_of("bound missing"),
-                },
-            ),
-            notes=[*reasons[:_MOST_REASONS], *(left if len(reasons) > _MOST_REASONS else [])],
+            shown=table_of(shown, columns),
+            notes=[*[*said][:_MOST_REASONS], *(more if len(said) > _MOST_REASONS else [])],
             facts={"kernel": kernel},
             name="answers",
         )
+
+
+_MOST_REASONS = 5
+_FEW_LETTERS = 24
+
+
+def _facts_of(prediction: Prediction | None) -> dict[str, Any]:
+    if prediction is None:
+        nothing = dict.fromkeys(("time_s", "interval_s", "bound", "breakdown_s"))
+        return {**nothing, "ignored": [], "missing": []}
+    kinds = describe_bound(prediction).removeprefix("bound by ").partition(":")[0]
+    return {
+        **picked(prediction, "time_s", "interval_s"),
+        "bound": getattr(prediction, "bound", None) or kinds,
+        "breakdown_s": prediction.breakdown,
+        **picked(prediction, "ignored", "missing"),
+    }
 
 
 _ALIKE = 0.05
@@ -300,18 +322,13 @@ class PredictionPair(Result):
 
     def __post_init__(self) -> None:
         for one in (self.first, self.second):
-            if not isinstance(one, Prediction):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
-                raise ParameterError(
-                    f"a prediction is compared with another one, not with {one!r}; pass what"
-                    " predict returns",
-                    parameter="prediction",
-                )
-            if isinstance(one.time_s, np.ndarray):
-                raise ParameterError(
-                    f"predictions are compared at one size each, and that of {one.kernel!r} is of"
-                    " several: predict each size by itself",
-                    parameter="prediction",
-                )
+            if isinstance(getattr(one, "time_s", None), float | int):
+                continue
+            raise ParameterError(
+                f"predictions are compared at one size each, and {getattr(one, 'kernel', one)!r} is"
+                " none such: pass what predict returns at one size",
+                parameter="prediction",
+            )
 
     @property
     def names(self) -> tuple[str, str]:
@@ -448,35 +465,3 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
 def _plain(message: str) -> str:
     """Put words for names that formulas of models have; those with dots are in the glossary."""
     return _DERIVED.sub(lambda name: plain_name(name[0]), message)
-
-
-_MOST_REASONS = 5
-
-_FEW_LETTERS = 24
-
-
-def _describe_left_out(row: Mapping[str, Any]) -> str:
-    names = ", ".join(plain_name(name) for name in (*row["missing"], *row["ignored"]))
-    is_short = len(names) <= _FEW_LETTERS
-    return "" if is_short else f"{row['device']}, {row['model']}: leaves out {names}"
-
-
-def _predicted(of: Prediction | None) -> dict[str, Any]:
-    if of is None:
-        names = ("time_s", "interval_s", "bound", "breakdown_s")
-        return {**dict.fromkeys(names), "ignored": [], "missing": []}
-    kinds = describe_bound(of).removeprefix("bound by ").partition(":")[0]
-    return {
-        **picked(of, "time_s", "interval_s"),
-        "bound": getattr(of, "bound", None) or kinds,
-        "breakdown_s": of.breakdown,
-        **picked(of, "ignored", "missing"),
-    }
-
-
-def _short(lacks: str, names: Sequence[str]) -> str:
-    """Write in few letters what a device lacks, or else a model leaves out."""
-    lacks = re.sub(r"^(device|kernel)\.(classes\.)?", "", lacks)
-    left_out = [plain_name(name) for name in names] or [""]
-    several = f"{len(names)} properties" if names[1:] else left_out[0]
-    return cut(lacks or several, _FEW_LETTERS)

@@ -26,13 +26,11 @@ instructions by class (vector or scalar; arithmetic, accesses by how addresses c
 functions), carried chains, passes through barrier regions, and bytes. Distinct bytes that each
 group accesses come from the nearest cache; the share that does not fit a cache of :math:`C` bytes,
 :math:`\max(0, 1 - C/B)` of all distinct bytes :math:`B`, costs extra, whether they lie side by side
-or not: pieces that do not are counted by themselves. Single accesses that come back to a line too
-late for the nearest cache (``l2_reuse``), or the second (``beyond_l2``), cost extra as well; the
-farther cache is never the cheaper one, for ``l1_reuse`` are all of them. So do those that come back
-too late because lines share sets of a cache (``set_conflict``). Accesses to global memory that are
-not of neighbors side by side do so beyond the reach of address translation. Where :math:`U` groups
-run at once, :math:`G` of them take as long as :math:`U \lceil G/U \rceil`: all but the launch
-itself is multiplied by the ratio.
+or not. So do accesses that come back to a line too late for the nearest cache (``l2_reuse``) or the
+second (``beyond_l2``), or because lines share sets of a cache (``set_conflict``), and accesses to
+global memory that are not of neighbors side by side, beyond the reach of address translation. Where
+:math:`U` groups run at once, :math:`G` of them take as long as :math:`U \lceil G/U \rceil`: all but
+the launch itself is multiplied by the ratio.
 
 Which policy a device follows, its runtime says (`POLICIES`).
 
@@ -64,10 +62,9 @@ innermost loops and the start of groups are charged apart where the data fits th
 
 What is vectorized, gathered, spilled or unrolled is read from the code, and no execution policy
 guesses it. Counts of the structure view say which lines are touched again and when; that depends on
-the order of accesses, which is one of two (`ORDERS`). Neighbors fill a line of 64 bytes with 16
-items of 32 bits, so that lines are counted as accesses of 16 lanes side by side.
+the order of accesses, which is one of two (`ORDERS`).
 
-The weights were chosen by leaving out classes of measurement kernels on six devices, before test
+The features were chosen by leaving out classes of measurement kernels on six devices, before test
 kernels, applications or variants were predicted: 84 candidates were eliminated backwards, and the
 factor by which left-out classes are off grows by less than 1 % down to 25 of them.
 """
@@ -81,7 +78,6 @@ from typing import Literal
 from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.structure.memory_hierarchy import (
     ASSUMED,
-    Cache,
     MemoryHierarchy,
     load_hierarchy,
 )
@@ -145,19 +141,27 @@ def compiled(
 ) -> ModelDefinition:
     """Return the model for a device, or as it was before cycles of short loops overlapped."""
     memory = memory or load_hierarchy(ASSUMED)
-    lines, traffic = _lines(), _traffic()
     charged = {
         "overhead": ("groups", "groups_in_l2"),
         "cycles": CYCLES,
         "instructions": INSTRUCTIONS,
         "spills": SPILLS,
-        "lines": tuple(lines),
-        "traffic": ("segments.group.store", *traffic),
+        "lines": tuple(_LINES),
+        "traffic": ("segments.group.store", *_TRAFFIC),
     }
     rounds = _rounds(units)
     if rounds:
         busiest = f"{units}*code_cycles_busiest/max(1, code_cycles)"
         rounds = {"rounds": f"{rounds['rounds']}*(1 - uneven) + uneven*{busiest}"}
+    second, last = memory.caches[1], memory.caches[-1]
+    shares = {
+        "beyond_l2": f"max(0, 1 - {second.size_bytes}/{_BYTES})",
+        "beyond_llc": f"max(0, 1 - {round(LAST_LEVEL_SHARE * last.size_bytes)}/{_BYTES})",
+        "in_streams": f"max(0, 1 - {_MOST_STREAMS}/({_ALL_PIECES}/full_groups))",
+        "out_of_reach": f"max(0, 1 - {memory.translation_reach_bytes}/{_BYTES})",
+    }
+    cycles = "code_cycles_overlapped" if overlapped else "code_cycles"
+    waiting = {"waiting_cycles": f"max(0, {cycles} - code_cycles_throughput)"}
     return ModelDefinition(
         name=COMPILED,
         description=f"Cycles and instructions of the compiled code, cache lines of {order} in"
@@ -168,7 +172,7 @@ def compiled(
         loss="soft_l1",
         loss_scale=0.3,
         ignored=_COVERED,
-        derived=_UNEVEN | _shares(memory) | rounds | _sums(overlapped) | _IN_L2 | lines | traffic,
+        derived=_UNEVEN | shares | rounds | waiting | _SUMS | _IN_L2 | _LINES | _TRAFFIC,
         terms=_terms(charged, rounds, _COMPILED_RESOURCES),
     )
 
@@ -193,63 +197,25 @@ def _terms(
     return {"launch": Term(charged=("launches",), resource={"*": "launch"}), **of_groups}
 
 
-def order_on(device: DeviceIdentity) -> Order:
-    """Return the order of accesses under the runtime of a device."""
-    return "items" if platform_prefix(device.platform) == "pocl" else "lanes"
-
-
-def _shares(memory: MemoryHierarchy) -> dict[str, str]:
-    """Return shares of memory beyond a cache, many streams, and translation."""
-    second, *farther = memory.caches[1:]
-    last = farther[-1] if farther else second
-    return {
-        "beyond_l2": f"max(0, 1 - {second.size_bytes}/{_BYTES})",
-        "beyond_llc": f"max(0, 1 - {round(LAST_LEVEL_SHARE * last.size_bytes)}/{_BYTES})",
-        "in_streams": f"max(0, 1 - {_MOST_STREAMS}/({_ALL_PIECES}/full_groups))",
-        "out_of_reach": f"max(0, 1 - {memory.translation_reach_bytes}/{_BYTES})",
-    }
-
-
-def _sums(overlapped: bool) -> dict[str, str]:
-    """Return instructions that are charged together, and cycles that wait for results."""
-    cycles = "code_cycles_overlapped" if overlapped else "code_cycles"
-    roots = (f"code_sqrt_{kind}_{unit}" for kind in ("f32", "f64") for unit in ("vector", "scalar"))
-    return {
-        "waiting_cycles": f"max(0, {cycles} - code_cycles_throughput)",
-        "divisions_f32": "code_div_f32_vector + code_div_f32_scalar",
-        "divisions_f64": "code_div_f64_vector + code_div_f64_scalar",
-        "square_roots": " + ".join(roots),
-    }
-
-
 def _accesses(direction: str, vector: str, scalar: str) -> str:
     """Return a formula of accesses of lines: of vectors side by side, and of single items."""
     return f"issue_vector_gmem_{direction}_{vector} + issue_scalar_gmem_{direction}_{scalar}"
 
 
-def _lines() -> dict[str, str]:
-    """Return lines that come back from beyond the first cache, and that share its sets."""
-    return {
-        f"{direction}_{name}": _accesses(direction, kind, kind)
-        for name, kind in (("lines_l2", "l2_reuse"), ("lines_conflict", "set_conflict"))
-        for direction in ("load", "store")
-    }
+_SUMS = {
+    "divisions_f32": "code_div_f32_vector + code_div_f32_scalar",
+    "divisions_f64": "code_div_f64_vector + code_div_f64_scalar",
+    "square_roots": "code_sqrt_f32_vector + code_sqrt_f32_scalar"
+    " + code_sqrt_f64_vector + code_sqrt_f64_scalar",
+}
+"""Instructions that are charged together."""
 
-
-def _traffic() -> dict[str, str]:
-    """Return bytes, separate pieces and lines by where in memory they are."""
-    size = "(bytes_group_load_dense + bytes_group_load_sparse)"
-    traffic = {
-        "load_bytes": size,
-        "load_beyond_l2": f"{size}*beyond_l2",
-        "load_segments_beyond_l2": "segments_group_load*beyond_l2",
-        "load_beyond_streams": f"{size}*beyond_l2*in_streams",
-        "load_distinct": "bytes_kernel_load",
-        "load_beyond_llc": "bytes_kernel_load*beyond_llc",
-        "store_beyond_llc": "bytes_kernel_store*beyond_llc",
-    }
-    return traffic | _FAR_LINES
-
+_LINES = {
+    f"{direction}_{name}": _accesses(direction, kind, kind)
+    for name, kind in (("lines_l2", "l2_reuse"), ("lines_conflict", "set_conflict"))
+    for direction in ("load", "store")
+}
+"""Lines that come back from beyond the first cache, and that share its sets."""
 
 _FAR_LINES = {
     name: f"({lines})*out_of_reach"
@@ -260,6 +226,19 @@ _FAR_LINES = {
     )
 } | {"store_data_out_of_reach": "issue_scalar_gmem_store_data*out_of_reach"}
 """Lines beyond the reach of address translation."""
+
+_GROUP_LOADS = "(bytes_group_load_dense + bytes_group_load_sparse)"
+_TRAFFIC = {
+    "load_bytes": _GROUP_LOADS,
+    "load_beyond_l2": f"{_GROUP_LOADS}*beyond_l2",
+    "load_segments_beyond_l2": "segments_group_load*beyond_l2",
+    "load_beyond_streams": f"{_GROUP_LOADS}*beyond_l2*in_streams",
+    "load_distinct": "bytes_kernel_load",
+    "load_beyond_llc": "bytes_kernel_load*beyond_llc",
+    "store_beyond_llc": "bytes_kernel_store*beyond_llc",
+    **_FAR_LINES,
+}
+"""Bytes, separate pieces and lines by where in memory they are."""
 
 _COMPILED_RESOURCES: Mapping[str, Mapping[Pattern, Resource]] = {
     "overhead": {"*": "overhead"},
@@ -371,7 +350,9 @@ def structural(
         direction: f"(bytes_group_{direction}_dense + bytes_group_{direction}_sparse)"
         for direction in ("load", "store")
     }
-    for beyond, cache in _beyond_caches(memory).items():
+    for level, cache in enumerate(memory.caches[1:], start=2):
+        is_last = level > 2 and level == len(memory.caches)
+        beyond = "beyond_llc" if is_last else f"beyond_l{level}"
         shares[beyond] = f"max(0, 1 - {cache.size_bytes}/{_BYTES})"
         for direction, in_groups in group_bytes.items():
             derived[f"{direction}_{beyond}"] = f"{in_groups}*{beyond}"
@@ -421,15 +402,6 @@ _STRUCTURAL_RESOURCES: Mapping[str, Mapping[Pattern, Resource]] = {
     },
 }
 """Resources by term, and by pattern of features."""
-
-
-def _beyond_caches(memory: MemoryHierarchy) -> dict[str, Cache]:
-    """Return the caches beyond the first, by the name of the share of memory beyond each."""
-    second, *farther = memory.caches[1:]
-    beyond_caches = {"beyond_l2": second}
-    for level, cache in enumerate(farther, start=3):
-        beyond_caches["beyond_llc" if cache is farther[-1] else f"beyond_l{level}"] = cache
-    return beyond_caches
 
 
 def policy_on(device: DeviceIdentity) -> ExecutionPolicy:
@@ -500,7 +472,8 @@ def load_fitted_model(
         if name == STRUCTURAL:
             return structural(policy_on(device), memory=memory)
         units = device.compute_units
-        return compiled(order_on(device), units=units, memory=memory, overlapped=overlapped)
+        order = "items" if platform_prefix(device.platform) == "pocl" else "lanes"
+        return compiled(order, units=units, memory=memory, overlapped=overlapped)
     if name.endswith(".toml"):
         return ModelDefinition.read_toml(name)
     if name.endswith(".json") or len(Path(name).parts) > 1:

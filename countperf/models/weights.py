@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ from countperf.models.correction import Correction, Origin, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread
 from countperf.models.explanation import lay_out_weights
-from countperf.models.features import vector_of
 from countperf.models.function import (
     ColumnKey,
     FitQuality,
@@ -227,7 +226,7 @@ class WeightSet(Document, Result):
                 parameter="counts",
             )
         made = self.predict_counts(
-            vector_of(counts, view=self.view),
+            read_vector(counts, self),
             given_sizes(parameters, more),
             incomplete_ok=incomplete_ok,
             level=level,
@@ -354,12 +353,7 @@ class WeightSet(Document, Result):
 
     def count(self, kernel: object) -> PropertyVector:
         """Return the vector of a kernel, counted under the view of the weights."""
-        vector = vector_of(
-            kernel,
-            view=self.view,
-            transactions=self.definition.named_transactions,
-            caches=self.counted_caches,
-        )
+        vector = read_vector(kernel, self)
         if self.view == "source":
             vector = vector.emitted()
         if vector.view != self.view:
@@ -402,6 +396,22 @@ class WeightSet(Document, Result):
                 f" kernel {vector.kernel!r}: add it with countperf.with_compiled_code(kernel,"
                 f" sizes), or countperf.predict(kernel, sizes, weights={self.device.slug!r})"
             )
+
+
+def read_vector(kernel: object, weights: WeightSet) -> PropertyVector:
+    """Return the property vector of whatever stands for a kernel."""
+    from countperf.counting.vector import PropertyVector
+
+    if isinstance(kernel, PropertyVector):
+        return kernel
+    view = weights.view
+    if isinstance(kernel, Mapping):
+        return PropertyVector.from_mapping(cast("Mapping[str, str | int]", kernel), view=view)
+    from countperf.counting.analysis import with_transactions
+    from countperf.counting.count_properties import count_kernel
+
+    vector = count_kernel(kernel, view=view, caches=weights.counted_caches)
+    return with_transactions(vector, kernel, weights.definition.named_transactions)
 
 
 _BY_DATA = "data decides what work groups execute: each is taken to execute all that it can"

@@ -19,7 +19,7 @@ import pymbolic.primitives as p
 from pymbolic.mapper import Mapper
 
 from countperf.errors import CountingError
-from countperf.symbolic.quasipolynomial import ZERO, Floor, Monomial, Number, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import ZERO, Conjunction, Floor, Monomial, QuasiPolynomial
 
 
 class ParametricFloor(Floor):
@@ -45,7 +45,7 @@ class ParametricFloor(Floor):
         """Return all names that occur."""
         return self.numerator.names() | self.divisor.names()
 
-    def evaluate(self, values: Mapping[str, int]) -> Number:
+    def evaluate(self, values: Mapping[str, int]) -> int | Fraction:
         """Return the value at integer values of all names."""
         divisor = self.divisor.evaluate(values)
         if not divisor:
@@ -110,9 +110,6 @@ def _division_by_zero(divisor: QuasiPolynomial) -> CountingError:
     return CountingError(f"an address divides by {divisor}, which is zero at these sizes")
 
 
-Conjunction: TypeAlias = frozenset[QuasiPolynomial]
-"""Quasi-polynomials that are all at least zero."""
-
 Condition: TypeAlias = frozenset[Conjunction]
 """Conjunctions of which at least one holds."""
 
@@ -152,7 +149,9 @@ class RefusingMapper(Mapper[Any, []]):
         """Map a part of an expression."""
         return self._find_handler(type(expr))(self, expr)
 
-    __call__ = rec
+    def __call__(self, expr: Any, /, *_: Any, **__: Any) -> Any:
+        """Map an expression."""
+        return self.rec(expr)
 
     @classmethod
     @cache
@@ -301,9 +300,7 @@ class ToCondition(RefusingMapper):
     """Maps logical expressions to conditions on quasi-polynomials."""
 
     def __init__(
-        self,
-        to_polynomial: ToQuasiPolynomial,
-        is_decided: Callable[[str], bool] = lambda _: True,
+        self, to_polynomial: ToQuasiPolynomial, is_decided: Callable[[str], bool] = lambda _: True
     ) -> None:
         super().__init__()
         self.to_polynomial = to_polynomial

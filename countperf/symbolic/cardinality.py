@@ -14,21 +14,11 @@ import islpy as isl
 from pytools import memoize_method
 
 from countperf.errors import CountingError, UncountableSetError
-from countperf.symbolic import isl_sets, sets
+from countperf.symbolic import isl_sets, piecewise, sets
 from countperf.symbolic.elimination import sum_weight
 from countperf.symbolic.isl_sets import IntegerSet, from_isl, guards_of, names_of, to_isl
-from countperf.symbolic.piecewise import (
-    Guards,
-    Piece,
-    PiecewiseQuasiPolynomial,
-    Region,
-    disjoint_regions,
-    find_fixed_parameters,
-    is_nonnegative_above,
-    one_count,
-    without_floors,
-)
-from countperf.symbolic.quasipolynomial import ONE, QuasiPolynomial
+from countperf.symbolic.piecewise import Piece, PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import ONE, Conjunction, QuasiPolynomial
 from countperf.symbolic.tiles import Polyhedron, Row
 
 _DT = isl.dim_type
@@ -45,9 +35,9 @@ class Context:
         self.congruences: dict[str, tuple[int, int]] = {}
         self._lower: dict[str, int] = {}
         self.lower_bounds: dict[str, int] = {}
-        whole = isl.BasicSet("{ : }") if assumptions is None else assumptions
-        if isinstance(whole, isl.Set):
-            whole = whole.coalesce().simple_hull()
+        whole = isl.Set("{ : }") if assumptions is None else isl_sets.as_set(assumptions)
+        pieces = whole.get_basic_sets()
+        whole = pieces[0] if len(pieces) == 1 else whole.coalesce().simple_hull()
         names = names_of(whole, parameters=True)
         self._find_congruences(whole, names)
         dimensions = tuple([f"_e{k}" for k in range(whole.dim(_DT.div))])
@@ -169,10 +159,12 @@ class Context:
         return from_isl(joint.remove_redundancies().gist(context), tidy.parameters, tidy.dimensions)
 
 
-@lru_cache(256)
 def context_of(assumptions: IntegerSet | None) -> Context:
     """Return what is known of parameters; found once in a process for equal assumptions."""
-    return Context(assumptions)
+    return Context(None) if assumptions is None else _context(isl_sets.as_set(assumptions))
+
+
+_context = lru_cache(256)(Context)
 
 
 def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
@@ -236,8 +228,8 @@ class Counter:
         if key not in self._factors:
             rescaled = self.context.rescale(factor)
             if self.context.implies(rescaled):
-                self._factors[key] = one_count()
-                return one_count()
+                self._factors[key] = piecewise.one_count()
+                return piecewise.one_count()
             try:
                 terms = sum_weight(rescaled, ONE, self.context.simplify)
             except UncountableSetError as error:
@@ -246,7 +238,7 @@ class Counter:
             self._factors[key] = counted.substitute(self.context.original_parameters)
         return self._factors[key]
 
-    def assumption_guards(self) -> tuple[Guards, ...]:
+    def assumption_guards(self) -> tuple[piecewise.Guards, ...]:
         """Return the assumptions as guards, alternatives; none if there are no assumptions."""
         assumptions = self.context.assumptions
         return () if assumptions is None else tuple(guards_of(assumptions))
@@ -257,9 +249,7 @@ class Counter:
 
     # --- proofs
 
-    def is_empty(
-        self, nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]
-    ) -> bool:
+    def is_empty(self, nonnegative: Conjunction, zero: Conjunction) -> bool:
         """Return whether no assumed parameters satisfy the guards; False when it cannot tell."""
         if not nonnegative and not zero:
             return False
@@ -268,10 +258,7 @@ class Counter:
         return bool(self._region(frozenset(), nonnegative, zero).is_empty())
 
     def _region(
-        self,
-        names: frozenset[str],
-        nonnegative: frozenset[QuasiPolynomial],
-        zero: frozenset[QuasiPolynomial],
+        self, names: frozenset[str], nonnegative: Conjunction, zero: Conjunction
     ) -> IntegerSet:
         """Return the assumed parameters that satisfy the affine ones of the guards."""
         # in an order that is the same in every process, as the hashes of polynomials are
@@ -288,9 +275,7 @@ class Counter:
         return region
 
     @memoize_method
-    def _bounds(
-        self, names: frozenset[str], nonnegative: frozenset[QuasiPolynomial]
-    ) -> isl_sets.Bounds:
+    def _bounds(self, names: frozenset[str], nonnegative: Conjunction) -> isl_sets.Bounds:
         """Return the smallest and largest possible value of parameters under guards."""
         region = self._region(names, nonnegative, frozenset())
         moved = region.from_params() if region.is_params() else region
@@ -298,9 +283,7 @@ class Counter:
         return {} if moved.is_empty() else sets.constant_bounds(moved)
 
     def is_nonnegative(
-        self,
-        polynomial: QuasiPolynomial,
-        nonnegative: frozenset[QuasiPolynomial] = frozenset(),
+        self, polynomial: QuasiPolynomial, nonnegative: Conjunction = frozenset()
     ) -> bool:
         """Return whether a quasi-polynomial is proved at least zero on the assumptions.
 
@@ -324,8 +307,8 @@ class Counter:
         }
         if len(lower) < len(names):
             return False
-        bound = without_floors(polynomial)
-        if bound is not None and is_nonnegative_above(bound, lower):
+        bound = piecewise.without_floors(polynomial)
+        if bound is not None and piecewise.is_nonnegative_above(bound, lower):
             return True
         if len(names) > 1:
             return False
@@ -335,7 +318,7 @@ class Counter:
         for start in range(low, low + 64):
             if upper is not None and start > upper:
                 return True
-            if bound is not None and is_nonnegative_above(bound, {name: start}):
+            if bound is not None and piecewise.is_nonnegative_above(bound, {name: start}):
                 return True
             if start % step == remainder and polynomial.evaluate({name: start}) < 0:
                 return False
@@ -379,10 +362,7 @@ class Counter:
         return PiecewiseQuasiPolynomial(terms, left.approximations | right.approximations)
 
     def _minimum_in_region(
-        self,
-        guards: frozenset[QuasiPolynomial],
-        zeros: frozenset[QuasiPolynomial],
-        values: Sequence[QuasiPolynomial],
+        self, guards: Conjunction, zeros: Conjunction, values: Sequence[QuasiPolynomial]
     ) -> list[Piece]:
         a, b = values
         if a == b or self.is_nonnegative(b - a, guards):
@@ -414,15 +394,15 @@ class Counter:
             for a, b in combinations(count.terms, 2)
         )
 
-    def regions(self, counts: Sequence[PiecewiseQuasiPolynomial]) -> list[Region]:
+    def regions(self, counts: Sequence[PiecewiseQuasiPolynomial]) -> list[piecewise.Region]:
         """Split the assumed parameters so that each count is one quasi-polynomial on each part."""
         polynomials = [p for count in counts if (p := count.as_polynomial()) is not None]
         if len(polynomials) == len(counts):
             return [(frozenset(), frozenset(), tuple(polynomials))] if any(polynomials) else []
-        result: list[Region] = []
-        for guards, zeros, values in disjoint_regions(counts, self.is_empty):
+        result: list[piecewise.Region] = []
+        for guards, zeros, values in piecewise.disjoint_regions(counts, self.is_empty):
             guards, zeros = self._simplify_guards(guards, zeros)
-            fixed, _ = find_fixed_parameters(zeros)
+            fixed, _ = piecewise.find_fixed_parameters(zeros)
             result.append((guards, zeros, tuple(v.substitute(fixed) for v in values)))
         return result
 
@@ -431,8 +411,8 @@ class Counter:
         return sets.as_one_piece(integer_set, self.context.assumptions)
 
     def _simplify_guards(
-        self, nonnegative: frozenset[QuasiPolynomial], zero: frozenset[QuasiPolynomial]
-    ) -> tuple[frozenset[QuasiPolynomial], frozenset[QuasiPolynomial]]:
+        self, nonnegative: Conjunction, zero: Conjunction
+    ) -> tuple[Conjunction, Conjunction]:
         """Drop affine guards that follow from others and the assumptions."""
         plain = frozenset(g for g in nonnegative if g.is_linear)
         if not plain:

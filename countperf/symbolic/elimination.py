@@ -37,21 +37,10 @@ from math import gcd, lcm
 from typing import TypeAlias
 
 from countperf.errors import CountingError, UncountableSetError
+from countperf.symbolic import tiles
 from countperf.symbolic.piecewise import Piece, multiply_terms
-from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
-from countperf.symbolic.tiles import (
-    Polyhedron,
-    Row,
-    describe,
-    floors_in,
-    fuse_tiles,
-    lift_floor,
-    period_of,
-    reduced_coefficient,
-    row_polynomial,
-    sum_over,
-    without_determined,
-)
+from countperf.symbolic.quasipolynomial import ONE, ZERO, Conjunction, QuasiPolynomial
+from countperf.symbolic.tiles import Polyhedron, Row
 
 Simplifier: TypeAlias = Callable[[Polyhedron], Polyhedron | None]
 """Returns an equal set (under the context) with fewer rows, or None for an empty one."""
@@ -68,7 +57,7 @@ def sum_weight(
 ) -> tuple[Piece, ...]:
     """Sum a weight over the integer points of a polyhedron."""
     if len(polyhedron.dimensions) > 1:
-        polyhedron = fuse_tiles(polyhedron, weight.names())
+        polyhedron = tiles.fuse_tiles(polyhedron, weight.names())
     simplified = simplify(polyhedron)
     if simplified is None or not weight:
         return ()
@@ -81,14 +70,14 @@ class _Sum:
 
     polyhedron: Polyhedron
     weight: QuasiPolynomial
-    congruences: frozenset[QuasiPolynomial] = frozenset()
+    congruences: Conjunction = frozenset()
     depth: int = 0
 
     def as_term(self) -> Piece:
         """Return the weight where a polyhedron without dimensions has its point."""
         names = self.polyhedron.parameters
-        guards = frozenset([row_polynomial(r, names) for r in self.polyhedron.inequalities])
-        zeros = [row_polynomial(r, names) for r in self.polyhedron.equalities]
+        guards = frozenset([tiles.row_polynomial(r, names) for r in self.polyhedron.inequalities])
+        zeros = [tiles.row_polynomial(r, names) for r in self.polyhedron.equalities]
         return Piece(guards, self.congruences.union(zeros), self.weight)
 
     def solve_equalities(self) -> _Sum | None:
@@ -116,7 +105,7 @@ class _Sum:
             ).solve_equalities()
         sign = 1 if row[pivot] > 0 else -1
         rest = tuple(0 if k == pivot else c for k, c in enumerate(row))
-        expression = row_polynomial(rest, polyhedron.names) * -sign
+        expression = tiles.row_polynomial(rest, polyhedron.names) * -sign
         congruences = self.congruences
         if size != 1:
             congruences = congruences | {expression.modulo(size)} - {ZERO}
@@ -147,21 +136,21 @@ class _Elimination:
     def sum(self, given: _Sum) -> tuple[Piece, ...]:
         """Sum a weight over a polyhedron."""
         if given.depth > _MAXIMUM_DEPTH:
-            where = describe(given.polyhedron)
+            where = tiles.describe(given.polyhedron)
             raise UncountableSetError(f"its elimination does not end at {where}")
         self._spent += len(given.weight.terms) + 1
         if self._spent > _MAXIMUM_TERMS:
             raise UncountableSetError(f"its elimination makes more than {_MAXIMUM_TERMS} terms")
         if given.polyhedron.equalities:
-            fused = fuse_tiles(given.polyhedron, given.weight.names())
+            fused = tiles.fuse_tiles(given.polyhedron, given.weight.names())
             given = replace(given, polyhedron=fused)
         solved = given.solve_equalities()
         if solved is None:
             return ()
         weight = solved.weight
-        polyhedron = without_determined(solved.polyhedron, weight.names())
+        polyhedron = tiles.without_determined(solved.polyhedron, weight.names())
         if len(polyhedron.dimensions) > 1:
-            polyhedron = fuse_tiles(polyhedron, weight.names())
+            polyhedron = tiles.fuse_tiles(polyhedron, weight.names())
         solved = replace(solved, polyhedron=polyhedron)
         if not polyhedron.dimensions:
             return (solved.as_term(),)
@@ -170,14 +159,14 @@ class _Elimination:
         if len(components) > 1:
             return self._sum_components(solved, components, weighted)
         name = _choose_dimension(polyhedron, weight)
-        floors = floors_in(weight, name)
+        floors = tiles.floors_in(weight, name)
         can_lift = solved.depth < _LIFTING_DEPTH and all(
-            abs(reduced_coefficient(floor, name)) == 1 for floor in floors
+            abs(tiles.reduced_coefficient(floor, name)) == 1 for floor in floors
         )
         if floors and not can_lift:
             return self._split_by_residues(solved, name)
         for floor in floors:
-            polyhedron, weight = lift_floor(polyhedron, weight, floor, name)
+            polyhedron, weight = tiles.lift_floor(polyhedron, weight, floor, name)
         return self._eliminate(replace(solved, polyhedron=polyhedron, weight=weight), name)
 
     def _sum_components(
@@ -196,7 +185,9 @@ class _Elimination:
 
     def _split_by_residues(self, given: _Sum, name: str) -> tuple[Piece, ...]:
         """Sum over a dimension that floors involve, one residue class at a time."""
-        modulus = lcm(*(period_of(floor, name) for floor in floors_in(given.weight, name)))
+        modulus = lcm(
+            *(tiles.period_of(floor, name) for floor in tiles.floors_in(given.weight, name))
+        )
         if modulus > _MAXIMUM_RESIDUES:
             raise UncountableSetError(
                 f"its elimination needs {modulus} residue classes of {name}, more than "
@@ -228,13 +219,13 @@ class _Elimination:
         others = [without for row, without in rows if not row[column]]
         if not lowers or not uppers:
             raise CountingError(
-                f"the set {describe(polyhedron)} is unbounded in {name}: "
+                f"the set {tiles.describe(polyhedron)} is unbounded in {name}: "
                 "it has infinitely many points"
             )
         result: list[Piece] = []
         for lower_index, (c, lower_rest) in enumerate(lowers):
             # x >= -rest/c rounded up is floor((c - 1 - rest)/c)
-            lower = (-row_polynomial(lower_rest, rest.names) + (c - 1)).floor_divide(c)
+            lower = (-tiles.row_polynomial(lower_rest, rest.names) + (c - 1)).floor_divide(c)
             lower_rows = _dominates(lowers, lower_index)
             for upper_index, (d, upper_rest) in enumerate(uppers):
                 gap = tuple([c * u + d * v for u, v in zip(upper_rest, lower_rest, strict=True)])
@@ -242,8 +233,8 @@ class _Elimination:
                 part = self._simplify(replace(rest, inequalities=bounds))
                 if part is None:
                     continue
-                upper = row_polynomial(upper_rest, rest.names).floor_divide(d)
-                summed = sum_over(given.weight, name, lower, upper)
+                upper = tiles.row_polynomial(upper_rest, rest.names).floor_divide(d)
+                summed = tiles.sum_over(given.weight, name, lower, upper)
                 if summed:
                     result += self.sum(_Sum(part, summed, given.congruences, given.depth + 1))
         return tuple(result)
@@ -255,7 +246,9 @@ def _choose_dimension(polyhedron: Polyhedron, weight: QuasiPolynomial) -> str:
     def cost(name: str) -> tuple[int, int, int]:
         values = [row[1 + polyhedron.names.index(name)] for row in polyhedron.inequalities]
         pairs = sum(v > 0 for v in values) * sum(v < 0 for v in values)
-        floors = sum(abs(reduced_coefficient(f, name)) != 1 for f in floors_in(weight, name))
+        floors = sum(
+            abs(tiles.reduced_coefficient(f, name)) != 1 for f in tiles.floors_in(weight, name)
+        )
         return floors, max(map(abs, values), default=0), pairs
 
     return min(polyhedron.dimensions, key=cost)

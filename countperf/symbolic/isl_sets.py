@@ -223,14 +223,8 @@ def to_isl_text(count: PiecewiseQuasiPolynomial) -> str | None:
 def _disjoint_text(count: PiecewiseQuasiPolynomial) -> str:
     names = sorted(count.names())
     head = f"[{', '.join(names)}] -> " if names else ""
-    total: Any = None
-    for term in count.terms:
-        guards = [f"{g} >= 0" for g in sorted(map(str, term.nonnegative))]
-        guards += [f"{g} = 0" for g in sorted(map(str, term.zero))]
-        condition = f" : {' and '.join(guards)}" if guards else ""
-        piece = isl.PwQPolynomial(f"{head}{{ {term.value}{condition} }}")
-        total = piece if total is None else total.add(piece)
-    return str(total.coalesce()) if total is not None else f"{head}{{ 0 }}"
+    pieces = [isl.PwQPolynomial(f"{head}{{ {term} }}") for term in count.terms]
+    return str(reduce(isl.PwQPolynomial.add, pieces).coalesce()) if pieces else f"{head}{{ 0 }}"
 
 
 def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
@@ -274,10 +268,14 @@ def _parse_isl(expression: Any) -> QuasiPolynomial:
     return value
 
 
-@lru_cache(256)
 def guards_of(parameter_set: IntegerSet) -> tuple[Guards, ...]:
     """Return disjoint parts of a parameter set as guards, existentials as floors."""
-    whole = as_set(parameter_set).compute_divs()
+    return _guards_of(as_set(parameter_set))
+
+
+@lru_cache(256)
+def _guards_of(parameter_set: IntegerSet) -> tuple[Guards, ...]:
+    whole = parameter_set.compute_divs()
     pieces = whole.get_basic_sets()
     if len(pieces) > 1:
         pieces = whole.make_disjoint().compute_divs().get_basic_sets()

@@ -24,9 +24,14 @@ class Piece:
     """A quasi-polynomial that counts where its guards hold, and is zero elsewhere."""
 
     # guards: each member is at least zero, or equals zero, where the term counts
-    nonnegative: frozenset[QuasiPolynomial]
-    zero: frozenset[QuasiPolynomial]
+    nonnegative: _Guards
+    zero: _Guards
     value: QuasiPolynomial  # what it counts there
+
+    def __str__(self) -> str:
+        guards = [f"{g} >= 0" for g in sorted(map(str, self.nonnegative))]
+        guards += [f"{g} = 0" for g in sorted(map(str, self.zero))]
+        return f"{self.value} : {' and '.join(guards)}" if guards else str(self.value)
 
 
 def multiply_terms(left: Sequence[Piece], right: Sequence[Piece]) -> tuple[Piece, ...]:
@@ -132,6 +137,8 @@ class PiecewiseQuasiPolynomial(Formula):
     ) -> PiecewiseQuasiPolynomial:
         """Return this where the given guards hold too, zero elsewhere."""
         more, more_zero = frozenset(nonnegative), frozenset(zero)
+        if not more and not more_zero:
+            return self
         return PiecewiseQuasiPolynomial(
             (
                 Piece(_strongest(t.nonnegative | more), t.zero | more_zero, t.value)
@@ -189,15 +196,8 @@ class PiecewiseQuasiPolynomial(Formula):
         )
 
     def __str__(self) -> str:
-        if not self.terms:
-            return "0"
-        parts: list[str] = []
-        for term in self.terms:
-            guards = [f"{g} >= 0" for g in sorted(map(str, term.nonnegative))]
-            guards += [f"{g} = 0" for g in sorted(map(str, term.zero))]
-            value = str(term.value)
-            parts.append(f"({value} : {' and '.join(guards)})" if guards else value)
-        return " + ".join(parts)
+        parts = [str(term) for term in self.terms]
+        return " + ".join(f"({part})" if " : " in part else part for part in parts) or "0"
 
 
 def _from_normal(
@@ -251,9 +251,7 @@ def _normalize(term: Piece) -> Piece | None:
     )
 
 
-def find_fixed_parameters(
-    zero: frozenset[QuasiPolynomial],
-) -> tuple[dict[str, QuasiPolynomial], frozenset[QuasiPolynomial]]:
+def find_fixed_parameters(zero: _Guards) -> tuple[dict[str, QuasiPolynomial], _Guards]:
     """Return the parameters whose values guards fix, and the guards that do so."""
     fixed: dict[str, QuasiPolynomial] = {}
     kept: set[QuasiPolynomial] = set()
@@ -345,7 +343,7 @@ def one_count() -> PiecewiseQuasiPolynomial:
     return PiecewiseQuasiPolynomial.from_value(ONE)
 
 
-def _strongest(guards: frozenset[QuasiPolynomial]) -> frozenset[QuasiPolynomial]:
+def _strongest(guards: _Guards) -> _Guards:
     """Leave out guards that differ from others by a constant, and follow from them."""
     least: dict[QuasiPolynomial, QuasiPolynomial] = {}
     for guard in guards:

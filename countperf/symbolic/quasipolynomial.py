@@ -396,6 +396,9 @@ def _make_trusted(terms: dict[Monomial, Number]) -> QuasiPolynomial:
     return result
 
 
+Conjunction: TypeAlias = frozenset[QuasiPolynomial]
+"""Quasi-polynomials that are all at least zero, or all zero."""
+
 ZERO = QuasiPolynomial()
 ONE = QuasiPolynomial.constant(1)
 

@@ -167,16 +167,16 @@ def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> Inte
         as_set(integer_set), needed - set(names_of(integer_set, parameters=False))
     )
     if any(f.floors() for f in functions):
-        result = _image_with_floors(integer_set, functions)
+        result = _apply_functions(integer_set, functions)
     else:
         parts = [_image_of_piece(piece, functions) for piece in integer_set.get_basic_sets()]
-        result = union(parts) if parts else _image_with_floors(integer_set, functions)
+        result = union(parts) if parts else _apply_functions(integer_set, functions)
     for k in range(len(functions)):
         result = result.set_dim_name(_DT.set, k, f"_i{k}")
     return result
 
 
-def _image_with_floors(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:
+def _apply_functions(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:
     space = integer_set.get_space()
     mapping = isl.MultiAff.zero(space.from_domain().add_dims(_DT.out, len(functions)))
     for k, function in enumerate(functions):
@@ -273,15 +273,14 @@ def constant_bounds(integer_set: IntegerSet) -> Bounds:
     """Return the smallest and largest value of each dimension, None where there is none."""
     whole = as_set(integer_set)
     result: dict[str, tuple[int | None, int | None]] = {}
-    for k, name in enumerate(names_of(whole, parameters=False)):
-        line = whole.project_out(_DT.set, k + 1, whole.dim(_DT.set) - k - 1).project_out(
-            _DT.set, 0, k
-        )
+    for name in names_of(whole, parameters=False):
+        line = project_onto(whole, [name])
         line = line.project_out(_DT.param, 0, line.dim(_DT.param))
-        bounds: list[int | None] = []
-        for value in (line.dim_min_val(0), line.dim_max_val(0)):
-            bounds.append(value.to_python() if value.is_int() else None)
-        result[name] = (bounds[0], bounds[1])
+        low, high = (
+            value.to_python() if value.is_int() else None
+            for value in (line.dim_min_val(0), line.dim_max_val(0))
+        )
+        result[name] = (low, high)
     return result
 
 
@@ -378,9 +377,7 @@ def widened_along(integer_set: IntegerSet, ranges: Mapping[str, tuple[int, int]]
 def contains(integer_set: IntegerSet, part: IntegerSet, assumptions: IntegerSet | None) -> bool:
     """Return whether a set contains another one of the same dimensions, on the assumptions."""
     order = [*map(QuasiPolynomial.name, names_of(part, parameters=False))]
-    inside = under_assumptions(
-        image(part, order), None if assumptions is None else as_set(assumptions).params()
-    )
+    inside = under_assumptions(image(part, order), assumptions)
     return bool(inside.is_subset(image(integer_set, order)))
 
 
@@ -411,10 +408,10 @@ def extremes(
     pairs: list[tuple[int, int]] = []
     for expression in expressions:
         aff = as_aff(expression, integer_set.get_space())
-        bounds = (integer_set.min_val(aff), integer_set.max_val(aff))
-        if not all(bound.is_int() for bound in bounds):
+        low, high = integer_set.min_val(aff), integer_set.max_val(aff)
+        if not (low.is_int() and high.is_int()):
             raise CountingError(f"{expression} has no bounds")
-        pairs.append((bounds[0].to_python(), bounds[1].to_python()))
+        pairs.append((low.to_python(), high.to_python()))
     return tuple(pairs)
 
 
@@ -444,15 +441,10 @@ def widen_lexicographically(
     if any(v < 0 for v in values):
         return None
     count = len(order)
-    points = as_set(cells)
     needed = {name for e in extents if e is not None for name in e.names()}
-    points = with_parameters(points, needed)
-    space = points.get_space()
-    reorder = isl.MultiAff.zero(space.from_domain().add_dims(_DT.out, count))
-    local = isl.LocalSpace.from_space(space)
-    for digit, axis in enumerate(order):
-        reorder = reorder.set_aff(digit, isl.Aff.var_on_domain(local, _DT.set, axis))
-    points = points.apply(isl.Map.from_multi_aff(reorder))
+    points = with_parameters(as_set(cells), needed)
+    names = names_of(points, parameters=False)
+    points = _apply_functions(points, [QuasiPolynomial.name(names[axis]) for axis in order])
     for digit in range(count):
         points = points.set_dim_name(_DT.set, digit, f"_x{digit}")
     # pairs (cell, target): the target is the cell one step further, digits carried

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import cloudpickle
 
+from countperf import errors, text
 from countperf.counting.analysis import with_transactions
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.loopy_patches import without_disk_caches
@@ -30,35 +31,10 @@ from countperf.counting.frontend.producers import translation_unit
 from countperf.counting.frontend.schedule import scheduled
 from countperf.devices.device import DeviceLimits
 from countperf.devices.workers import NOT_SENT, Pool, WorkerLostError, capacity, pool_or
-from countperf.errors import (
-    CountingError,
-    CountperfError,
-    ParameterError,
-    PredictionError,
-    SearchSpaceError,
-    TuningError,
-    option,
-)
+from countperf.errors import CountingError, CountperfError, ParameterError, SearchSpaceError
 from countperf.models.breakdown import CORRECTION
 from countperf.steps import end_if_interrupted, report
-from countperf.text import (
-    EACH,
-    Column,
-    Printed,
-    Result,
-    ShortRepr,
-    choice_text,
-    cut,
-    format_percent,
-    format_quantity,
-    format_seconds,
-    make_interval_columns,
-    picked,
-    point_text,
-    short_name,
-    table_of,
-    weights_text,
-)
+from countperf.text import Result, ShortRepr
 from countperf.tuning.posterior import order_by_promise
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 
@@ -157,7 +133,7 @@ def predict_point(task: PredictionTask, choice: Choice) -> Point:
         return Refused(
             choice=dict(choice),
             stage=stage,
-            reason=cut(" ".join(str(error).split()), _REASON),
+            reason=text.cut(" ".join(str(error).split()), _REASON),
             statistics=getattr(error, "statistics", None),
         )
 
@@ -182,7 +158,7 @@ def predict_point(task: PredictionTask, choice: Choice) -> Point:
     except CountperfError as error:
         if isinstance(error, CountingError):  # of a builder; or at sizes, of what has no formula
             stage = "schedule" if stage == "build" else "count" if stage == "predict" else stage
-        elif stage == "predict" and not isinstance(error, PredictionError):
+        elif stage == "predict" and not isinstance(error, errors.PredictionError):
             stage = "sizes"
         return refuse(stage, error)
     time_s = float(prediction.time_s)
@@ -315,22 +291,22 @@ class Ranking(Result):
         said = [f"{r.count} ({stage}): {r.example.reason}" for r, stage in reasons[:_NAMED]]
         said += ["others for other reasons"] if len(reasons) > _NAMED else []
         why = f"{self.refused} refused: {'; '.join(said)}"
-        raise TuningError(
+        raise errors.TuningError(
             f"no variant of '{self.space}' has a prediction: "
             f"{why if reasons else 'no choice satisfies the constraints'}",
             refusals=[reason.example.reason for reason, _ in reasons],
             statistics=reasons[0][0].example.statistics if reasons else None,
         )
 
-    def lay_out(self, *, kept: str = "on_point=FUNCTION gets") -> Printed:
+    def lay_out(self, *, kept: str = "on_point=FUNCTION gets") -> text.Printed:
         """Give the best points, how many there were, and what was refused and why."""
         best = [lay_out_point(row) for row in self.best]
-        level = f"to ({format_percent(self.best[0].interval_level)})" if best else ""
+        level = f"to ({text.format_percent(self.best[0].interval_level)})" if best else ""
         some = "" if self.complete else ", not all of the space"
         notes = [
-            f"{self.space} on {self.device}, {point_text(self.sizes)}: {self.predicted} "
-            f"variants predicted{some} in {format_quantity(self.seconds, 's')};"
-            f" {short_name(self.model)} model{weights_text(self.weights, self.device)}",
+            f"{self.space} on {self.device}, {text.point_text(self.sizes)}: {self.predicted} "
+            f"variants predicted{some} in {text.format_seconds(self.seconds)};"
+            f" {text.short_name(self.model)} model{text.weights_text(self.weights, self.device)}"
         ]
         if missing := sorted({name for row in self.best for name in row.missing}):
             notes.append(
@@ -339,23 +315,24 @@ class Ranking(Result):
         notes += write_refusals(self.refusals)
         if self.refused:
             notes.append(f"{kept} every refused one with its reason")
-        return Printed(
+        return text.Printed(
             head=[] if best else ["no variant has a prediction"],
             rows=[
                 {"place": place, **{n: v for n, v in row.items() if n not in _ASIDE}}
                 for place, row in enumerate(best, start=1)
             ],
-            shown=table_of(
+            shown=text.table_of(
                 [{**row, "mark": "*" if row.get("missing") else None} for row in best],
                 {
-                    **{"predicted_s": Column("predicted", format_seconds), "mark": Column()},
-                    **make_interval_columns(level),
-                    "choice": EACH,
+                    "predicted_s": text.Column("predicted", text.format_seconds),
+                    "mark": text.Column(),
+                    **text.make_interval_columns(level),
+                    "choice": text.EACH,
                 },
             ),
             notes=notes,
             facts={
-                **picked(self, "space", "device", "weights", "model", "predicted", "complete"),
+                **text.picked(self, "space", "device", "weights", "model", "predicted", "complete"),
                 "seconds": self.seconds,
                 "parameters": dict(self.sizes),
                 "refused": list_refusals(self.refusals),
@@ -562,7 +539,7 @@ class Ranker:
                 return []
             reason = f"the process that built and counted it was lost: {error.reason}"
             if error.is_late:
-                reason += f"; {option('longest_s', 'SECONDS')} gives it more"
+                reason += f"; {errors.option('longest_s', 'SECONDS')} gives it more"
             return [Refused(choice=chunk[0][1], stage="build", reason=reason)]
         except ImportError as error:  # of a module that the task refers to
             raise self.task.refuse_sending(f"{type(error).__name__}: {error}") from error
@@ -575,9 +552,9 @@ _ASIDE = ("interval_level", "missing")
 def lay_out_point(point: Point) -> dict[str, Any]:
     """Return a point as a row: its choice with the predicted time, or why it was refused."""
     if isinstance(point, Refused):
-        return picked(point, "choice", "stage", "reason")
+        return text.picked(point, "choice", "stage", "reason")
     missing = {"missing": list(point.missing)} if point.missing else {}
-    ends = picked(point, "interval_s", "interval_level")
+    ends = text.picked(point, "interval_s", "interval_level")
     return {"choice": dict(point.choice), "predicted_s": point.time_s, **ends, **missing}
 
 
@@ -598,7 +575,7 @@ def write_refusals(refusals: Mapping[str, RefusalCount]) -> list[str]:
     """Write the most frequent reasons of refusals."""
     return [
         f"refused ({stage}): {reason.count} of {refusal.count}, such as"
-        f" {choice_text(reason.example.choice)}: {reason.example.reason}"
+        f" {text.choice_text(reason.example.choice)}: {reason.example.reason}"
         for stage, refusal in refusals.items()
         for reason in refusal.reasons[:_EXAMPLES]
     ]

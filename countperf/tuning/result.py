@@ -25,27 +25,13 @@ from pydantic import (
     ValidationError,
 )
 
+from countperf import text
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import IntervalOfTimes, Part, parse_json, validate
 from countperf.errors import DocumentError, ParameterError, option
 from countperf.measuring.campaign import refuse_differences
 from countperf.store import AppendedLines, parse_lines, read_content, split_lines
-from countperf.text import (
-    EACH,
-    Printed,
-    Result,
-    ShortRepr,
-    choice_text,
-    columns_of,
-    format_percent,
-    format_quantity,
-    format_seconds,
-    interval_text,
-    picked,
-    point_text,
-    short_name,
-    weights_text,
-)
+from countperf.text import Result, ShortRepr
 from countperf.tuning.ranker import (
     PredictionTask,
     RefusalCount,
@@ -218,7 +204,7 @@ class TuningResult(Outlook, Result):
 
     __repr__ = Result.__str__
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give the winner's time, which one it is, how sure that is, and what it took.
 
         The bound is null where nothing but the winner is known; it is about ``"bounded"``
@@ -227,29 +213,30 @@ class TuningResult(Outlook, Result):
         fastest = accumulate((trial.time_s for trial in self.tried), min)
         rows = [
             {
-                **picked(trial, "choice", "time_s", "predicted_s", "noise"),
+                **text.picked(trial, "choice", "time_s", "predicted_s", "noise"),
                 "runs": len(trial.samples_s),
-                **picked(trial, "cut_short", "at_s"),
+                **text.picked(trial, "cut_short", "at_s"),
                 "best_s": best_s,
                 "is_winner": trial.choice == self.winner.choice,
             }
             for trial, best_s in zip(self.tried, fastest, strict=True)
         ]
         what = ("space", "device", "weights", "model", "regret_bound", "bounded", "unbounded")
-        return Printed(
+        seconds = text.format_seconds
+        return text.Printed(
             head=self._sentences(),
             rows=rows,
             columns={
-                **{"choice": EACH, **columns_of("time_s predicted_s", format_seconds)},
-                **columns_of("noise", format_percent),
-                **columns_of("runs cut_short"),
-                **columns_of("at_s best_s", format_seconds),
-                **columns_of("is_winner"),
+                **{"choice": text.EACH, **text.columns_of("time_s predicted_s", seconds)},
+                **text.columns_of("noise", text.format_percent),
+                **text.columns_of("runs cut_short"),
+                **text.columns_of("at_s best_s", seconds),
+                **text.columns_of("is_winner"),
             },
-            parts=[Printed(notes=write_refusals(self.refusals))],
+            parts=[text.Printed(notes=write_refusals(self.refusals))],
             facts={
-                **picked(self, *what, "confidence", "stopped", "spent_s", "ranking_s"),
-                **picked(self, "numbers_checked", "predicted"),
+                **text.picked(self, *what, "confidence", "stopped", "spent_s", "ranking_s"),
+                **text.picked(self, "numbers_checked", "predicted"),
                 "parameters": dict(self.sizes),
                 "winner": _list_facts(self.winner),
                 "within_noise": [_list_facts(trial) for trial in self.within_noise],
@@ -260,48 +247,48 @@ class TuningResult(Outlook, Result):
         )
 
     def _sentences(self) -> list[str]:
-        winner = self.winner
-        predicted = f"predicted {format_quantity(winner.predicted_s, 's')}"
-        if winner.interval_s is not None:
-            level = format_percent(winner.interval_level)
-            predicted += f", {interval_text(winner.interval_s)} at {level}"
-        checked = (
-            "numbers checked"
-            if self.numbers_checked
-            else "numbers not checked, for the space has no reference"
+        winner, percent = self.winner, text.format_percent
+        time, predicted, spent, ranking = (
+            text.format_seconds(time_s)
+            for time_s in (winner.time_s, winner.predicted_s, self.spent_s, self.ranking_s)
         )
+        if winner.interval_s is not None:
+            ends = text.interval_text(winner.interval_s)
+            predicted += f", {ends} at {percent(winner.interval_level)}"
+        checked = (
+            "checked" if self.numbers_checked else "not checked, for the space has no reference"
+        )
+        where = f"{self.space} on {self.device}, {text.point_text(self.sizes)}"
+        by = f"{text.short_name(self.model)} model{text.weights_text(self.weights, self.device)}"
         bound = f"too little was measured to bound the fastest of {self.space}"
         if self.regret_bound is not None and self.regret_bound <= _LARGEST_CLAIM:
             several = f"the {self.bounded} variants that have a prediction"
             bound = (
                 f"the fastest of {several if self.unbounded else 'the space'} takes at most"
-                f" {format_percent(self.regret_bound)} less than a median run of this one, at"
-                f" {format_percent(self.confidence)} confidence"
+                f" {percent(self.regret_bound)} less than a median run of this one, at"
+                f" {percent(self.confidence)} confidence"
             )
         others = f"nothing is known of the {self.unbounded} others that the space may have"
         failed = f", {len(self.failed)} failed" if self.failed else ""
+        ties = [(text.format_seconds(t.time_s), t.choice) for t in self.within_noise]
         return [
-            f"{format_quantity(winner.time_s, 's')} (noise {format_percent(winner.noise)},"
-            f" {predicted})",
-            f"{self.space} on {self.device}, {point_text(self.sizes)}; {checked}; predicted by the"
-            f" {short_name(self.model)} model{weights_text(self.weights, self.device)}",
-            f"  {choice_text(winner.choice)}",
+            f"{time} (noise {percent(winner.noise)}, predicted {predicted})",
+            f"{where}; numbers {checked}; predicted by the {by}",
+            f"  {text.choice_text(winner.choice)}",
             *(
-                f"  as fast within noise: {format_quantity(trial.time_s, 's')},"
-                f" {choice_text(trial.choice)}"
-                for trial in self.within_noise[:_MOST_TIES]
+                f"  as fast within noise: {time}, {text.choice_text(choice)}"
+                for time, choice in ties[:_MOST_TIES]
             ),
             bound,
             *([others] if self.unbounded else []),
-            f"{len(self.tried)} of {self.predicted} predicted variants ran{failed};"
-            f" {format_quantity(self.spent_s, 's')} spent, "
-            f"{format_quantity(self.ranking_s, 's')} of it on predictions; {_STOPS[self.stopped]}",
+            f"{len(self.tried)} of {self.predicted} predicted variants ran{failed}; {spent} spent,"
+            f" {ranking} of it on predictions; {_STOPS[self.stopped]}",
         ]
 
 
 def _list_facts(trial: Trial) -> dict[str, Any]:
     what = ("choice", "time_s", "predicted_s", "samples_s", "rounds", "cut_short", "at_s")
-    return picked(trial, *what, "interval_s", "interval_level")
+    return text.picked(trial, *what, "interval_s", "interval_level")
 
 
 class SearchInterrupt(KeyboardInterrupt):

@@ -10,8 +10,7 @@ from pydantic import NonNegativeFloat
 
 from countperf.documents import Part, parse_json, validate
 from countperf.measuring.characterization import Characterization
-from countperf.models.fitting.judging import RankingEvaluation
-from countperf.models.metrics import Evaluation
+from countperf.models.metrics import Evaluation, RankingEvaluation
 from countperf.store import read_file_text
 from countperf.text import ShortRepr
 from rental.stages import Options, read_checks, write_json

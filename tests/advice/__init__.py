@@ -64,9 +64,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "time again when the machine is quiet",
         "time the kernel on the same device",
     ),
-    "is followed in tests/mechanistic/test_comparison.py": (
-        "ask for the level 'published' alone, which needs none",
-    ),
     "is followed in tests/models/test_counted_caches.py": ("fit to either part",),
     "is followed in tests/devices/compile/test_gpu_counts.py": (
         "follow all with …, which takes long",

@@ -38,8 +38,7 @@ from countperf.errors import (
 from countperf.figures import draw
 from countperf.measuring import KernelCase, Measurement, TimedSize
 from countperf.measuring import Timing as Timing
-from countperf.measuring.apart import ApartRunner
-from countperf.measuring.runner import KernelRunner
+from countperf.measuring.runner import ApartRunner, KernelRunner
 from countperf.models.predictions import Prediction
 from countperf.models.weights import WeightSet
 from tests.devices.fakes import IDENTITY, PROTOCOL, FakeRunner, make_case

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.devices.nvcc import find_disassembler, find_nvcc
+from countperf.devices.nvcc import find_program
 from countperf.mechanistic.predict_all import model_names
 from tests.cli.conftest import Run
 
@@ -43,7 +43,7 @@ def test_several_sizes_are_several_tables(run: Run) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (f"--model volkov,linear {ON}", "'linear' is no mechanistic model"),
+        (f"--model volkov,linear {ON}", "no mechanistic model is called 'linear'"),
         (f"--model linear {ON}", "no mechanistic model is called 'linear'"),
         (f"--model volkov {ON} --explain", "--explain is for fitted weights"),
         ("--model volkov", "--on SLUG"),
@@ -125,7 +125,8 @@ def test_curves_and_the_roofline_are_drawn(tmp_path: Path, run: Run) -> None:
 
 
 needs_tools = pytest.mark.skipif(
-    find_nvcc() is None or find_disassembler() is None, reason="no nvcc or nvdisasm (extra 'nvcc')"
+    find_program("nvcc") is None or find_program("nvdisasm") is None,
+    reason="no nvcc or nvdisasm (extra 'nvcc')",
 )
 
 

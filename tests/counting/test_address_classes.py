@@ -230,9 +230,7 @@ def test_uneven_lanes_have_the_coarsest_class_and_a_way_out(expression: str) -> 
         assert "the caller's access pattern for 'a'" in load.reason
 
 
-def test_a_footprint_with_many_residues_does_not_take_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_footprint_with_many_residues_does_not_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """The elimination of this one made 159,000 terms, and its function was too deep for Python.
 
     It needs about as many operations of isl as are allowed; here it needs more.

@@ -31,11 +31,7 @@ def expand_instructions(
 ) -> Expansion:
     (program,) = kernel_programs(t_unit)
     return expand_program(
-        program,
-        parameters,
-        sub_group_size=sub_group_size,
-        number=number,
-        max_instructions=most,
+        program, parameters, sub_group_size=sub_group_size, number=number, max_instructions=most
     )
 
 

@@ -114,11 +114,7 @@ TEXTS: Mapping[str, tuple[str, Callable[[Any, Point], int], Callable[[Point], bo
         lambda values, at: values[at[0]] + 2 * at[1] - 3,
         lambda _: True,
     ),
-    "ends of i": (
-        "x[at[j] - i + 4]",
-        lambda values, at: values[at[1]] - at[0] + 4,
-        lambda _: True,
-    ),
+    "ends of i": ("x[at[j] - i + 4]", lambda values, at: values[at[1]] - at[0] + 4, lambda _: True),
     "product": ("x[at[i]*j]", lambda values, at: values[at[0]] * at[1], lambda _: True),
     "every j": (
         "x[at[i] + (3*j) % 7]",

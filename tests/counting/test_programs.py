@@ -14,8 +14,7 @@ from hypothesis import given
 from countperf.counting.access_analysis import transactions
 from countperf.counting.count_properties import count_loopy_kernel
 from countperf.counting.keys import MemoryAccess, Operation
-from countperf.counting.programs import Iterations, KernelProgram, kernel_programs
-from countperf.counting.statements import Node, Statement
+from countperf.counting.programs import Iterations, KernelProgram, Node, Statement, kernel_programs
 from countperf.errors import CountingError
 from measurement_kernels import catalog
 from tests.counting import profiled
@@ -266,9 +265,7 @@ def _check_executions(
 
 
 @pytest.mark.parametrize("entry", _CATALOGUE[::2], ids=lambda entry: entry.name)
-def test_accesses_are_executed_as_often_as_work_items_that_are_listed_do(
-    entry: Any,
-) -> None:
+def test_accesses_are_executed_as_often_as_work_items_that_are_listed_do(entry: Any) -> None:
     sub_group_size = 32
     parameters = dict(entry.check_parameters)
 

@@ -433,11 +433,7 @@ end
         pytest.param(
             "out[i] = x[t[i]]",
             {"x": "indirect"},
-            {
-                "data": [160, 12288],
-                "data_l2_reuse": [12304, 262144],
-                "data_beyond_l2": [262160],
-            },
+            {"data": [160, 12288], "data_l2_reuse": [12304, 262144], "data_beyond_l2": [262160]},
             4 * 160,  # those of the numbers alone
             id="anywhere in an array",
         ),

@@ -141,10 +141,7 @@ def test_what_is_written_anew_in_each_iteration_carries_nothing() -> None:
 
 def test_an_accumulator_set_to_zero_outside_the_inner_loop_is_carried_by_that_loop() -> None:
     kernel = made(
-        "i<n, j<n, k<n",
-        "c[i, j] = sum(k, a[i, k])",
-        "a,c f32 n,n; n i32",
-        tags={"i": "g.0"},
+        "i<n, j<n, k<n", "c[i, j] = sum(k, a[i, k])", "a,c f32 n,n; n i32", tags={"i": "g.0"}
     )
     (chain,) = (c for r in analyze_kernel(kernel).programs[0].regions for c in r.chains)
     assert chain.loops == ("k",)
@@ -176,12 +173,7 @@ def test_sparse_products_take_statistics() -> None:
 
 
 def test_a_probability_decides_what_is_touched() -> None:
-    kernel = made(
-        "i<n",
-        "a[i] = 1.0 {id=some, if=b[i] > 0}",
-        "a,b f32 n; n i32",
-        split="i:8",
-    )
+    kernel = made("i<n", "a[i] = 1.0 {id=some, if=b[i] > 0}", "a,b f32 n; n i32", split="i:8")
     analysis = analyze_kernel(kernel, statistics={"some": 0.5})
     store = _access(analysis, "store", "a")
     assert store.executions.evaluate({"n": 20}) == 10

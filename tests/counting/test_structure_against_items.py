@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,22 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.counting.access_analysis import lines_moved
-from countperf.counting.analysis import analyze_kernel
+from countperf.counting.access_analysis import (
+    AccessAnalysis,
+    SubGroupCounts,
+    bank_conflicts,
+    lines_moved,
+    transactions,
+)
+from countperf.counting.analysis import KernelAnalysis, analyze_kernel, footprints_of
+from countperf.counting.scopes import slots_of
 from countperf.errors import CountperfError
 from measurement_kernels.catalog import entry
 from tests.counting import applications, structure_kernels
 from tests.counting.random_kernels import DISTINCT
-from tests.counting.structure import (
-    conflict_mistakes,
-    footprint_mistakes,
-    slot_mistakes,
-    step_mistakes,
-    stride_mistakes,
-    transaction_mistakes,
-)
-from tests.oracles.interpreter import NotInterpretedError
-from tests.oracles.lanes import LaneRecorder
+from tests.oracles.interpreter import Access, NotInterpretedError
+from tests.oracles.lanes import LaneRecorder, Recorded, conflict_degree, lines
 from tests.strategies import LOOPY_REFUSALS, KernelCase, generated, kernels, staged_tiles
 
 EXAMPLES = DISTINCT * 3 // 5
@@ -38,20 +39,143 @@ BANKS = ((4, 4, 4), (8, 4, 8), (32, 4, 32), (3, 2, 5), (4, 8, 16))
 """Banks, bytes of a word, and items of a sub-group."""
 
 
+class _Comparison:
+    """What is said of a kernel, against what its work items do at some sizes."""
+
+    def __init__(
+        self, analysis: KernelAnalysis, recorder: LaneRecorder, sizes: Mapping[str, int]
+    ) -> None:
+        self.analysis = analysis
+        self.recorder = recorder
+        self.sizes = sizes
+        self.recorded: Recorded = recorder.record(sizes)
+        # the analyzed accesses by what the interpreter calls them
+        self.accesses: dict[tuple[str, Access], list[AccessAnalysis]] = {
+            place: [] for place in self.recorded.addresses
+        }
+        for analyzed in analysis.accesses:
+            access = Access(
+                array=analyzed.access.array,
+                space=analyzed.access.address_space,
+                direction=analyzed.access.direction,
+                bits=analyzed.access.bits,
+                index=analyzed.access.index,
+                within=analyzed.scope.within,
+            )
+            self.accesses.setdefault((analyzed.instruction, access), []).append(analyzed)
+
+    def strides(self) -> Iterator[str]:
+        """Compare strides, where there are any, with the addresses of neighbors."""
+        for place, accesses in self.accesses.items():
+            points = self.recorded.points[place]
+            for access in accesses:
+                for stride in access.strides:
+                    steps = _steps(points, stride.iname) if stride.iname else {0}
+                    given = stride.stride
+                    if given is not None and steps and steps != {given.evaluate(self.sizes)}:
+                        yield f"{access.label}: {stride}, but seen {steps}"
+
+    def sub_groups(
+        self,
+        size: int,
+        measure: Callable[[AccessAnalysis], SubGroupCounts],
+        see: Callable[[Any, Access], int],
+        space: str = "",
+    ) -> Iterator[str]:
+        """Compare distributions of lines, or passes over banks, with the recorded addresses."""
+        for place, accesses in self.accesses.items():
+            if space not in ("", place[1].space):
+                continue
+            if not self.recorded.is_direct(place):
+                assert all(access.address is None for access in accesses)
+                continue
+            groups = self.recorded.sub_groups(place, size)
+            expected = Counter(see(addresses, place[1]) for addresses in groups)
+            found: Counter[int] = Counter()
+            for access in accesses:
+                result = measure(access)
+                found.update(dict(result.distribution))
+                if result.accesses != access.executions.evaluate(self.sizes):
+                    yield f"{access.label}: {result.accesses} accesses, {access.executions}"
+            if found != expected:
+                yield f"{place[0]} {place[1].array}: {dict(found)}, seen {dict(expected)}"
+
+    def slots(self) -> Iterator[str]:
+        """Compare slots and executions with recorded passes."""
+        for program in self.analysis.programs:
+            for instruction in program.instructions:
+                name = instruction.id
+                passes = len(self.recorded.passes[name]) * self.recorded.groups[name]
+                executed = instruction.executions.evaluate(self.sizes)
+                if executed != self.recorded.executions[name]:
+                    yield f"{name}: executed {executed}, {self.recorded.executions[name]}"
+                slots = slots_of(instruction.scope)
+                expected = passes * self.recorded.items[name]
+                if slots is not None and slots.evaluate(self.sizes) != expected:
+                    yield f"{name}: slots {slots}, seen {expected}"
+
+    def chains(self) -> Iterator[str]:
+        """Compare the steps of chains with the values of the loop variables that carry them."""
+        for program in self.analysis.programs:
+            within = {i.id: i.scope.within for i in program.instructions}
+            for chain in (chain for region in program.regions for chain in region.chains):
+                around = within[chain.instructions[-1]] - set(chain.loops)
+                values: dict[Any, set[Any]] = {}
+                for point in self.recorder.points({*around, *chain.loops}):
+                    scope = tuple(sorted((n, point[n]) for n in around))
+                    values.setdefault(scope, set()).add(tuple(point[n] for n in chain.loops))
+                for scope, seen in values.items():
+                    at = {**self.sizes, **dict(scope)}
+                    if chain.steps is None or len(seen) != chain.steps.evaluate(at):
+                        yield f"{chain.loops} at {scope}: {chain.steps}, seen {seen}"
+
+    def footprints(self) -> Iterator[str]:
+        """Compare footprints, counted and listed, with recorded addresses."""
+        touched: dict[tuple[str, str], set[int | None]] = {}
+        for (_, access), points in self.recorded.points.items():
+            touched.setdefault((access.array, access.direction), set()).update(points.values())
+        for space in ("global", "local"):
+            for footprint in footprints_of(self.analysis.accesses, space):
+                cells = touched.get((footprint.array, footprint.direction), set())
+                if None in cells:
+                    assert footprint.cells is None
+                    continue
+                for known in (footprint, replace(footprint, cells=None)):
+                    if known.cells_at(self.sizes) != len(cells):
+                        yield f"{known.array} {known.direction}: {known.cells}, {cells}"
+
+
+def _steps(points: Mapping[Any, int | None], iname: str) -> set[int | None]:
+    steps: set[int | None] = set()
+    for point, address in points.items():
+        following = tuple((n, v + (n == iname)) for n, v in point)
+        if following in points:
+            after = points[following]
+            steps.add(None if after is None or address is None else after - address)
+    return steps
+
+
 def mistakes_at(analysis: Any, recorder: LaneRecorder, sizes: Mapping[str, int]) -> list[str]:
     """Compare everything at given sizes."""
-    recorded = recorder.record(sizes)
-    found, _ = stride_mistakes(analysis, recorded, sizes)
-    found += step_mistakes(analysis, recorder, sizes)
-    found += slot_mistakes(analysis, recorded, sizes)
-    found += footprint_mistakes(analysis, recorded, sizes)
+    of = _Comparison(analysis, recorder, sizes)
+    found = [*of.strides(), *of.chains(), *of.slots(), *of.footprints()]
     for line_bytes, size in LINES:
-        found += transaction_mistakes(
-            analysis, recorded, sizes, line_bytes=line_bytes, sub_group_size=size
+        found += of.sub_groups(
+            size,
+            partial(transactions, parameters=sizes, line_bytes=line_bytes, sub_group_size=size),
+            lambda addresses, access, line_bytes=line_bytes: lines(
+                addresses, element_bytes=access.bits // 8, line_bytes=line_bytes
+            ),
         )
     for banks, width, size in BANKS:
-        found += conflict_mistakes(
-            analysis, recorded, sizes, banks=banks, width=width, sub_group_size=size
+        memory = {"banks": banks, "bank_width_bytes": width}
+        found += of.sub_groups(
+            size,
+            partial(bank_conflicts, parameters=sizes, sub_group_size=size, **memory),
+            lambda addresses, access, banks=banks, width=width: conflict_degree(
+                addresses, element_bytes=access.bits // 8, banks=banks, width=width
+            ),
+            "local",
         )
     return found
 

@@ -18,10 +18,7 @@ from tests.kernels import made
 ROWS = made("i<n, j<m", "s[i] = sum(j, x[i,j])", "x f32 n,m; s f32 n; n,m i32", split="i:64")
 TILES = made("i<n, j<m", "t[j,i] = a[i,j]", "a f32 n,m; t f32 m,n; n,m i32", split="i:16 j:8:1")
 BLOCKS = made(
-    "i<n, j<m, k<l",
-    "b[i,j,k] = 2*a[i,j,k]",
-    "a,b f32 n,m,l; n,m,l i32",
-    split="i:16 j:4:1 k:2:2",
+    "i<n, j<m, k<l", "b[i,j,k] = 2*a[i,j,k]", "a,b f32 n,m,l; n,m,l i32", split="i:16 j:4:1 k:2:2"
 )
 TRIANGLE = made(
     "{ [i, j] : 0 <= j <= i < n }", "z[i] = sum(j, x[j]*y[i])", "x,y,z f32 n; n i32", split="i:32"

@@ -140,7 +140,7 @@ class _Program:
         self._session = session
         self._names = names
 
-    def launch(
+    def __call__(
         self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
     ) -> list[_Event]:
         assert name in self._names

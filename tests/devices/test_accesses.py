@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import loopy as lp
@@ -12,9 +13,10 @@ import pytest
 from loopy.symbolic import TypeCast
 from pymbolic import var
 
-from countperf.devices.binding import check_accesses, resolve_arguments
+from countperf.devices.binding import check_accesses, check_private_arrays, resolve_arguments
 from countperf.devices.description import describe_kernel
 from countperf.errors import KernelBuildError
+from tests.devices.fakes import make_device
 from tests.kernels import in_groups, made
 
 N = 64
@@ -205,3 +207,41 @@ def test_what_may_leave_an_array_is_refused_and_the_rest_is_not(
     else:
         with pytest.raises(KernelBuildError, match=r"its array.*nothing was launched.*unchecked="):
             check_accesses(kernel, bindings, inputs)
+
+
+def _with_private(floats: int, items: int) -> Any:
+    held = lp.TemporaryVariable("t", F4, shape=(floats,), address_space=lp.AddressSpace.PRIVATE)
+    domain = f"{{ [i, j]: 0 <= i < n and 0 <= j < {floats} }}"
+    unit = _kernel(domain, "t[j] = x[i] {id=w}\nz[i] = t[0] {dep=w}", "", held)
+    return in_groups(unit, f"i:{items}")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("device_type", "floats", "items", "is_right"),
+    [
+        ("cpu", 2**10, 16, True),
+        ("cpu", 2**14, 64, True),  # 4 MiB of 8
+        ("cpu", 2**17, 16, False),  # 8 MiB
+        ("cpu", 2**22, 1, False),
+        ("gpu", 2**16, 64, True),
+        ("gpu", 2**18, 1, False),  # 1 MiB
+    ],
+)
+def test_private_arrays_that_overflow_a_stack_are_refused(
+    device_type: Any, floats: int, items: int, is_right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countperf.devices.binding._stack_bytes", lambda: 2**23)
+    kernel = describe_kernel(_with_private(floats, items))
+    device = make_device("fake:0", "Abacus")
+    identity = device.identity.model_copy(update={"device_type": device_type})
+    device = replace(device, identity=identity)
+    check: Callable[[], None] = lambda: check_private_arrays(  # noqa: E731
+        kernel, device, resolve_arguments(kernel, {"n": N})
+    )
+
+    if is_right:
+        check()
+    else:
+        with pytest.raises(KernelBuildError, match="the private arrays of"):
+            check()

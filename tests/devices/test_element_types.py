@@ -15,7 +15,7 @@ from pymbolic.primitives import Variable
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.copies import generate_code
 from countperf.devices.device import Device
-from countperf.devices.opencl import OpenCLSession, build_kernel
+from countperf.devices.opencl import OpenCLSession
 from countperf.errors import CountingError, KernelBuildError, UnsupportedExpressionError
 from countperf.measuring import KernelCase
 from countperf.measuring.runner import KernelRunner
@@ -52,7 +52,7 @@ def test_types_without_a_name_are_refused_with_one_that_has_it(name: str) -> Non
 @pytest.mark.device
 def test_types_without_a_name_are_not_built(device: Device) -> None:
     with pytest.raises(KernelBuildError, match="no code for elements of type"):
-        build_kernel(OpenCLSession.open(device), _kernel(STRUCTURE))
+        OpenCLSession.open(device).build_kernel(_kernel(STRUCTURE))
 
 
 def test_arithmetic_of_long_doubles_is_refused() -> None:

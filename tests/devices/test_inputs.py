@@ -19,7 +19,6 @@ from countperf.devices.binding import (
 )
 from countperf.devices.description import describe_kernel
 from countperf.devices.device import Device
-from countperf.devices.opencl import build_kernel
 from countperf.errors import KernelBuildError
 from tests.devices.test_layouts import GuardedSession
 from tests.kernels import made
@@ -109,7 +108,7 @@ def _made(unit: Any, seed: int = 3, sizes: Mapping[str, int] = SIZES) -> dict[st
 def test_index_arrays_keep_a_kernel_inside_of_its_arrays(device: Device, name: str) -> None:
     build, expected = KERNELS[name]
     session = GuardedSession.open(device)
-    kernel = build_kernel(session, build())
+    kernel = session.build_kernel(build())
 
     given = default_inputs(kernel, np.random.default_rng(3), SIZES)
     bound = bind_arguments(session, kernel, SIZES, given)

@@ -13,10 +13,8 @@ from countperf.devices.nvcc import (
     KernelResources,
     compile_for,
     compile_sass,
-    compile_sources,
     disassemble,
-    find_disassembler,
-    find_nvcc,
+    find_program,
     parse_resources,
 )
 from countperf.errors import DeviceError, KernelBuildError
@@ -24,8 +22,9 @@ from countperf.mechanistic.sass import SassLatencies, analyze_sass
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.entry import CatalogEntry
 from tests.devices.loopy_cases import two_launches
+from tests.devices.nvcc_batches import compile_sources
 
-needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
+needs_nvcc = pytest.mark.skipif(find_program("nvcc") is None, reason="no nvcc (the extra 'nvcc')")
 
 SAID = """\
 ptxas info    : 0 bytes gmem, 16 bytes cmem[3]
@@ -131,13 +130,13 @@ def test_a_named_program_wins_and_the_toolkit_is_found_by_its_variable(
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.setenv("COUNTPERF_NVCC", str(named))
-    assert find_nvcc() == named
+    assert find_program("nvcc") == named
     monkeypatch.delenv("COUNTPERF_NVCC")
-    assert find_nvcc() == of_toolkit
+    assert find_program("nvcc") == of_toolkit
 
 
 needs_tools = pytest.mark.skipif(
-    find_nvcc() is None or find_disassembler() is None,
+    find_program("nvcc") is None or find_program("nvdisasm") is None,
     reason="no nvcc or nvdisasm (the extra 'nvcc')",
 )
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from countperf.api.mechanistic_models import predict_all, profiler_of
-from countperf.devices.nvcc import compile_for, compile_sass, find_disassembler, find_nvcc
+from countperf.devices.nvcc import compile_for, compile_sass, find_program
 from countperf.devices.parameters import load_device
 from countperf.errors import (
     CountperfError,
@@ -31,9 +31,10 @@ from measurement_kernels import catalog
 from tests.counting import profiled
 from tests.kernels import in_groups, made
 
-needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
+needs_nvcc = pytest.mark.skipif(find_program("nvcc") is None, reason="no nvcc (the extra 'nvcc')")
 needs_tools = pytest.mark.skipif(
-    find_nvcc() is None or find_disassembler() is None, reason="no nvcc or nvdisasm (extra 'nvcc')"
+    find_program("nvcc") is None or find_program("nvdisasm") is None,
+    reason="no nvcc or nvdisasm (extra 'nvcc')",
 )
 H200 = "nvidia-h200"
 

@@ -101,24 +101,10 @@ CASES: dict[str, str] = {
     "sar $0x1,%rax": ALL,
     "sar $0x9,%eax": "bes",
     "sar %cl,%eax": "es",
-    "rol $0x3,%eax": "",
-    "ror %cl,%rax": "",
-    "shld $0x9,%rbx,%rax": "bes",
-    "shrd $0x9,%ebx,%eax": "bes",
-    "shld %cl,%ebx,%eax": "es",
-    "shrd %cl,%rbx,%rax": "es",
-    "bsf %rbx,%rax": "e",
-    "bsr %ebx,%eax": "e",
-    "bts %rbx,%rax": "b",
-    "btr $0x5,%eax": "b",
-    "btc %ebx,%eax": "b",
     "bt %rbx,%rax": "b",
-    "bswap %rax": "",
-    "bswap %eax": "",
     "xchg %rbx,%rax": "",
     "xchg %bl,%al": "",
     "xchg %ax,%ax": "",
-    "xadd %ebx,%eax": ALL,
     "cwtl": "",
     "cbtw": "",
     "cltq": "",
@@ -138,17 +124,8 @@ CASES: dict[str, str] = {
     "cmovb %rbx,%rax": "",
     "cmovs %ebx,%eax": "",
     "tzcnt %rbx,%rax": "be",
-    "lzcnt %ebx,%eax": "be",
-    "popcnt %rbx,%rax": "e",
-    "blsr %rbx,%rax": "es",
-    "blsi %ebx,%eax": "bes",
-    "blsmsk %rbx,%rax": "bso",
-    "bextr %rcx,%rbx,%rax": "beo",
     "bzhi %rcx,%rbx,%rax": "es",
-    "pext %rcx,%rbx,%rax": "",
-    "pdep %ecx,%ebx,%eax": "",
     "andn %rcx,%rbx,%rax": "beso",
-    "rorx $0x7,%rbx,%rax": "",
     "shlx %rcx,%rbx,%rax": "",
     "sarx %ecx,%ebx,%eax": "",
 }
@@ -197,7 +174,6 @@ def test_results_and_flags(integers: Execute, code: str) -> None:
             decided = condition(machine)
             assert agree(decided, _FLAGS[suffix](flags)), (suffix, [hex(n) for n in given])
             known += decided is not None
-    # bsf and bsr of zero leave what they write undefined; all else is known
     assert known >= 60 * (len(NAMES) + len(CASES[code])) * 0.8
 
 
@@ -215,7 +191,7 @@ COMPUTED = (
         for size in "bwd"
     ),
     *(f"vp{name}{size} {THREE}" for name in ("add", "sub") for size in "bwdq"),
-    *(f"vp{name} {THREE}" for name in ("mullw", "mulld", "mulhw", "mulhuw", "muludq", "muldq")),
+    *(f"vp{name} {THREE}" for name in ("mullw", "mulld", "muludq", "muldq")),
     *(f"v{name} {THREE}" for name in ("pand", "pandn", "por", "pxor", "andps", "xorpd")),
     *(f"vps{way}w ${by},%ymm2,%ymm3" for way in ("ll", "rl", "ra") for by in (0, 5, 15, 16)),
     *(f"vps{way}d %xmm1,%ymm2,%ymm3" for way in ("ll", "rl", "ra")),
@@ -230,33 +206,19 @@ COMPUTED = (
         for sign in "sz"
         for sizes in ("bw", "bd", "bq", "wd", "wq", "dq")
     ),
-    *(f"vpabs{size} {TWO}" for size in "bwd"),
     "vblendvps %ymm1,%ymm2,%ymm4,%ymm3",
     "vblendvpd %ymm1,%ymm2,%ymm4,%ymm3",
     "vpblendvb %ymm1,%ymm2,%ymm4,%ymm3",
     *(f"vpbroadcast{size} %xmm1,%ymm3" for size in "bwdq"),
-    "vpslldq $0x3,%ymm2,%ymm3",
-    "vpsrldq $0x5,%ymm2,%ymm3",
-    *(f"vpalignr ${by},{THREE}" for by in ("0x7", "0x13")),
-    f"vpshufb {THREE}",
     f"vpshufd $0x1b,{TWO}",
     f"vshufps $0x4e,{THREE}",
-    f"vpblendw $0xa6,{THREE}",
     f"vpblendd $0x53,{THREE}",
     f"vperm2i128 $0x31,{THREE}",
     f"vpermq $0x1b,{TWO}",
     "vextracti128 $0x1,%ymm1,%xmm3",
     "vinserti128 $0x1,%xmm1,%ymm2,%ymm3",
-    *(f"vmov{which} %xmm1,%xmm2,%xmm3" for which in ("lhps", "hlps", "ss", "sd")),
     "vmovdqa %xmm1,%xmm3",
-    *(f"vpermilps ${order},%{w}mm1,%{w}mm3" for order in (0x1B, 0xD8) for w in "xy"),
-    *(f"vpermilpd ${order},%{w}mm1,%{w}mm3" for order in (0x1, 0xA) for w in "xy"),
-    *(f"vpermil{kind} {THREE}" for kind in ("ps", "pd")),
-    *(f"vmovs{which}dup %{w}mm1,%{w}mm3" for which in "hl" for w in "xy"),
-    *(f"vinsertps ${order},%xmm1,%xmm2,%xmm3" for order in (0x10, 0xE8, 0x5D)),
-    "vinsertps $0x90,(%rdi),%xmm2,%xmm3",
     f"vblendpd $0x6,{THREE}",
-    *(f"vshufpd $0x{by},{THREE}" for by in "69"),
     *(f"vbroadcast{what} (%rdi),%ymm3" for what in ("sd", "i128", "f128")),
     "vbroadcastss %xmm1,%ymm3",
 )
@@ -359,8 +321,7 @@ def test_unknown_lanes_stay_unknown(text: str) -> None:
     put(machine, 3, (5,) * 16)
     run(text, machine)
     if text in COMPUTED:
-        shifts_zeros_in = any(name in text for name in ("rldq", "lldq", "alignr $0x13"))
-        zeros = {0} if shifts_zeros_in or "%xmm3" in text else set[int]()
+        zeros = {0} if "%xmm3" in text else set[int]()
         assert set(machine.vectors[3, :32].tolist()) - zeros == {UNKNOWN}
     elif text in TESTED:
         assert machine.flags is None
@@ -373,14 +334,6 @@ def test_unknown_lanes_stay_unknown(text: str) -> None:
 # {{{ vectors of 512 bits, and masks
 
 MOVES = (
-    *(f"valign{size} ${by},%zmm1,%zmm2,%zmm3" for size in "dq" for by in (0, 1, 7, 15)),
-    "valignd $0x5,%ymm1,%ymm2,%ymm3",
-    *(f"vpermilps ${order},%zmm1,%zmm3" for order in (0x1B, 0xD8)),
-    *(f"vpermilpd ${order},%zmm1,%zmm3" for order in (0x1, 0xA6)),
-    *(f"vpermil{kind} %zmm1,%zmm2,%zmm3" for kind in ("ps", "pd")),
-    *(f"vmovs{which}dup %zmm1,%zmm3" for which in "hl"),
-    *(f"vmovs{kind} %xmm1,%xmm2,%xmm3{{%k1}}{zeros}" for kind in "sd" for zeros in ("", "{z}")),
-    *(f"vshufpd $0x{by},%zmm1,%zmm2,%zmm3" for by in "69"),
     *(
         f"v{name} %{width}mm1,%{width}mm2,%{width}mm3{{%k1}}{zeros}"
         for name in ("blendmps", "blendmpd", "pblendmd", "pblendmq")
@@ -402,7 +355,6 @@ MOVES = (
     ),
     *(f"vpmov{name} %xmm1,%zmm3{{%k1}}{{z}}" for name in ("sxbd", "zxwq")),
     "vpsrld $0x3,%zmm2,%zmm3{%k1}",
-    "vpabsd %zmm1,%zmm3{%k1}",
     "vbroadcasti32x2 (%rdi),%ymm3",
     *(f"vbroadcasti{what} (%rdi),%zmm3" for what in ("64x4", "32x8", "64x2", "32x4")),
     "vbroadcastsd %xmm1,%zmm3",

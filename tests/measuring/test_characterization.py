@@ -11,7 +11,7 @@ import pytest
 from countperf.devices.device import CUDA_PRELUDE, Device
 from countperf.devices.discovery import open_session
 from countperf.devices.identity import DeviceType
-from countperf.devices.nvcc import compile_sources, find_nvcc, run_nvcc
+from countperf.devices.nvcc import find_program, run_nvcc
 from countperf.errors import MeasurementError
 from countperf.measuring import characterization
 from countperf.measuring.characterization import (
@@ -28,6 +28,7 @@ from countperf.measuring.characterization import (
     fit_transfer,
     time_per_turn,
 )
+from tests.devices.nvcc_batches import compile_sources
 from tests.devices.synthetic_gpu import SyntheticClock, SyntheticSession, Truth
 
 EFFORT = replace(
@@ -223,7 +224,7 @@ SOURCES = {
     "common": COMMON_SOURCE,
     **{name: t.source(1) + t.source(CHAINS) for name, t in _TESTS.items()},
 }
-needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
+needs_nvcc = pytest.mark.skipif(find_program("nvcc") is None, reason="no nvcc (the extra 'nvcc')")
 
 
 @needs_nvcc

@@ -248,23 +248,6 @@ def test_an_own_kernel_that_no_model_predicts_is_refused_before_others_are_profi
         compare(file, device=device, kernel=kernel, timing=_timing(file), models=["tmm"])
 
 
-def test_a_plain_installation_compares_an_own_kernel_as_published(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("countperf.api.evaluation.list_measured_devices", dict)
-    timing = _timing(file)
-    given: Any = {"timing": timing, "models": ["roofline"]}
-    given["kernel"] = entry(
-        next(m for m in read_measurements(file) if m.purpose == "test").kernel
-    ).build()
-    with pytest.raises(ParameterError, match=r"has none; name a campaign.*level 'published' alone"):
-        compare(timing.device.slug, **given)
-    with pytest.raises(ParameterError, match=r"has none; name a campaign's file \(\.jsonl\)$"):
-        compare("another-device", **given)
-    compared = compare(timing.device.slug, levels=["published"], **given)
-    assert len(result(compared, "roofline", "published").cases) == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -11,8 +11,7 @@ import pytest
 from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.errors import CountingError, DocumentError, ParameterError
-from countperf.models.definition import ModelDefinition, property_of
-from countperf.models.features import FeatureSpec
+from countperf.models.definition import FeatureSpec, ModelDefinition, property_of
 from countperf.models.function import column_keys, model_inputs
 from countperf.models.shipped import LINEAR, load_fitted_model, structural
 from tests.models.builders import sum_model
@@ -127,15 +126,15 @@ def _cost(*charged: str, **changes: Any) -> dict[str, Any]:
         # names that no model of the kind has
         (_cost("issue.*.*"), "$", r"\[policy\]"),
         (_cost("d", derived={"d": "4*bytes_group_load_dense"}), "$", "width = 8"),
-        (_cost("flop.add.*", policy=POLICY), "$", "flop.add.* is what a kernel does"),
+        (_cost("flop.add.*", policy=POLICY), "$", "flop.add.* is never there: a model with an ex"),
         (
             _cost("d", derived={"d": "2*lmem_load_32"}, policy=POLICY),
             "$",
             "issue.vector.arithmetic.f32.add",
         ),
-        (_cost(SITE, policy=POLICY), "$", "name issue... instead"),
-        (_cost("code.*"), "$", "execution policy says"),
-        (_cost("spill.beyond_l1.load", policy=POLICY), "$", "counted no more"),
+        (_cost(SITE, policy=POLICY), "$", "issue.vector"),
+        (_cost("code.*"), "$", "without an execution policy"),
+        (_cost("spill.beyond_l1.load", policy=POLICY), "$", "never there"),
     ],
     ids=lambda value: str(value)[:40],
 )

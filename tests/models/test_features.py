@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from countperf.counting.vector import PropertyVector
-from countperf.models.features import FeatureSpec, vector_of
+from countperf.models.definition import FeatureSpec
+from countperf.models.weights import read_vector
+from tests.models.builders import make_weights
 
 SPEC = FeatureSpec(
     charged=("gmem.load.*.*", "flop.add.*", "flop.special.*", "launches", "iop.mul.*"),
@@ -68,8 +70,9 @@ def test_arrays_stay_arrays_and_are_kept_if_any_value_is_not_zero() -> None:
 
 
 def test_counts_written_by_hand_stand_for_a_kernel_and_a_vector_for_itself() -> None:
-    vector = vector_of({"flop.add.f32": "[n] -> { n^2 : n > 0 }", "launches": 1})
+    weights = make_weights({"launches": 1.0})
+    vector = read_vector({"flop.add.f32": "[n] -> { n^2 : n > 0 }", "launches": 1}, weights)
 
     assert isinstance(vector, PropertyVector)
     assert vector.evaluate(n=4) == {"flop.add.f32": 16, "launches": 1}
-    assert vector_of(vector) is vector
+    assert read_vector(vector, weights) is vector

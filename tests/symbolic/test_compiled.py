@@ -10,6 +10,8 @@ import pytest
 from countperf.errors import ParameterError
 from countperf.symbolic.compiled import CompiledCounts, CountSource
 from countperf.symbolic.isl_sets import from_isl_text
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
+from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
 COUNTS = {
     "[n, m] -> { n^2 * m : n > 3; n + 1 : n <= 3 }": lambda n, m: n * n * m if n > 3 else n + 1,
@@ -40,3 +42,14 @@ def test_what_is_no_integer_is_refused_or_a_fraction() -> None:
     assert isinstance(whole, int)
     with pytest.raises(ParameterError, match="no integer"):
         CompiledCounts(["n"], [(half, True)]).at({"n": 3})
+
+
+def test_a_count_of_thousands_of_pieces_is_compiled() -> None:
+    n = QuasiPolynomial.name("n")
+    whole = PiecewiseQuasiPolynomial.sum(
+        PiecewiseQuasiPolynomial.from_value(n + k).restrict_to((n - k,)) for k in range(5000)
+    )
+    compiled = CompiledCounts(["n"], [(whole, True)])
+    assert compiled.at({"n": 4}) == [sum(4 + k for k in range(5))]
+    (found,) = compiled.at_arrays({"n": np.array([2, 6000])})
+    assert list(found) == [2 + 3 + 4, 6000 * 5000 + sum(range(5000))]

@@ -46,12 +46,10 @@ def test_what_is_no_polynomial_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "n*" * 5000,
         "n + " * 5000 + "?",
         "n^2*m + " * 5000 + "2n",
         "floor((" * 5000,
         "floor((n + m" * 2000 + ")/2)" * 1999 + "?",
-        "(1/2" * 5000,
         "-" * 50_000 + "n",
         "9" * 10_000,
     ],

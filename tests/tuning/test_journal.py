@@ -241,12 +241,3 @@ def test_a_foreign_file_is_refused_and_left_alone(tmp_path: Path, content: str) 
         search(scripted(), store=store)
 
     assert store.read_text() == content
-
-
-def test_two_searches_do_not_write_to_one_file(store: Path) -> None:
-    def start_another(text: str) -> None:
-        del text
-        with pytest.raises(MeasurementError, match="in use by another"):
-            search(scripted(), store=store)
-
-    search(scripted(), store=store, progress=start_another)

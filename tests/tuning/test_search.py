@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -11,9 +12,16 @@ from typing import Any
 
 import pytest
 
-from countperf.errors import KernelBuildError, ParameterError, TuningError, WrongResultError
+from countperf.errors import (
+    KernelBuildError,
+    MeasurementError,
+    ParameterError,
+    TuningError,
+    WrongResultError,
+)
 from countperf.figures import draw
 from countperf.measuring import KernelCase
+from countperf.measuring.runner import Run
 from countperf.tuning import SearchSpace
 from countperf.tuning.ranker import PredictionTask, Refused
 from countperf.tuning.result import (
@@ -26,10 +34,10 @@ from countperf.tuning.result import (
     ties,
     trials_in,
 )
-from countperf.tuning.search import tune_space
+from countperf.tuning.search import VariantBench, tune_space
 from tests.devices.fakes import FakeRunner
 from tests.printing import object_of, text_of
-from tests.tuning.spaces import CHOOSY, DOUBLE, build_double, chances
+from tests.tuning.spaces import DOUBLE, build_double
 from tests.tuning.test_ranking import WEIGHTS, Inline
 
 LARGE = SearchSpace(
@@ -146,16 +154,6 @@ def test_runs_that_cost_nothing_beside_building_are_not_spared() -> None:
     assert len(result.winner.samples_s) >= Plan().runs
 
 
-def test_cases_have_the_statistics_of_their_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    runner, statistics = FakeRunner(lambda *_: 1e-3), dict[str, Any]()
-    monkeypatch.setattr(runner, "check", lambda case: statistics.update(case.statistics))
-    question = replace(QUESTION, space=CHOOSY, statistics=chances, incomplete_ok=True)
-
-    tune_space(question, runner, MANY, executor=Inline())
-
-    assert statistics == {"a[i] > 16": 1 / 16, "a[i] > 64": 1 / 64}
-
-
 def test_what_fails_is_recorded_with_the_reason_and_does_not_stop_the_search() -> None:
     kernel = "double/group=128,each=4,fetch=False"
     slower = "double/group=64,each=4,fetch=False"
@@ -194,15 +192,6 @@ def test_a_space_without_a_reference_is_searched_and_the_result_says_so() -> Non
     assert not result.numbers_checked
     assert "numbers not checked, for the space has no reference" in text_of(result)
     assert object_of(result)["numbers_checked"] is False
-
-
-def test_a_budget_of_measurements_is_kept() -> None:
-    result = search(scripted(), Budget(measurements=3))
-
-    assert len(result.tried) == 3
-    assert result.stopped == "budget"
-    assert result.regret_bound is not None
-    assert result.regret_bound > 0
 
 
 @pytest.mark.parametrize("seconds", [0.2, 1.0, 5.0])
@@ -358,3 +347,84 @@ def test_the_figure_shows_what_ran_the_winner_and_the_best_so_far(
     assert {"ran", "winner", "best-so-far"} <= set(re.findall(r'<g id="([a-z-]+)"', drawn))
     with pytest.raises(ParameterError, match="cannot be written as 'doc'"):
         draw(result, tmp_path / "search.doc")
+
+
+# --- one variant at a time
+
+CHOICE = {"group": 16, "each": 1, "fetch": False}
+BENCH_PLAN = Plan(runs=3, warm_up_s=0.05)
+BENCH_TASK = PredictionTask(space=DOUBLE, weights=WEIGHTS, sizes={"n": 4096})
+
+
+def _time(
+    time_s: float, best_s: float | None, left_s: float = 1e3
+) -> tuple[tuple[float, ...], bool, list[float]]:
+    """Time a variant on a device that takes 2.6 times as long for its first .02 s."""
+    runs: list[float] = []
+
+    def duration(_name: str, _turn: int, _run: int) -> float:
+        runs.append(time_s * (2.6 if sum(runs) < 0.02 else 1))
+        return runs[-1]
+
+    bench = VariantBench(BENCH_TASK, FakeRunner(duration), BENCH_PLAN, left_s=lambda: left_s)
+    return *bench.time(CHOICE, best_s), runs
+
+
+def test_runs_before_the_device_is_warm_are_not_kept() -> None:
+    samples, hopeless, runs = _time(1e-3, best_s=1.1e-3)
+
+    assert (samples, hopeless) == ((1e-3,) * 3, False)
+    assert 0.04 < sum(runs[:-3]) < 0.05
+
+
+def test_a_variant_that_takes_three_times_the_best_while_cold_is_hopeless() -> None:
+    samples, hopeless, runs = _time(1e-3, best_s=0.8e-3)
+
+    assert (samples, hopeless) == (pytest.approx((2.6e-3,)), True)
+    assert len(runs) == 1
+
+
+def test_a_run_that_outlasts_the_time_to_warm_up_is_kept() -> None:
+    samples, _, runs = _time(0.2, best_s=None)
+
+    assert samples == tuple(runs) == (0.52, 0.2, 0.2)
+
+
+def test_no_run_is_spent_on_warming_up_when_no_time_is_left() -> None:
+    samples, _, runs = _time(1e-3, best_s=None, left_s=0.0)
+
+    assert samples == tuple(runs) == pytest.approx((2.6e-3,) * 2)
+
+
+class _Failing(FakeRunner):
+    """Its first run fails; notes what is in memory."""
+
+    in_memory = 0
+
+    @contextmanager
+    def loaded(self, case: KernelCase) -> Generator[Run]:
+        self.in_memory += 1
+        try:
+            with super().loaded(case) as run:
+                yield run
+        except RuntimeError as error:
+            raise MeasurementError("the driver is gone", case=case.name) from error
+        finally:
+            self.in_memory -= 1
+
+
+def test_what_fails_in_a_run_fails_as_the_device_says_and_leaves_no_memory() -> None:
+    first = iter([RuntimeError("run 0")])
+
+    def duration(_name: str, _turn: int, _run: int) -> float:
+        for error in first:
+            raise error
+        return 0.1
+
+    runner = _Failing(duration)
+    bench = VariantBench(BENCH_TASK, runner, BENCH_PLAN)
+
+    with pytest.raises(MeasurementError, match="the driver is gone"):
+        bench.time(CHOICE, None)
+    assert runner.in_memory == 0
+    assert len(bench.time(CHOICE, None)[0]) == 3

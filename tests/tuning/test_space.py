@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import pickle
 import re
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -117,14 +116,6 @@ def test_a_case_has_what_the_harness_needs() -> None:
     assert case.name == "double/group=16,each=2,fetch=False/n=1024"
     assert case.parameters == case.check_parameters == {"n": 1024}
     assert case.build() is case.build()
-
-
-@pytest.mark.parametrize("lacking", ["make_arguments", "reference"])
-def test_a_space_without_inputs_or_reference_makes_cases_with_the_defaults(lacking: str) -> None:
-    case = replace(DOUBLE, **{lacking: None}).case({"group": 16, "each": 1, "fetch": False})
-
-    assert getattr(case, lacking) is None
-    assert case.inputs == ("" if lacking == "make_arguments" else "double")
 
 
 def test_the_signature_of_a_function_says_the_values() -> None:

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from countperf.steps import listening
-from countperf.tuning.candidates import Candidates
 from countperf.tuning.ranker import Predicted, Ranking, Refused, count_refusals
-from countperf.tuning.result import Budget, Plan, Trial, TuningResult
+from countperf.tuning.result import Budget, Trial, TuningResult
 from tests.printing import object_of, text_of
-from tests.tuning.test_search import LARGE, QUESTION, Inline, scripted, tune_space
+from tests.tuning.test_search import QUESTION, Inline, scripted, tune_space
 
 WINNER = Trial(choice={"tile": 8}, predicted_s=1.2e-3, samples_s=(1e-3, 1.1e-3, 1.2e-3))
 RESULT = TuningResult(
@@ -130,18 +129,3 @@ def test_a_search_tells_its_state() -> None:
     assert len(chances) == len(states) - 1
     assert chances[-1] <= 5  # it stops at 95 % confidence
     assert re.fullmatch(r".* s left; variants that ran", states[-1][0])
-
-
-def test_the_expected_gain_is_a_fraction_of_the_best_time() -> None:
-    # one variant is left whose time is known to be 0.8 of the best: it gains a fifth
-    known = Candidates(LARGE.parameters, Plan(prior_scatter=0.5))
-    points = tuple(
-        Predicted(choice=choice, time_s=time_s)
-        for choice, time_s in zip(LARGE.choices(), [1e-3] * 8 + [0.8e-3], strict=False)
-    )
-    known.look(ranking_of(points))
-    for point in points[:-1]:
-        known.learn(Trial(choice=point.choice, predicted_s=1e-3, samples_s=(1e-3, 1e-3)))
-    gain = known.expected_gain
-    assert gain is not None
-    assert gain == pytest.approx(0.2, abs=0.06)  # a little more, for it may also be slower

@@ -203,28 +203,18 @@ class FootprintCounter:
         return pieces
 
     def _count_cells(
-        self,
-        members: Sequence[_GlobalAccess],
-        axes: Sequence[int],
-        without: Collection[int] = (),
+        self, members: Sequence[_GlobalAccess], axes: Sequence[int], without: Collection[int] = ()
     ) -> PiecewiseQuasiPolynomial:
         """Count distinct subscripts, perhaps without some, told apart by groups along some axes."""
         pieces: list[isl_sets.IntegerSet] = []
         for member in members:
-            if member.index is None:
-                continue
-            of_axes = self._domains.group_axes
-            names = [min(n for n in member.scope.within if of_axes.get(n) == a) for a in axes]
-            groups = list(map(QuasiPolynomial.name, names))
-
-            def tell_apart(
-                address: Address, groups: Sequence[QuasiPolynomial] = groups
-            ) -> list[QuasiPolynomial]:
-                kept = (part for i, part in enumerate(address.index) if i not in without)
-                return [*groups, *kept]
-
-            place = (member.index, member.scope.within, member.cases)
-            pieces.append(unite_accessed_cells([place], self._domains, tell_apart))
+            if member.index is not None:
+                within, of_axes = member.scope.within, self._domains.group_axes
+                groups = [min(n for n in within if of_axes.get(n) == axis) for axis in axes]
+                kept = [part for i, part in enumerate(member.index.index) if i not in without]
+                functions = [*map(QuasiPolynomial.name, groups), *kept]
+                place = (functions, within, member.cases)
+                pieces.append(unite_accessed_cells([place], self._domains))
         counter = self._domains.counter
         whole = pieces[0] if len(pieces) == 1 else counter.as_one_piece(sets.union(pieces))
         return counter.count(whole)

@@ -35,9 +35,7 @@ from functools import partial
 from math import prod
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from countperf.counting.access_analysis import AccessAnalyzer
 from countperf.counting.access_classes import reads_data
-from countperf.counting.accesses import address_of
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.preparation import Instruction, PreparedKernel
 from countperf.counting.scopes import AxisStride, Scope, strides_of
@@ -131,12 +129,7 @@ class _ReusePath(NamedTuple):
 
 
 def _find_reuse_path(
-    scope: Scope,
-    bits: int,
-    strides: Sequence[AxisStride],
-    own: Sequence[str],
-    *,
-    items_first: bool,
+    scope: Scope, bits: int, strides: Sequence[AxisStride], own: Sequence[str], *, items_first: bool
 ) -> _ReusePath:
     """Find how far an access goes until it comes back."""
     of_kind: defaultdict[str, list[AxisStride]] = defaultdict(list)
@@ -194,7 +187,7 @@ def _extent(scope: Scope, along: AxisStride) -> QuasiPolynomial | None:
 def step_of(stride: QuasiPolynomial | None, bits: int) -> StepName:
     """Return the step of an address that changes by so many elements; other lines if by a symbol.
 
-    Where such a symbol is small is told apart when executions are sorted (`sorted_by_step`).
+    Where such a symbol is small is told apart when executions are sorted (`StepSorter.sort`).
     """
     if stride is None:
         return "data"
@@ -251,9 +244,7 @@ def _share_sets(
 
 
 def _sort_by_lines(
-    lines: QuasiPolynomial | None,
-    executions: PiecewiseQuasiPolynomial,
-    limits: dict[_Key, int],
+    lines: QuasiPolynomial | None, executions: PiecewiseQuasiPolynomial, limits: dict[_Key, int]
 ) -> Iterator[tuple[_Key, PiecewiseQuasiPolynomial]]:
     """Sort executions by the first limit that some lines keep to; the last where unknown."""
     if not executions:
@@ -282,13 +273,16 @@ SortedPart = tuple[WorkItemStep, StepName | None, PiecewiseQuasiPolynomial]
 _StepPart = tuple[StepName, PiecewiseQuasiPolynomial]
 
 
+def _find_local_stride(strides: Sequence[AxisStride], axis: int) -> QuasiPolynomial | None:
+    return next((s.stride for s in strides if (s.kind, s.axis) == ("local", axis)), ZERO)
+
+
 class StepSorter:
     """Sorts the executions of a kernel's accesses by steps of their addresses."""
 
     def __init__(self, prepared: PreparedKernel, caches: CountedCaches) -> None:
         self._limits = ReuseLimits.of(caches)
         self._domains = prepared.domains
-        self._analyzer = AccessAnalyzer(prepared)
         self._statistics = prepared.statistics
         self._found: dict[Any, tuple[Scope, tuple[AxisStride, ...]]] = {}
         self.assumed: set[str] = set()
@@ -297,18 +291,13 @@ class StepSorter:
         """Return the strides of an access along the axes and loops around it."""
         scope = instruction.scope
         key = (access, id(scope))
-        known = self._found.get(key)
-        if known is None:
-            layout = self._domains.layout_of(access)
-            self.assumed |= {layout.assumed} - {""}
-            address = self._domains.address(access)
-            if address is None and not reads_data(access, self._domains):
+        if key not in self._found:
+            self.assumed |= {self._domains.layout_of(access).assumed} - {""}
+            if self._domains.address(access) is None and not reads_data(access, self._domains):
                 self.assumed.add(f"uneven steps of {access.text}, as if data led there")
-            opaque = address or address_of(access, layout, self._analyzer.to_opaque)
-            changing = self._analyzer.changing
-            strides = strides_of(scope, opaque, instruction.kinds, changing, of_most=True)
-            self._found[key] = known = (scope, strides)  # kept, and with it its identity
-        return known[1]
+            strides = strides_of(scope, access, instruction.kinds, of_most=True)
+            self._found[key] = scope, strides  # kept, and with it its identity
+        return self._found[key][1]
 
     def sort(
         self,
@@ -320,26 +309,28 @@ class StepSorter:
     ) -> list[SortedPart]:
         """Sort the executions of an access by its steps, which may depend on the parameters."""
         strides, bits, scope = self.strides(access, instruction), access.bits, instruction.scope
-        lanes = [s.stride for s in strides if s.kind == "local" and s.axis == 0]
         across = self._find_step_across_rows(access, scope, strides)
         walk = partial(_find_reuse_path, scope, bits, strides, loops)
+        by_items, by_loops = (partial(walk, items_first=first) for first in (True, False))
+        inner = next((s.stride for s in strides if loops and s.iname == loops[-1]), None)
         result: list[SortedPart] = []
         for step, part in self._sort_by_step(
-            lanes[0] if lanes else ZERO, bits, executions, partial(walk, items_first=True), once
+            _find_local_stride(strides, 0), bits, executions, by_items, once
         ):
-            if step in BY_DATA:
-                result += self._sort_through_data(access, strides, loops, across, part)
-                continue
-            between = WorkItemStep(
-                self._find_alignment(access, scope, 0) if step == "next" else step, across
-            )
-            if not loops:
-                result.append((between, None, part))
-                continue
-            inner = next(s.stride for s in strides if s.iname == loops[-1])
-            by_step = self._sort_by_step(inner, bits, part, partial(walk, items_first=False), once)
-            for along, rest in self._sort_by_size(access, by_step):
-                result.append((between, along, rest))
+            if step in BY_DATA and inner is not None:  # items come back to their lines
+                result.append((WorkItemStep("data", across), step_of(inner, bits), part))
+            elif step in BY_DATA:
+                for size, some in self._sort_by_size(access, [("data", part)]):
+                    result.append((WorkItemStep(size, across), size if loops else None, some))
+            else:
+                alignment = self._find_alignment(access, scope, 0) if step == "next" else step
+                between = WorkItemStep(alignment, across)
+                if not loops:
+                    result.append((between, None, part))
+                    continue
+                by_step = self._sort_by_step(inner, bits, part, by_loops, once)
+                for along, some in self._sort_by_size(access, by_step):
+                    result.append((between, along, some))
         return result
 
     def _sort_by_step(
@@ -382,27 +373,6 @@ class StepSorter:
             parts[_ELSEWHERE] += executions + own.scale(-1)
         return [(step, part) for step, part in parts.items() if part]
 
-    def _sort_through_data(
-        self,
-        access: MemoryAccess,
-        strides: Sequence[AxisStride],
-        loops: Sequence[str],
-        across: StepName | None,
-        executions: PiecewiseQuasiPolynomial,
-    ) -> list[SortedPart]:
-        """Sort the executions of an access of which data decides how the items' addresses differ.
-
-        Where it is even in a loop, the items come back to their lines.
-        """
-        inner = next((s.stride for s in strides if loops and s.iname == loops[-1]), None)
-        if inner is not None:
-            between = WorkItemStep("data", across)
-            return [(between, step_of(inner, access.bits), executions)]
-        return [
-            (WorkItemStep(step, across), step if loops else None, part)
-            for step, part in self._sort_by_size(access, [("data", executions)])
-        ]
-
     def _sort_by_size(
         self, access: MemoryAccess, parts: Iterable[_StepPart]
     ) -> Iterator[_StepPart]:
@@ -439,16 +409,13 @@ class StepSorter:
         items = scope.grid.items
         if items.get(0, 1) > NARROW_ROW or items.get(1, 1) == 1:
             return None
-        along = [s.stride for s in strides if s.kind == "local" and s.axis == 1]
-        step = step_of(along[0] if along else ZERO, access.bits)
+        step = step_of(_find_local_stride(strides, 1), access.bits)
         return self._find_alignment(access, scope, 1) if step == "next" else step
 
     def _find_alignment(self, access: MemoryAccess, scope: Scope, axis: int) -> StepName:
         """Return how neighboring accesses along an axis begin: at multiples of a vector or not."""
-        if access.address_space != "local":
-            return "next"
         address = self._domains.address(access)
-        if address is None:
+        if access.address_space != "local" or address is None:
             return "next"
         lanes = {name for name, of in scope.lanes.items() if of == axis}
         odd = [

@@ -77,18 +77,8 @@ from countperf.counting.program_analysis import (
     divisions_that_shift,
 )
 from countperf.counting.scopes import Known, slots_of
+from countperf.counting.structure import site_keys as keys
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.counting.structure.site_keys import (
-    AccessKey,
-    Direction,
-    EventKey,
-    ExecutionKey,
-    FootprintKey,
-    OperationKey,
-    Site,
-    Space,
-    WorkItemStep,
-)
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 
 _CALLS = ("special", "pow")
@@ -100,7 +90,7 @@ SHORT_LOOP = 32
 _LATENCIES: Mapping[str, int] = {"div": 4, "mod": 6, "special": 8, "pow": 30}
 """Latencies of operations in additions, which decide the longest of several chains."""
 
-CountPart = tuple[ExecutionKey, Known]
+CountPart = tuple[keys.ExecutionKey, Known]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,15 +99,12 @@ class ExecutionCounts:
 
     prepared: PreparedKernel
     # by what is executed, and where: of all work items, or over all groups
-    counts: Mapping[ExecutionKey, PiecewiseQuasiPolynomial]
+    counts: Mapping[keys.ExecutionKey, PiecewiseQuasiPolynomial]
     reasons: frozenset[str]  # which of the caller's statistics enter
 
 
 def count_execution(
-    kernel: Any,
-    *,
-    caches: CountedCaches = DEFAULT_CACHES,
-    **options: Any,
+    kernel: Any, *, caches: CountedCaches = DEFAULT_CACHES, **options: Any
 ) -> ExecutionCounts:
     """Count operations and accesses of a unit, or a prepared kernel, by how they are executed.
 
@@ -128,7 +115,7 @@ def count_execution(
         tally, steps = prepared.tally("compiled"), StepSorter(prepared, caches)
         footprints = FootprintCounter(prepared.domains, steps)
         reasons: set[str] = set()
-        parts: defaultdict[ExecutionKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
+        parts: defaultdict[keys.ExecutionKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
 
         def note(within: frozenset[str]) -> None:
             reasons.update(prepared.statistics.reasons(within))
@@ -176,7 +163,7 @@ class _LaunchCounter:
         row = self.grid.items.get(0, 1)
         shape = (row, math.prod(self.grid.items.values()) // row)
         # of what is in no loop of the items
-        self.flat = Site("sync" if launch.program.barriers else "free", "flat", shape)
+        self.flat = keys.Site("sync" if launch.program.barriers else "free", "flat", shape)
         self.looped_copies = frozenset(
             name
             for name, iname in self.kernel.inames.items()
@@ -211,7 +198,8 @@ class _LaunchCounter:
             executions = self._count_executions(scope.within, conditions).scale(part.times)
             is_guarded = is_cut or _tells_apart(conditions, beside)
             if isinstance(key, Operation):
-                yield OperationKey(site, _sort_operation(key, instruction, conditions)), executions
+                sorted_key = _sort_operation(key, instruction, conditions)
+                yield keys.OperationKey(site, sorted_key), executions
             elif isinstance(key, str):
                 if key.startswith(("gmem.", "lmem.")):
                     parts = _yield_supplied_access(key, instruction, site, executions)
@@ -226,14 +214,14 @@ class _LaunchCounter:
                     if idle and step.along_row == "shifted":  # lanes may be idle
                         between = step._replace(along_row="masked")
                     at = (site, space, direction, key.bits, between)
-                    yield AccessKey(*at, along), quantity
+                    yield keys.AccessKey(*at, along), quantity
                     if is_guarded:
-                        yield AccessKey(*at, is_guarded=True), quantity
+                        yield keys.AccessKey(*at, is_guarded=True), quantity
                 if key.address_space == "global":
                     self.footprints.add(key, instruction, conditions, self.grid)
         whole = self._place([*own, *copied])
         yield from self._count_private_accesses(instruction, copied, whole)
-        yield EventKey(whole, "idle"), idle
+        yield keys.EventKey(whole, "idle"), idle
 
     def _count_idle_slots(self, instruction: Instruction) -> PiecewiseQuasiPolynomial:
         """Count the slots of an instruction in which nothing is executed."""
@@ -258,7 +246,7 @@ class _LaunchCounter:
         return self._count_executions(within - {loop}, part.conditions).scale(part.times)
 
     def _count_private_accesses(
-        self, instruction: Instruction, copied: Sequence[str], site: Site
+        self, instruction: Instruction, copied: Sequence[str], site: keys.Site
     ) -> Iterator[CountPart]:
         """Yield iterations of the loops over copies, and accesses to private arrays in loops."""
         loops = {*instruction.own, *copied}
@@ -266,8 +254,8 @@ class _LaunchCounter:
             return
         executions = self._count_executions(instruction.scope.within, instruction.scope.cases)
         if copied:
-            yield EventKey(site, "iterations"), executions
-        accessed: tuple[tuple[Direction, tuple[Any, ...]], ...] = (
+            yield keys.EventKey(site, "iterations"), executions
+        accessed: tuple[tuple[keys.Direction, tuple[Any, ...]], ...] = (
             ("load", (instruction.loopy.expression,)),
             ("store", instruction.loopy.assignees),
         )
@@ -278,11 +266,11 @@ class _LaunchCounter:
                     continue
                 elements = self.private_arrays.get(getattr(reference.aggregate, "name", ""))
                 if elements is not None and not loops.isdisjoint(get_dependencies(reference.index)):
-                    yield EventKey(site, f"pmem.{direction}.{elements}"), executions
+                    yield keys.EventKey(site, f"pmem.{direction}.{elements}"), executions
 
     # --- placement of instructions: which loops compilers unroll, and what bounds cut
 
-    def _place(self, loops: Collection[str]) -> Site:
+    def _place(self, loops: Collection[str]) -> keys.Site:
         """Return the site of what is in some of the items' own loops."""
         if not loops:
             return self.flat
@@ -323,11 +311,11 @@ class _LaunchCounter:
     def count_region(self, region: RegionAnalysis) -> Iterator[CountPart]:
         """Yield the counts of a barrier region."""
         own = {loop.iname for loop in region.loops}
-        yield EventKey(self._place(own), "passes"), region.passes
+        yield keys.EventKey(self._place(own), "passes"), region.passes
         for loop in region.loops:
             site = self._place([loop.iname])
-            yield EventKey(site, "iterations"), loop.iterations
-            yield EventKey(site, "entries"), loop.entries
+            yield keys.EventKey(site, "iterations"), loop.iterations
+            yield keys.EventKey(site, "entries"), loop.entries
         yield from self._count_live_values(region, own)
         yield from self._count_chains(region, own)
 
@@ -342,7 +330,8 @@ class _LaunchCounter:
                 values[bits] += 1 if self.looped_copies & within else chain.side_by_side
                 waiting.append((bits, self._count_executions(within.difference(own))))
         for bits, executions in waiting:
-            yield EventKey(self.flat, f"live_across_barrier.{values[bits]}.{bits}"), executions
+            name = f"live_across_barrier.{values[bits]}.{bits}"
+            yield keys.EventKey(self.flat, name), executions
 
     def _count_chains(self, region: RegionAnalysis, own: set[str]) -> Iterator[CountPart]:
         """Yield what chains carry, and of those that the same loops carry the longest."""
@@ -350,7 +339,7 @@ class _LaunchCounter:
         longest: dict[tuple[str, ...], tuple[Fraction, ChainAnalysis]] = {}
         for chain in region.chains:
             site = self._place(own.intersection(chain.loops))
-            yield EventKey(site, "carried"), executed[chain.instructions[-1]]
+            yield keys.EventKey(site, "carried"), executed[chain.instructions[-1]]
             latencies = (_LATENCIES.get(k.split(".")[0], 1) * n for k, n in chain.operations)
             wait = Fraction(sum(latencies), chain.side_by_side)  # of an iteration, about
             if chain.loops not in longest or wait > longest[chain.loops][0]:
@@ -360,7 +349,7 @@ class _LaunchCounter:
             total = executed[chain.instructions[-1]].scale(Fraction(1, chain.side_by_side))
             for operation, times in chain.operations:
                 kind, _, type_name = operation.partition(".")
-                yield EventKey(site, f"chain.{kind}.{type_name}"), total.scale(times)
+                yield keys.EventKey(site, f"chain.{kind}.{type_name}"), total.scale(times)
 
 
 def _sort_operation(
@@ -381,8 +370,8 @@ def _tells_apart(conditions: Conditions, items: Collection[str]) -> bool:
     return any(not case.names.isdisjoint(items) for case in conditions if isinstance(case, Case))
 
 
-def _is_guarded(key: ExecutionKey) -> bool:
-    return isinstance(key, AccessKey) and key.is_guarded
+def _is_guarded(key: keys.ExecutionKey) -> bool:
+    return isinstance(key, keys.AccessKey) and key.is_guarded
 
 
 # --- Executions of instructions whose counts the caller supplies, by property name
@@ -398,25 +387,25 @@ def _is_guarded(key: ExecutionKey) -> bool:
 
 
 def _yield_supplied_access(
-    name: str, instruction: Instruction, site: Site, quantity: PiecewiseQuasiPolynomial
-) -> Iterator[tuple[AccessKey | FootprintKey, PiecewiseQuasiPolynomial]]:
+    name: str, instruction: Instruction, site: keys.Site, quantity: PiecewiseQuasiPolynomial
+) -> Iterator[tuple[keys.AccessKey | keys.FootprintKey, PiecewiseQuasiPolynomial]]:
     """Yield what supplied accesses, by property name, add to the counts of executions."""
     root, direction, bits, *more = cast("Any", name.split("."))
-    space: Space = "global" if root == "gmem" else "local"
+    space: keys.Space = "global" if root == "gmem" else "local"
     class_name = "".join(more) or "stride1"
     steps = {"uniform": "same", "stride1": "next", "indirect": "data"}
     is_coarse = class_name.endswith("ofn")
     step = steps.get(class_name, "l1_reuse" if is_coarse else "near")
-    between = WorkItemStep(step if 0 in instruction.scope.lanes.values() else "same")
+    between = keys.WorkItemStep(step if 0 in instruction.scope.lanes.values() else "same")
     at = (site, space, direction, int(bits), between)
-    yield AccessKey(*at, step if instruction.own else None), quantity
-    yield AccessKey(*at, is_guarded=True), quantity
+    yield keys.AccessKey(*at, step if instruction.own else None), quantity
+    yield keys.AccessKey(*at, is_guarded=True), quantity
     if space == "global":
         per_group = quantity.scale(Fraction(1, site.items))
         is_sparse = is_coarse or class_name == "indirect"
-        distinct = (per_group if class_name == "uniform" else quantity).scale(
-            Fraction(int(bits), 8)
-        )
-        yield FootprintKey("bytes.group", direction, "sparse" if is_sparse else "dense"), distinct
-        yield FootprintKey("segments.group", direction), quantity if is_sparse else per_group
-        yield FootprintKey("bytes.kernel", direction), distinct
+        size = Fraction(int(bits), 8)
+        touched = (per_group if class_name == "uniform" else quantity).scale(size)
+        density = "sparse" if is_sparse else "dense"
+        yield keys.FootprintKey("bytes.group", direction, density), touched
+        yield keys.FootprintKey("segments.group", direction), quantity if is_sparse else per_group
+        yield keys.FootprintKey("bytes.kernel", direction), touched

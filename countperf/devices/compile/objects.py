@@ -26,7 +26,7 @@ from countperf.devices.description import describe_kernel, with_argument_types
 from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
 from countperf.devices.discovery import discover, select_device
 from countperf.devices.host_code import Launches, generate_for_target
-from countperf.devices.opencl import OpenCLSession, build_kernel, retarget
+from countperf.devices.opencl import OpenCLSession, retarget
 from countperf.devices.workers import Pool
 from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
 from countperf.machine_code.interpreter import MachineProgram
@@ -113,7 +113,7 @@ def build_unit(
     session.number = number
     before = {*folder.rglob("*.so")}
     try:
-        kernel = build_kernel(session, unit, choose_groups=fewest_groups)
+        kernel = session.build_kernel(unit, choose_groups=fewest_groups)
         if session.device.identity.platform == INTEL:
             return [(f"{number}.o", _object_of(session.program))]
         given = dict.fromkeys(set(kernel.scalars) - kernel.optional, 1) | dict(parameters)

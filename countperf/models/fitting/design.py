@@ -1,4 +1,4 @@
-r"""The design matrix of a fit, and what it can and cannot tell apart.
+r"""The design matrix of a fit, what it can tell apart, and the weights that fit it best.
 
 Row :math:`j` is a measured case, column :math:`i` a feature; each row is divided by its measured
 time :math:`T_j`, so that relative errors are minimised against a target of ones:
@@ -9,7 +9,7 @@ Source: Stevens & Klöckner (2016), the fit of their linear model.
 
 Beyond the paper, a row counts for :math:`w_j = e / \sqrt{e^2 + n_j^2}`, where :math:`n_j` is the
 noise of the case and :math:`e` the size of the model's own errors: what the measurement leaves open
-is not the model's fault (`row_weights`).
+is not the model's fault.
 """
 
 from __future__ import annotations
@@ -22,28 +22,35 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from countperf.counting.counts import caches_of, group_shape
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.counting.taxonomy import COUNTING_RULES_VERSION, VIEWS, View
+from countperf.counting.taxonomy import VIEWS, View
 from countperf.errors import FitError
 from countperf.measuring import Measurement
-from countperf.models.definition import CODE, ModelDefinition
-from countperf.models.features import CountValue
+from countperf.models.definition import CODE, CountValue, ModelDefinition
 from countperf.models.fitting.solve import (
     RANK_TOLERANCE,
+    LogPrior,
     Matrix,
+    Problem,
+    Recipe,
+    Solution,
     Vector,
     column_norms,
     right_singular_vectors,
+    solve,
 )
 from countperf.models.function import ColumnKey, IndistinguishableGroup, ModelFunction, model_inputs
+from countperf.models.validity import broken_groups
 from countperf.text import ShortRepr
 
 _MOST_INSTRUCTIONS_PER_S = 1e12
 """No processor executes more: what was followed in the code of such a case is not what ran."""
 
 _NULL_TOLERANCE = 1e-7
+_NOTHING_CHARGED = "no measured kernel has a property that the model charges"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,13 +118,6 @@ class Design(ShortRepr):
         )
 
 
-def row_weights(design: Design, model_error: float | None) -> Vector:
-    """Return what the residual of each case is multiplied by."""
-    if model_error is None:
-        return np.ones_like(design.noise)
-    return model_error / np.hypot(model_error, design.noise)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis(ShortRepr):
     """Rank analysis of a design: the weights that its cases tell apart."""
@@ -138,17 +138,28 @@ def build_design(observations: Sequence[Observation], definition: ModelDefinitio
             raise FitError(message)
     number = len(observations)
     inputs = model_inputs(definition, _counts_table(observations, definition))
-    present = _present(definition, set(inputs.issued)) | set(inputs.values)
-    ordered = sorted(present, key=lambda column: _position(definition, column))
+    present = {
+        (term, feature)
+        for term, spec in definition.term_features.items()
+        for name in inputs.issued
+        if (feature := spec.feature_of(name)) is not None
+    }
+
+    def position(column: ColumnKey) -> tuple[int, int, str]:
+        term, feature = column
+        rank, _ = definition.term_features[term].position(feature)
+        derived = definition.terms[term].charged.count(feature)
+        return list(definition.terms).index(term), rank + derived, feature
+
+    ordered = sorted(present | set(inputs.values), key=position)
     columns = tuple(column for column in ordered if column in inputs.values)
     if not columns:
-        raise FitError("no measured kernel has a property that the model charges")
-    function = ModelFunction(model=definition, columns=columns)
+        raise FitError(_NOTHING_CHARGED)
     has_unknown = np.zeros(number, np.bool_)
     for name in inputs.unknown:
         has_unknown |= np.asarray(inputs.issued[name]) != 0
     design = Design(
-        function=function,
+        function=ModelFunction(model=definition, columns=columns),
         counts=np.column_stack([np.broadcast_to(inputs.values[c], number) for c in columns]),
         times_s=np.array([case.time_s for case in observations]),
         noise=np.array([case.noise for case in observations]),
@@ -158,7 +169,7 @@ def build_design(observations: Sequence[Observation], definition: ModelDefinitio
     )
     design = design.of_cases(np.ones(number, np.bool_))
     if not design.function.columns:
-        raise FitError("no measured kernel has a property that the model charges")
+        raise FitError(_NOTHING_CHARGED)
     kept = set(design.function.columns)
     unexercised = dict.fromkeys(column[1] for column in ordered if column not in kept)
     return replace(design, unexercised=tuple(unexercised))
@@ -179,23 +190,6 @@ def _counts_table(cases: Sequence[Observation], model: ModelDefinition) -> dict[
     return table
 
 
-def _present(model: ModelDefinition, names: set[str]) -> set[ColumnKey]:
-    """Return the columns for which a kernel has a property, be it zero."""
-    return {
-        (term, feature)
-        for term, spec in model.term_features.items()
-        for name in names
-        if (feature := spec.feature_of(name)) is not None
-    }
-
-
-def _position(model: ModelDefinition, column: ColumnKey) -> tuple[int, int, str]:
-    term, feature = column
-    charged = model.terms[term].charged
-    rank, _ = model.term_features[term].position(feature)
-    return list(model.terms).index(term), rank + charged.count(feature), feature
-
-
 def diagnose(design: Design) -> Diagnosis:
     """Find rank and the features that the design cannot tell apart."""
     scale = column_norms(design.relative)
@@ -214,16 +208,15 @@ def _groups(
     The projector onto a space is block diagonal in the coordinates exactly where the space is a
     direct sum over blocks of them, so the blocks are the connected components of its entries.
     """
+    from scipy.sparse.csgraph import connected_components
+
     projector = null_space.T @ null_space
     linked = np.abs(projector) > _NULL_TOLERANCE
-    left = [i for i in range(len(names)) if linked[i, i]]
+    concerned = np.flatnonzero(np.diag(linked))
+    number, blocks = connected_components(linked[np.ix_(concerned, concerned)])
     groups: list[IndistinguishableGroup] = []
-    while left:
-        members = {left[0]}
-        while (grown := {int(j) for i in members for j in np.flatnonzero(linked[i])}) > members:
-            members = grown
-        left = [i for i in left if i not in members]
-        columns = sorted(members)
+    for block in range(number):
+        columns = concerned[blocks == block].tolist()
         relations = _relations(names, projector[np.ix_(columns, columns)], scale, columns)
         groups.append(
             IndistinguishableGroup(features=tuple(names[i] for i in columns), relations=relations)
@@ -262,23 +255,21 @@ def _simplest(value: float) -> float:
     return float(ratio) if abs(float(ratio) - value) <= 1e-7 * abs(value) else value
 
 
+_COUNT_AGAIN = "count them again (countperf.api.evaluation.recount)"
+
+
 def common_view(measurements: Iterable[Measurement]) -> View:
     """Return the view under which all kernels were counted."""
     case_of_view = {
         m.properties.get("view", "source"): m.case for m in measurements if m.properties is not None
     }
-    if len(case_of_view) > 1:
+    if len(case_of_view) > 1 or not case_of_view.keys() <= set(VIEWS):
         cases = " and ".join(f"{case!r} in the {view} view" for view, case in case_of_view.items())
         raise FitError(
-            f"the measured kernels were not all counted alike ({cases}): count them again"
-            " (countperf.api.evaluation.recount)"
+            f"the measured kernels were not all counted in one of the views {' and '.join(VIEWS)}"
+            f" ({cases}): {_COUNT_AGAIN}"
         )
-    view = next(iter(case_of_view), "source")
-    if view not in VIEWS:
-        raise FitError(
-            f"kernels were counted in the {view!r} view; there are {' and '.join(VIEWS)}"
-        )
-    return view
+    return next(iter(case_of_view), "source")
 
 
 def common_caches(measurements: Iterable[Measurement]) -> CountedCaches:
@@ -287,31 +278,150 @@ def common_caches(measurements: Iterable[Measurement]) -> CountedCaches:
     if not stated:
         return DEFAULT_CACHES
     known = [(m, caches) for m, caches in stated if m.code is not None] or stated[:1]
-    caches = known[0][1]
+    first, caches = known[0]
     for measurement, others in stated:
-        if not others.counts_alike(caches):
+        is_read = measurement.code is not None and others.code != caches.code
+        if is_read or not others.counts_alike(caches):
+            there = [one.code.text if is_read else one.text for one in (others, caches)]
             raise FitError(
-                "the measured kernels were not all counted for the same caches"
-                f" ({measurement.case!r} for {others.text}, {known[0][0].case!r} for"
-                f" {caches.text}): count them again (countperf.api.evaluation.recount)"
-            )
-    for measurement, others in known:
-        if others.code != caches.code:
-            raise FitError(
-                f"the compiled code of {measurement.case!r} was read for a cache of"
-                f" {others.code.text}, that of {known[0][0].case!r} for {caches.code.text}:"
-                " fit to either part"
+                f"{'compiled code was not read' if is_read else 'kernels were not counted'} for the"
+                f" same caches ({measurement.case!r} for {there[0]}, {first.case!r} for"
+                f" {there[1]}): fit to either part, or {_COUNT_AGAIN}"
             )
     return caches
 
 
-def check_counting_rules(measurement: Measurement) -> None:
-    """Raise `FitError` if a measurement was counted by other rules than those of now."""
-    rules = (measurement.properties or {}).get("counting_rules")
-    if rules != COUNTING_RULES_VERSION:
-        message = (
-            f"case {measurement.case!r} was counted under counting rules {rules}, and kernels are"
-            f" now counted under {COUNTING_RULES_VERSION}: count the measured kernels again"
-            " (countperf.api.evaluation.recount does that for kernels of the catalogue)"
-        )
-        raise FitError(message)
+_SAME_TIME = 1e-8
+_NOT_SHARED = 1e-9
+"""Entries of the null space, of norm one, that are but rounding."""
+
+NORMAL_MEDIAN = 0.6744897501960817
+"""Median of the absolute value of a standard normal variable."""
+
+LEAST_MODEL_ERROR = 0.01
+"""No model is taken to be better than one percent."""
+
+_FEW_STARTS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimate(ShortRepr):
+    """A model fitted to cases."""
+
+    design: Design  # the cases
+    diagnosis: Diagnosis  # what they can tell apart
+    solution: Solution  # the weights
+    predicted_s: Vector  # times that the fit gives its own cases, s
+
+    @property
+    def function(self) -> ModelFunction:
+        """The model over the columns of the design."""
+        return self.design.function
+
+    @property
+    def relative_errors(self) -> Vector:
+        """``|predicted - measured| / measured`` of each case."""
+        return np.abs(1.0 - self.predicted_s / self.design.times_s)
+
+    def at_cases(self, cases: Design) -> Vector:
+        """Predict cases that were not in the fit, s; NaN where the fit does not determine it."""
+        function = self.function
+        positions = {column: position for position, column in enumerate(function.columns)}
+        values = np.zeros((len(positions), len(cases.times_s)))
+        known = ~cases.has_unknown
+        for column, numbers in zip(cases.function.columns, cases.counts.T, strict=True):
+            if column in positions:
+                values[positions[column]] = numbers
+            else:
+                known &= numbers == 0
+        scaled = function.scaled(values, cases.scales)
+        by_key = dict(zip(function.keys, scaled, strict=True))
+        for position in np.flatnonzero(known) if self.diagnosis.groups else ():
+            changes = {key: float(row[position]) for key, row in by_key.items()}
+            known[position] = not broken_groups(self.diagnosis.groups, changes)
+        return np.where(known, self.solution.coefficients @ scaled, np.nan)
+
+
+def weigh_by_noise(design: Design, recipe: Recipe) -> Recipe:
+    """Return a recipe by which noisy cases count for less.
+
+    The model's own errors are taken from a fit in which all cases count the same: the median of
+    their sizes over that of a standard normal distribution. That is one step of re-weighting.
+    Without noise the recipe stays as it is.
+    """
+    if not np.any(design.noise > 0):
+        return recipe
+    starts = min(recipe.starts, _FEW_STARTS)
+    first = estimate_design(design, replace(recipe, starts=starts))
+    typical = float(np.median(first.relative_errors)) / NORMAL_MEDIAN
+    return replace(recipe, model_error=max(typical, LEAST_MODEL_ERROR))
+
+
+def recipe_of(model: ModelDefinition) -> Recipe:
+    """Return how a model asks to be fitted."""
+    return Recipe(residual=model.residual, loss=model.loss, loss_scale=model.loss_scale)
+
+
+def estimate_design(
+    design: Design,
+    recipe: Recipe,
+    *,
+    near: Estimate | None = None,
+    prior: LogPrior | None = None,
+) -> Estimate:
+    """Fit the model of a design to its cases; the result may not have converged: ask it."""
+    function = design.function
+    if not function.columns:
+        raise FitError(_NOTHING_CHARGED)
+    problem = problem_of(design, recipe, prior)
+    start = None
+    if near is not None:  # zero where it found nothing
+        weights = dict(zip(near.function.columns, near.solution.coefficients.tolist(), strict=True))
+        start = np.array([weights.get(column, 0.0) for column in function.columns])
+    solution = solve(problem, start)
+    if prior is not None:
+        diagnosis = Diagnosis(rank=solution.rank, groups=())
+    else:
+        diagnosis = diagnose(design)
+        shared = _share_cost(problem, diagnosis, solution.coefficients)
+        solution = replace(solution, coefficients=shared)
+    return Estimate(
+        design=design,
+        diagnosis=diagnosis,
+        solution=solution,
+        predicted_s=design.scaled @ solution.coefficients,
+    )
+
+
+def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) -> Problem:
+    """Return what a fit of a design makes small."""
+    error = recipe.model_error
+    weights = 1.0 if error is None else error / np.hypot(error, design.noise)
+    lower = design.function.lower
+    return Problem(design.relative, recipe, row_weights=weights, lower=lower, prior=prior)
+
+
+def _share_cost(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
+    """Share the cost of weights that nothing tells apart in proportion, as the linear fit does.
+
+    That is the solution of smallest norm in scaled columns, within the bounds. It is taken if no
+    time changes.
+    """
+    null, norms = diagnosis.null_space, diagnosis.scale
+    if null is None or norms is None or not diagnosis.groups:
+        return weights
+    inside = weights * norms
+    concerned = np.any(np.abs(null) > _NOT_SHARED, axis=0)  # others keep their exact bounds
+    spread = (inside - null.T @ (null @ inside)) / norms
+    shared = np.maximum(np.where(concerned, spread, weights), problem.low / problem.scale)
+    before, after = (problem.relative @ candidate for candidate in (weights, shared))
+    unchanged = np.all(np.abs(after - before) <= _SAME_TIME * np.abs(before))
+    return shared if unchanged else weights
+
+
+on_one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
+"""Decorator of functions during whose calls BLAS uses one thread.
+
+Fits solve many small systems, which threads of OpenBLAS share out among all cores: they wait for
+each other longer than they compute.
+"""

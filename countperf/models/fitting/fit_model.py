@@ -25,14 +25,11 @@ from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
 from countperf.models.explanation import weights_table
 from countperf.models.fitting.design import (
     Design,
+    Estimate,
     Observation,
     build_design,
-    check_counting_rules,
     common_caches,
     common_view,
-)
-from countperf.models.fitting.estimate import (
-    Estimate,
     estimate_design,
     on_one_thread,
     recipe_of,
@@ -56,7 +53,7 @@ from countperf.models.function import (
     Range,
     Weight,
 )
-from countperf.models.metrics import mean_error
+from countperf.models.metrics import check_counting_rules, mean_error
 from countperf.models.predictions import Verdict, verdict_lines
 from countperf.models.shipped import LINEAR
 from countperf.models.validity import NOTABLE_SHARE, SHORTEST_LAUNCH_S
@@ -92,18 +89,18 @@ class FitResult(Result):
     def lay_out(self) -> Printed:
         """Give a fit: how well it describes and predicts, its weights, its verdicts."""
         quality = self.weights.quality
-        errors = [] if quality is None else [f"in-sample {format_percent(quality.in_sample_error)}"]
-        if quality is not None and quality.held_out_error is not None:
-            errors.append(f"families left out {format_percent(quality.held_out_error)}")
-        expression = (
-            [f"time_s = {self.weights.definition.expression}"]
-            if len(self.weights.definition.terms) > 1
-            else []
-        )
+        assert quality is not None  # of a fit
+        error = f"in-sample {format_percent(quality.in_sample_error)}"
+        if quality.held_out_error is not None:
+            error += f", families left out {format_percent(quality.held_out_error)}"
+        definition = self.weights.definition
+        expression = [f"time_s = {definition.expression}"] if len(definition.terms) > 1 else []
         held_out = {case.name: case.predicted_s for case in self.held_out}
+        predicted_s = self.estimate.predicted_s.tolist()
+        errors = self.estimate.relative_errors.tolist()
         return Printed(
             head=[
-                f"error: {', '.join(errors)} (geometric means of relative errors)",
+                f"error: {error} (geometric means of relative errors)",
                 f"{short_name(self.weights.model)} model on {self.weights.device.slug},"
                 f" {len(self.observations)} cases,"
                 f" rank {self.estimate.diagnosis.rank} of {len(self.weights.unknowns)}",
@@ -114,17 +111,12 @@ class FitResult(Result):
                     **picked(case, "kernel", "family", "stable"),
                     "case": case.name,
                     "measured_s": case.time_s,
-                    "predicted_s": predicted_s,
-                    "relative_error": error,
+                    "predicted_s": predicted_s[i],
+                    "relative_error": errors[i],
                     "noise": case.noise,
                     "held_out_s": held_out.get(case.name),
                 }
-                for case, predicted_s, error in zip(
-                    self.observations,
-                    self.estimate.predicted_s.tolist(),
-                    self.estimate.relative_errors.tolist(),
-                    strict=True,
-                )
+                for i, case in enumerate(self.observations)
             ],
             shown=weights_table(self.weights),
             notes=verdict_lines(self.verdicts),
@@ -254,10 +246,7 @@ def _nonnegative(model: ModelDefinition) -> ModelDefinition:
 
 
 def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, ...]:
-    """Evaluate the property vectors of measured cases at their parameters.
-
-    Cases whose kernel could not be counted are left out.
-    """
+    """Evaluate the counts of measured cases at their sizes, where their kernel was counted."""
     vectors: dict[str, PropertyVector] = {}
     observations: list[Observation] = []
     for measurement in measurements:
@@ -267,6 +256,7 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
         if key not in vectors:
             check_counting_rules(measurement)
             vectors[key] = PropertyVector.from_document(measurement.properties)
+        least = 0.0 if measurement.settling == "settled" else UNSETTLED_NOISE
         observations.append(
             Observation(
                 name=measurement.case,
@@ -275,9 +265,7 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
                 counts=vectors[key].evaluate(measurement.parameters) | measurement.known_at_sizes,
                 time_s=measurement.time_s,
                 stable=measurement.stable,
-                noise=measurement.noise
-                if measurement.settling == "settled"
-                else max(measurement.noise, UNSETTLED_NOISE),
+                noise=max(measurement.noise, least),
                 parameters=measurement.parameters,
             )
         )

@@ -1,50 +1,44 @@
 r"""Families of kernels that are left out, and predicted by a fit of the others.
 
-Leaving out random rows would only test interpolation: a family's other sizes and group shapes
-remain in the fit. So whole families are left out, one or several at a time.
-
-Their figure is the factor by which left-out cases are typically off, ``max(predicted/measured,
-measured/predicted)``: the geometric mean over a family's cases, then over families, whatever their
-numbers of cases. (The geometric mean of relative errors, which is stated beside it, gains as much
-where an error of 2 % becomes one of 1 % as it loses where a factor of 2 becomes one of 3; but it is
-the large errors that put variants in the wrong order.)
+Leaving out random rows would only test interpolation, for a family's other sizes and group shapes
+remain in the fit. Their figure is the factor by which left-out cases are typically off,
+``max(predicted/measured, measured/predicted)``: the geometric mean over a family's cases, then over
+families. (That of relative errors, stated beside it, gains as much where an error of 2 % becomes
+one of 1 % as it loses where a factor of 2 becomes one of 3.)
 
 Intervals follow the quantiles of :math:`|\log(p/m)|` over left-out cases, as in conformal
-prediction: no shape of the distribution is assumed. Cases of a family are off together, so each
-family counts the same, whatever its number of cases: the distributions of the families are averaged
-(the pooling of Dunn, Wasserman and Ramdas (2023), "Distribution-Free Prediction Sets for Two-Layer
-Hierarchical Models", doi:10.1080/01621459.2022.2060112). Families, not cases, are what a new one
-is like, so that the level is raised as for so many observations as there are families: by
-``1 + 1/n``. That is calibrated for a case of a family like those measured, as their number grows.
-With a handful of families, of which not even the worst is a quantile of that level, it is Student's
-quantile of their root mean square instead: their errors are then taken as normal.
+prediction: no shape of the distribution is assumed. Cases of a family are off together, so the
+distributions of the families are averaged (the pooling of Dunn, Wasserman and Ramdas (2023),
+"Distribution-Free Prediction Sets for Two-Layer Hierarchical Models",
+doi:10.1080/01621459.2022.2060112), and the level is raised as for so many observations as there are
+families: by ``1 + 1/n``. With a handful of families, of which not even the worst is a quantile of
+that level, it is Student's quantile of their root mean square: their errors are taken as normal.
 
 Corrections by similar kernels (`countperf.models.correction`) are fitted here, and judged by the
-families left out. Their length scales and `NOISE` were settled on the measurement kernels of two
-devices (PoCL and Intel's runtime on Zen 5), left out by families and one by one: with counts half
-as far apart, with all distances 1.5 and 2 times as large, and with .05 instead of .1, left-out
-families are off by factors within half a percent of each other. Randomized trees on shares and
-counts helped kernels that were left out one by one, and not families.
+families left out. Their length scales and `NOISE` were settled on two devices (PoCL and Intel's
+runtime on Zen 5): with counts half as far apart, distances 1.5 and 2 times as large, and .05
+instead of .1, left-out families are off by factors within half a percent of each other.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.models.correction import Correction, as_points, profile, similarity
-from countperf.models.definition import CODE, MISS, SPILL
-from countperf.models.features import CountValue
-from countperf.models.fitting.design import Design, Observation
-from countperf.models.fitting.estimate import (
+from countperf.models.definition import CODE, MISS, SPILL, CountValue
+from countperf.models.fitting.design import (
     NORMAL_MEDIAN,
+    Design,
     Estimate,
+    Observation,
     estimate_design,
     on_one_thread,
 )
@@ -80,7 +74,7 @@ class _Profiles:
     """Profiles of the kernels of a fit, and of its cases."""
 
     kernels: tuple[str, ...]
-    members: NDArray[np.intp]
+    members: NDArray[np.intp]  # kernels of the cases, by position
     roots: Matrix
     logs: Matrix
     scale: float
@@ -93,21 +87,30 @@ class _Profiles:
         names, members = np.unique([case.kernel for case in observations], return_inverse=True)
         if names.size < FEWEST_KERNELS or np.any(fitted.predicted_s <= 0):
             return None
-        values, unknowns = design.counts.T, fitted.solution.coefficients
-        told = profile(fitted.function.columns, values, design.scaled.T, unknowns)
-        roots, logs = (
-            np.round(_means(rows.T, members), digits)
-            for rows, digits in zip(told, _DIGITS, strict=True)
-        )
-        scale = _median_distance(logs)
+        unknowns = fitted.solution.coefficients
+        told = profile(fitted.function.columns, design.counts.T, design.scaled.T, unknowns)
+        means: list[Matrix] = []
+        for rows, digits in zip(told, _DIGITS, strict=True):
+            sums = np.zeros((names.size, len(rows)))
+            np.add.at(sums, members, rows.T)
+            means.append(np.round(sums / np.bincount(members)[:, np.newaxis], digits))
+        roots, logs = means
+        squares = (logs**2).sum(axis=1)
+        apart = squares[:, np.newaxis] + squares - 2.0 * logs @ logs.T
+        scale = float(np.median(apart[np.triu_indices_from(apart, 1)]))
+        scale = scale if scale > 0 else 1.0
+        of_cases = as_points(*told, scale).T
+        kernels = tuple(names.tolist())
         return cls(
-            kernels=tuple(names.tolist()),
-            members=members,
-            roots=roots,
-            logs=logs,
-            scale=scale,
-            of_cases=as_points(*told, scale).T,
+            kernels=kernels, members=members, roots=roots, logs=logs, scale=scale, of_cases=of_cases
         )
+
+    def find_mean_logs(self, ratios: Vector, cases: Any = slice(None)) -> Vector:
+        """Return what kernels are off by: means over some cases of the logarithms of ratios."""
+        members, number = self.members[cases], len(self.kernels)
+        sums = np.bincount(members, np.log(ratios), minlength=number)
+        sizes = np.maximum(np.bincount(members, minlength=number), 1)
+        return np.clip(sums / sizes, -LARGEST_LOG, LARGEST_LOG)
 
     @property
     def points(self) -> Matrix:
@@ -129,8 +132,7 @@ def learn(fitted: Estimate, observations: Sequence[Observation]) -> Correction |
     profiles = _Profiles.of(fitted, observations)
     if profiles is None:
         return None
-    logs = np.log(fitted.design.times_s / fitted.predicted_s)
-    off = _mean_logs(logs, profiles.members, len(profiles.kernels))
+    off = profiles.find_mean_logs(fitted.design.times_s / fitted.predicted_s)
     alpha = np.asarray(cho_solve(cho_factor(profiles.covariance), off), np.float32)
     return Correction(
         kernels=profiles.kernels,
@@ -148,8 +150,8 @@ def left_out_corrections(
 ) -> Vector | None:
     r"""Return by what cases would be corrected if their families had not been measured.
 
-    Kernels are compared by their profiles in the fit of all cases, which change little without a
-    family; what they are off by is that of the fit without it. With the inverse :math:`P` of the
+    Profiles are those of the fit of all cases; what kernels are off by is that of the fit without
+    their family. With the inverse :math:`P` of the
     covariance of all kernels, that of the others :math:`o` follows without another inversion:
     :math:`K_{oo}^{-1} = P_{oo} - P_{ob} P_{bb}^{-1} P_{bo}` for the kernels :math:`b` left out.
     """
@@ -165,39 +167,17 @@ def left_out_corrections(
     log_factors = np.zeros(len(observations))
     times_s = fitted.design.times_s
     for part in left_out.values():
-        members = profiles.members[part.outside]
-        number = len(profiles.kernels)
-        inside = np.bincount(members, minlength=number) == 0
+        there = np.bincount(profiles.members[part.outside], minlength=len(profiles.kernels))
+        inside = there == 0
         if np.all(inside) or np.any(part.predicted_s <= 0):
             continue
-        off = _mean_logs(np.log(times_s[part.outside] / part.predicted_s), members, number)
+        off = profiles.find_mean_logs(times_s[part.outside] / part.predicted_s, part.outside)
         alpha = inverse @ off  # zero where a kernel is left out
         own = inverse[np.ix_(inside, inside)]
         alpha -= inverse[:, inside] @ np.linalg.solve(own, alpha[inside])
         alpha[inside] = 0.0
         log_factors[~part.outside] = alike[~part.outside] @ alpha
     return log_factors
-
-
-def _mean_logs(ratios: Vector, members: NDArray[np.intp], number: int) -> Vector:
-    """Return logarithms of what kernels are off by, means over their cases."""
-    sums = np.bincount(members, ratios, minlength=number)
-    cases = np.maximum(np.bincount(members, minlength=number), 1)
-    return np.clip(sums / cases, -LARGEST_LOG, LARGEST_LOG)
-
-
-def _means(rows: Matrix, members: NDArray[np.intp]) -> Matrix:
-    """Return means over the cases of each kernel, shape (n_kernels, n)."""
-    sums = np.zeros((int(members.max()) + 1, rows.shape[1]))
-    np.add.at(sums, members, rows)
-    return sums / np.bincount(members)[:, np.newaxis]
-
-
-def _median_distance(rows: Matrix) -> float:
-    squares = (rows**2).sum(axis=1)
-    apart = squares[:, np.newaxis] + squares - 2.0 * rows @ rows.T
-    median_distance = float(np.median(apart[np.triu_indices_from(apart, 1)]))
-    return median_distance if median_distance > 0 else 1.0
 
 
 Group = tuple[str, ...]
@@ -211,9 +191,8 @@ _OVERHEAD = frozenset({"groups", "launches", "passes"})
 """Last parts of the names of what a kernel has that only launches."""
 
 _TOLERANCE = 1e-6
-"""Relative change of the cost that ends fits without a family, which begin at that of all cases.
-With 1e-9 they take twice as long, and the factor over left-out families differs by 0.0009 and
-0.0003 (PoCL on Zen 4, Intel's runtime on Zen 3)."""
+"""Relative change of the cost that ends fits without a family, which begin at that of all cases:
+1e-9 takes twice as long, and changes the factor over left-out families by less than 0.001."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,16 +210,13 @@ class HeldOutCase:
     @property
     def relative_error(self) -> float | None:
         """``|predicted - measured| / measured``, where there is a prediction."""
-        if self.predicted_s is None:
-            return None
-        return abs(self.predicted_s - self.measured_s) / self.measured_s
+        predicted_s = self.predicted_s
+        return None if predicted_s is None else abs(predicted_s - self.measured_s) / self.measured_s
 
     @property
-    def factor(self) -> float | None:
-        """Factor between prediction and measurement (`metrics.factor_between`), if predicted."""
-        if self.predicted_s is None:
-            return None
-        return factor_between(self.predicted_s, self.measured_s)
+    def log_ratio(self) -> float:
+        """``log(predicted / measured)``, as `log_ratio` has it."""
+        return log_ratio(self.predicted_s or 0.0, self.measured_s)
 
 
 def leave_families_out(
@@ -273,21 +249,24 @@ def leave_families_out(
     times = np.full(len(observations), np.nan)
     for part in left_out.values():
         times[~part.outside] = part.times_s
-    cases = [
-        HeldOutCase(
-            name=case.name,
-            kernel=case.kernel,
-            family=case.family,
-            measured_s=case.time_s,
-            predicted_s=None if math.isnan(time_s) else time_s,
-            corrected_s=None
-            if math.isnan(time_s) or factors is None
-            else time_s * math.exp(float(factors[position])),
-            overhead_only=prior is None and _only_launches(case.counts),
+    cases: list[HeldOutCase] = []
+    for position, (case, time_s) in enumerate(zip(observations, times.tolist(), strict=True)):
+        is_known = not math.isnan(time_s)
+        corrected_s = None
+        if is_known and factors is not None:
+            corrected_s = time_s * math.exp(float(factors[position]))
+        cases.append(
+            HeldOutCase(
+                name=case.name,
+                kernel=case.kernel,
+                family=case.family,
+                measured_s=case.time_s,
+                predicted_s=time_s if is_known else None,
+                corrected_s=corrected_s,
+                overhead_only=prior is None and _only_launches(case.counts),
+            )
         )
-        for position, (case, time_s) in enumerate(zip(observations, times.tolist(), strict=True))
-    ]
-    return tuple(case for family in families for case in cases if case.family == family)
+    return tuple(sorted(cases, key=lambda case: families.index(case.family)))
 
 
 @on_one_thread
@@ -336,34 +315,40 @@ def corrected(held_out: Iterable[HeldOutCase]) -> tuple[HeldOutCase, ...]:
     return tuple(replace(case, predicted_s=case.corrected_s) for case in held_out)
 
 
+def _select_judged(held_out: Iterable[HeldOutCase]) -> tuple[list[HeldOutCase], NDArray[np.intp]]:
+    """Return cases with a prediction that do not only launch, and their families by number."""
+    cases = [case for case in held_out if case.predicted_s is not None and not case.overhead_only]
+    numbers = {f: number for number, f in enumerate(dict.fromkeys(case.family for case in cases))}
+    return cases, np.array([numbers[case.family] for case in cases], np.intp)
+
+
 def held_out_factor(held_out: Iterable[HeldOutCase]) -> float:
     """Return the factor by which left-out families are off, each family counting the same.
 
     Cases without a prediction and kernels that only launch do not count.
     """
     logs: defaultdict[str, list[float]] = defaultdict(list)
-    for case in held_out:
-        if not case.overhead_only and (factor := case.factor) is not None:
-            logs[case.family].append(math.log(min(factor, LARGEST_FACTOR)))
+    for case in _select_judged(held_out)[0]:
+        factor = factor_between(case.predicted_s or 0.0, case.measured_s)
+        logs[case.family].append(math.log(min(factor, LARGEST_FACTOR)))
     return float(np.exp(np.mean([np.mean(of_family) for of_family in logs.values()])))
 
 
 def interval_calibration(held_out: Iterable[HeldOutCase]) -> Calibration | None:
     """Return what intervals are made of; None with less than three families to go by."""
-    cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
-    families = list(dict.fromkeys(case.family for case in cases))
-    if len(families) < _FEWEST_FAMILIES:
+    cases, family = _select_judged(held_out)
+    sizes = np.bincount(family)
+    if (number := len(sizes)) < _FEWEST_FAMILIES:
         return None
-    logs = np.array([log_ratio(case.predicted_s or 0.0, case.measured_s) for case in cases])
-    sizes = Counter(case.family for case in cases)
-    shares = np.array([1.0 / (len(families) * sizes[case.family]) for case in cases])
+    logs = np.array([case.log_ratio for case in cases])
+    shares = 1.0 / (number * sizes[family])
     between, within = scatter_of_kernels(logs, [case.kernel for case in cases])
     return Calibration(
-        log_errors_90=conformal_quantile(np.abs(logs), shares, 0.9, units=len(families)),
-        log_errors_95=conformal_quantile(np.abs(logs), shares, 0.95, units=len(families)),
+        log_errors_90=conformal_quantile(np.abs(logs), shares, 0.9, units=number),
+        log_errors_95=conformal_quantile(np.abs(logs), shares, 0.95, units=number),
         between_kernels=between,
         within_kernels=within,
-        families=len(families),
+        families=number,
         cases=len(cases),
     )
 
@@ -374,29 +359,26 @@ def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | N
     It is the honest check of a calibration with the measurements that it is made from. Each family
     counts the same.
     """
-    cases = [c for c in held_out if c.predicted_s is not None and not c.overhead_only]
-    families = list(dict.fromkeys(case.family for case in cases))
-    if len(families) <= _FEWEST_FAMILIES:
+    cases, family = _select_judged(held_out)
+    sizes = np.bincount(family)
+    if (number := len(sizes)) <= _FEWEST_FAMILIES:
         return None
-    family = np.array([families.index(case.family) for case in cases], np.intp)
-    logs = np.array([abs(log_ratio(c.predicted_s or 0.0, c.measured_s)) for c in cases])
-    shares = 1.0 / np.bincount(family)[family]
-    number = len(families) - 1
-    covered: list[tuple[float, float]] = []
+    logs = np.array([abs(case.log_ratio) for case in cases])
+    shares = 1.0 / sizes[family]
+    covered = np.zeros((number, 2))
     widths: list[float] = []
-    for own in range(len(families)):
+    for own in range(number):
         inside = family == own
-        low, high = (
-            conformal_quantile(logs[~inside], shares[~inside] / number, level, units=number)
-            for level in (0.9, 0.95)
-        )
-        covered.append((float(np.mean(logs[inside] <= low)), float(np.mean(logs[inside] <= high))))
-        widths += [low] * int(inside.sum())
+        others, parts = logs[~inside], shares[~inside] / (number - 1)
+        for column, level in enumerate((0.9, 0.95)):
+            width = conformal_quantile(others, parts, level, units=number - 1)
+            covered[own, column] = np.mean(logs[inside] <= width)
+            widths += [width] * int(sizes[own]) if level == 0.9 else []
     return Coverage(
-        share_90=float(np.mean([low for low, _ in covered])),
-        share_95=float(np.mean([high for _, high in covered])),
+        share_90=float(np.mean(covered[:, 0])),
+        share_95=float(np.mean(covered[:, 1])),
         median_factor_90=float(np.exp(np.median(widths))),
-        families=len(covered),
+        families=number,
         cases=len(cases),
     )
 
@@ -428,10 +410,8 @@ def conformal_quantile(
 
 def scatter_of_kernels(logs: NDArray[np.float64], kernels: Sequence[str]) -> tuple[float, float]:
     """Split log ratios into what a kernel's cases share and what they do not."""
-    numbers = {kernel: number for number, kernel in enumerate(dict.fromkeys(kernels))}
-    members = np.array([numbers[kernel] for kernel in kernels], np.intp)
-    order = np.argsort(members, kind="stable")
-    groups = np.split(logs[order], np.cumsum(np.bincount(members))[:-1])
+    members = np.unique(kernels, return_inverse=True)[1]
+    groups = [logs[members == kernel] for kernel in dict.fromkeys(members.tolist())]
     freedom = sum(group.size - 1 for group in groups)
     squares = sum(float(np.sum((group - group.mean()) ** 2)) for group in groups)
     within = squares / freedom if freedom else 0.0

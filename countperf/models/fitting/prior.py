@@ -6,17 +6,15 @@ The logarithm :math:`u_{dj}` of the weight of feature :math:`j` on device :math:
 
 a mean of the feature, what devices of one platform :math:`p` share, and what a device has alone,
 the last two normal. The prior of a new device is the conditional distribution given the known
-:math:`u_{dj}`, each with the variance that its own fit left (kriging, feature by feature): the mean
-over devices, those of its platform before the others, with a spread that is the larger the less
-they agree. The scale of a feature's spread is its own where many devices say it, and that of all
-features else (an inverse-gamma prior on it: empirical Bayes). The features of a device share what
-all its weights, and all those of its memory, are off by.
+:math:`u_{dj}`, each with the variance that its own fit left (kriging, feature by feature), with a
+spread that is the larger the less devices agree: a feature's own where many devices say it, and
+that of all features else (an inverse-gamma prior on it: empirical Bayes). The features of a device
+share what all its weights, and all those of its memory, are off by.
 
-Much of a fit's error on a kernel belongs to the kernel: the residuals of one device explain 24 to
-83 % of the variance of those of another device of the same platform, kernel by kernel (structural
-models, classes left out). So a share of the known fits' residuals is taken out of each measured
-time before weights are fitted to it (`KnownModel.carried`). Few kernels then show how the device
-differs from the known ones.
+The residuals of one device explain 24 to 83 % of the variance of those of another of the same
+platform, kernel by kernel (structural models, classes left out). So a share of them is taken out of
+each measured time before weights are fitted to it (`KnownModel.carried`): few kernels then show how
+the device differs from the known ones.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    model_validator,
 )
 
 from countperf.counting.structure.memory_hierarchy import CountedCaches, MemoryHierarchy
@@ -43,12 +40,17 @@ from countperf.documents import Document, Part
 from countperf.errors import FitError
 from countperf.measuring import Header
 from countperf.models.definition import ModelDefinition
-from countperf.models.fitting.design import Design, Observation, build_design
-from countperf.models.fitting.estimate import estimate_design, on_one_thread
+from countperf.models.fitting.design import (
+    Design,
+    Observation,
+    build_design,
+    estimate_design,
+    on_one_thread,
+)
 from countperf.models.fitting.fit_model import FitResult, fit_quality, weight_set
 from countperf.models.fitting.leaving_out import leave_families_out
 from countperf.models.fitting.solve import LogPrior, Recipe, Vector
-from countperf.models.function import Calibration, ColumnKey, FitQuality, ModelFunction
+from countperf.models.function import ColumnKey, ModelFunction
 from countperf.models.shipped import COMPILED, load_fitted_model
 from countperf.models.weights import WeightSet
 from countperf.text import Column, Printed, Result, ShortRepr, format_percent, picked
@@ -111,15 +113,6 @@ class KnownModel(Part):
     # measurement kernels that the devices' residuals belong to, in their order
     kernels: tuple[str, ...] = ()
 
-    @model_validator(mode="after")
-    def _each_device_has_all_columns(self) -> Self:
-        for device in self.devices:
-            if {len(device.logs), len(device.variances)} != {len(self.columns)}:
-                raise ValueError(f"{device.device.slug} has not one weight for each column")
-            if len(device.residuals) not in {0, len(self.kernels)}:
-                raise ValueError(f"{device.device.slug} has not one residual for each kernel")
-        return self
-
     def definition(self, device: DeviceIdentity, memory: MemoryHierarchy) -> ModelDefinition:
         """Return the model for a device, as it was when its weights were found."""
         return load_fitted_model(self.kind, device, memory, overlapped=False)
@@ -136,10 +129,9 @@ class KnownModel(Part):
         return self.without(lambda other: not is_alike(other, device))
 
     def carried(self, device: DeviceIdentity) -> dict[str, float]:
-        """Return the residuals that are expected of a fit to a new device, by kernel.
+        """Return the logarithms of measured over fitted time that a new device may have, by kernel.
 
-        A residual is the logarithm of measured over fitted time. The expected one is a share
-        (`CARRIED`) of the mean over known devices of the platform.
+        Each is a share (`CARRIED`) of the mean over known devices of the platform.
         """
         carried: dict[str, list[float]] = {}
         for known in self.devices:
@@ -224,43 +216,31 @@ def prior_for(
     guess: Callable[[ColumnKey], float | None],
 ) -> LogPrior:
     """Return the prior of a new device's weights."""
-    known = model.devices
-    near = [is_alike(other.device, device) for other in known]
+    near = [is_alike(other.device, device) for other in model.devices]
     positions = {column: position for position, column in enumerate(model.columns)}
-    mean, variance = np.empty(len(columns)), np.empty(len(columns))
+    mean, variance = np.full(len(columns), -30.0), np.full(len(columns), _LARGEST_SPREAD**2)
     for number, column in enumerate(columns):
         position = positions.get(column)
-        values = [] if position is None else _values(known, near, position)
-        if not values:
-            value = guess(column)
-            mean[number] = -30.0 if value is None else value
-            variance[number] = _LARGEST_SPREAD**2
-            continue
-        mean[number], variance[number] = _of_new_device(*map(np.array, zip(*values, strict=True)))
-    is_kin = any(other.device.device_type == device.device_type for other in known)
+        values = [
+            (log, left, alike)
+            for known, alike in zip(model.devices, near, strict=True)
+            if position is not None
+            and (log := known.logs[position]) is not None
+            and (left := known.variances[position]) is not None
+        ]
+        if values:
+            logs, left_open, alike = map(np.array, zip(*values, strict=True))
+            mean[number], variance[number] = _of_new_device(logs, left_open, alike)
+        elif (value := guess(column)) is not None:
+            mean[number] = value
     covariance = np.diag(variance)
-    for members in _sort_by_speed(columns):
-        covariance += (_SPEED if is_kin else _OTHER_SPEED) ** 2 * np.outer(members, members)
-    return LogPrior(mean=mean, covariance=covariance)
-
-
-def _values(
-    known: Sequence[KnownDevice], near: Sequence[bool], position: int
-) -> list[tuple[float, float, bool]]:
-    """Return logarithm, variance and platform of each device that has a weight."""
-    values: list[tuple[float, float, bool]] = []
-    for device, alike in zip(known, near, strict=True):
-        log, variance = device.logs[position], device.variances[position]
-        if log is not None and variance is not None:
-            values.append((log, variance, alike))
-    return values
-
-
-def _sort_by_speed(columns: Sequence[ColumnKey]) -> tuple[Vector, ...]:
-    """Return which weights a device's speed changes, and which that of its memory."""
+    is_kin = any(other.device.device_type == device.device_type for other in model.devices)
+    speed = (_SPEED if is_kin else _OTHER_SPEED) ** 2
     works = np.array([term != _LAUNCH for term, _ in columns], np.float64)
     memory = np.array([term in _MEMORY_TERMS for term, _ in columns], np.float64)
-    return works, memory
+    for members in (works, memory):
+        covariance += speed * np.outer(members, members)
+    return LogPrior(mean=mean, covariance=covariance)
 
 
 def _of_new_device(values: Vector, variances: Vector, alike: Vector) -> tuple[float, float]:
@@ -299,6 +279,9 @@ _FOLDS = 6
 
 _FIRST_SHARE = 0.05
 """Share of the time that a first guess gives each feature, in the median."""
+
+_UNLIKE = 1.25
+"""Factor of errors over those of other devices from which on a device is called unlike them."""
 
 _MOST_WIDENING = 3.0
 """Factor by which intervals grow at most where a device is predicted worse than others were."""
@@ -340,15 +323,9 @@ class CalibrationResult(Result):
 
     def lay_out(self) -> Printed:
         """Give what was reached, what is unsure, and what more time would buy."""
-        known = ", ".join(self.known)
-        head = [
-            f"{self.name}: {self.device.slug} ({self.device.name})",
-            f"  {self.kernels} kernels, {self.cases} cases, {self.spent_s / 60:.1f} minutes"
-            f"{_find_unsettled(self)}; measurements: {self.store}",
-            f"  prior: {known}"
-            if self.is_kin
-            else f"  prior: {known}: no known device has this platform, so that it says little",
-        ]
+        used = "used: intervals are wider" if self.busy else "left out, to be measured again"
+        unsettled = f" ({self.unsettled} times did not settle and were {used})"
+        strange = ": no known device has this platform, so that it says little"
         what = ("model", "held_out_error", "expected_error", "factor")
         rows = [{**picked(model, *what), "weights": str(model.path)} for model in self.models]
         notes = [
@@ -364,33 +341,29 @@ class CalibrationResult(Result):
                 "all kernels of the choice are measured; for more: countperf measure"
                 " --profile broad and countperf fit --model structural"
             )
-        notes.append(f"to use it: countperf predict KERNEL SIZES --weights {self.name}")
-        columns = {
-            "model": Column("model"),
-            "held_out_error": Column("families left out", format_percent),
-            "expected_error": Column("expected", format_percent),
-        }
         return Printed(
-            head=head,
+            head=[
+                f"{self.name}: {self.device.slug} ({self.device.name})",
+                f"  {self.kernels} kernels, {self.cases} cases, {self.spent_s / 60:.1f} minutes"
+                f"{unsettled if self.unsettled else ''}; measurements: {self.store}",
+                f"  prior: {', '.join(self.known)}{'' if self.is_kin else strange}",
+            ],
             rows=rows,
-            columns=columns,
-            notes=notes,
+            columns={
+                "model": Column("model"),
+                "held_out_error": Column("families left out", format_percent),
+                "expected_error": Column("expected", format_percent),
+            },
+            notes=[*notes, f"to use it: countperf predict KERNEL SIZES --weights {self.name}"],
             facts={
-                **picked(
-                    self, "name", "known", "store", "kernels", "cases", "unsettled", "spent_s"
-                ),
-                **picked(self, "without_code"),
+                **picked(self, "name", "known", "store", "kernels", "cases", "unsettled"),
+                **picked(self, "spent_s", "without_code"),
                 "device": self.device.slug,
                 "prior_of_platform": self.is_kin,
                 "complete": self.is_complete,
                 "models": [
-                    {
-                        "model": row["model"],
-                        "held_out_error": row["held_out_error"],
-                        "expected_error": row["expected_error"],
-                        "written": row["weights"],
-                    }
-                    for row in rows
+                    {**picked(model, *what[:3]), "written": str(model.path)}
+                    for model in self.models
                 ],
             },
         )
@@ -428,15 +401,14 @@ def fit_with_prior(
     fitted = replace(fitted, design=design)
     quality = fit_quality(fitted, held_out, known.error)
     expected = known.errors_on(device, len({case.kernel for case in observations}))
-    calibration = _calibration(quality, expected, noise)
-    weights = weight_set(
-        observations,
-        fitted,
-        quality.model_copy(update={"calibration": calibration}),
-        header,
-        view="structure",
-        caches=caches,
-    )
+    if (own := quality.calibration) is not None:
+        factor = 1.0
+        if expected is not None:  # intervals are those of other devices, or wider ones
+            errors = {f"log_errors_{n}": getattr(expected, f"log_error_{n}") for n in (90, 95)}
+            own = own.model_copy(update=errors)
+            factor = widening(quality.held_out_error, expected)
+        quality = quality.model_copy(update={"calibration": own.widened(factor, noise)})
+    weights = weight_set(observations, fitted, quality, header, view="structure", caches=caches)
     return FitResult(
         weights=weights,
         verdicts=(),
@@ -491,31 +463,3 @@ def widening(held_out_error: float | None, expected: ExpectedErrors) -> float:
     """Return by which factor a device is predicted worse than others were, from 1 to 3."""
     factor = (held_out_error or 0.0) / expected.typical_held_out_error
     return float(np.clip(factor, 1.0, _MOST_WIDENING))
-
-
-def _calibration(
-    quality: FitQuality, expected: ExpectedErrors | None, noise: float
-) -> Calibration | None:
-    """Take intervals from other devices; wider ones if this device is predicted worse than they."""
-    own = quality.calibration
-    if own is None:
-        return None
-    if expected is not None:
-        own = own.model_copy(
-            update={
-                "log_errors_90": expected.log_error_90,
-                "log_errors_95": expected.log_error_95,
-            }
-        )
-        return own.widened(widening(quality.held_out_error, expected), noise)
-    return own.widened(1.0, noise)
-
-
-_UNLIKE = 1.25
-
-
-def _find_unsettled(of: CalibrationResult) -> str:
-    if not of.unsettled:
-        return ""
-    what = "used: intervals are wider" if of.busy else "left out, to be measured again"
-    return f" ({of.unsettled} times did not settle and were {what})"

@@ -84,18 +84,6 @@ class Recipe:
     tolerance: float = 1e-9  # relative change of cost, unknowns and gradient that ends it
     model_error: float | None = None  # as for `countperf.models.fitting.design.row_weights`
 
-    def cost(self, residuals: Vector) -> float:
-        """Return half the sum of the losses of residuals."""
-        squares = (residuals / self.loss_scale) ** 2
-        losses = 2.0 * (np.sqrt(1.0 + squares) - 1.0) if self.loss == "soft_l1" else squares
-        return float(0.5 * self.loss_scale**2 * np.sum(losses))
-
-    def loss_weights(self, residuals: Vector) -> Vector:
-        """Return the weight that the loss gives each residual."""
-        if self.loss == "linear":
-            return np.ones_like(residuals)
-        return 1.0 / np.sqrt(1.0 + (residuals / self.loss_scale) ** 2)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LogPrior(ShortRepr):
@@ -201,14 +189,21 @@ class Problem:
 
     def cost(self, residuals: Vector) -> float:
         """Return half the sum of the losses of residuals; those of a prior are squares."""
-        number = len(self.matrix)
-        return self.recipe.cost(residuals[:number]) + 0.5 * float(np.sum(residuals[number:] ** 2))
+        number, scale = len(self.matrix), self.recipe.loss_scale
+        squares = (residuals[:number] / scale) ** 2
+        if self.recipe.loss == "soft_l1":
+            squares = 2.0 * (np.sqrt(1.0 + squares) - 1.0)
+        own = float(0.5 * scale**2 * np.sum(squares))
+        return own + 0.5 * float(np.sum(residuals[number:] ** 2))
 
     def loss_weights(self, residuals: Vector) -> Vector:
         """Return the weight that the loss gives each residual."""
-        loss_weights = self.recipe.loss_weights(residuals)
-        loss_weights[len(self.matrix) :] = 1.0
-        return loss_weights
+        weights = np.ones_like(residuals)
+        if self.recipe.loss == "soft_l1":
+            number = len(self.matrix)
+            away = residuals[:number] / self.recipe.loss_scale
+            weights[:number] = 1.0 / np.sqrt(1.0 + away**2)
+        return weights
 
     def step(self, triangle: Matrix, target: Vector, unknowns: Vector) -> Vector:
         """Return the unknowns that a linear problem leads to, within the bounds."""
@@ -224,7 +219,15 @@ class Problem:
         if self.prior is not None:
             yield np.maximum(self.prior.mean, self.low)
             return
-        linear = self._linear_start()
+        present = np.count_nonzero(self.matrix, axis=0)
+        possible = np.all(np.abs(self.matrix) * np.sqrt(present) <= _MOST_OF_LARGE, axis=1)
+        try:  # relative residuals, weights of at least zero
+            target = np.ones(int(possible.sum()))
+            linear = minimize_within_bounds(
+                self.matrix[possible], target, np.maximum(self.low, 0.0)
+            )
+        except FitError:
+            linear = np.ones_like(self.scale)
         positive = linear[linear > 0]
         lift = _LIFT * float(np.median(positive)) if positive.size else _LIFT
         random = np.random.default_rng(_SEED)
@@ -233,16 +236,6 @@ class Problem:
             if i > 0:
                 begin *= np.exp(random.normal(0.0, _SPREAD, begin.size))
             yield np.maximum(begin, self.low + _INSIDE * np.maximum(np.abs(begin), _INSIDE))
-
-    def _linear_start(self) -> Vector:
-        """Fit relative residuals within the bounds, at least zero."""
-        present = np.count_nonzero(self.matrix, axis=0)
-        possible = np.all(np.abs(self.matrix) * np.sqrt(present) <= _MOST_OF_LARGE, axis=1)
-        try:
-            target = np.ones(int(possible.sum()))
-            return minimize_within_bounds(self.matrix[possible], target, np.maximum(self.low, 0.0))
-        except FitError:
-            return np.ones_like(self.scale)
 
 
 def _typical_sizes(matrix: Matrix) -> Vector:
@@ -347,18 +340,6 @@ def _find_damped_step(
     return None
 
 
-def _snap_to_bounds(problem: Problem, end: _End) -> tuple[Vector, NDArray[np.bool_]]:
-    """Put unknowns that press against their bound on it: the solver stays inside."""
-    solved, low = end.unknowns, problem.low
-    if problem.prior is not None:
-        return solved, solved <= low
-    residuals = problem.residuals(solved)
-    gradient = problem.jacobian(solved).T @ (problem.loss_weights(residuals) * residuals)
-    near = _AT_BOUND * max(float(np.abs(solved).max(initial=0.0)), 1e-30)
-    at_low = (solved - low <= near) & (gradient >= 0)
-    return np.where(at_low, low, solved), at_low
-
-
 def _solution(problem: Problem, end: _End) -> Solution:
     r"""Return the fit with its covariance.
 
@@ -367,7 +348,14 @@ def _solution(problem: Problem, end: _End) -> Solution:
     of freedom: as if residuals beyond the loss scale were of lesser weight. With a prior,
     :math:`s` is the size of the model's own errors.
     """
-    unknowns, at_bound = _snap_to_bounds(problem, end)
+    unknowns, low = end.unknowns, problem.low
+    at_bound = unknowns <= low
+    if problem.prior is None:  # the solver stays inside of bounds that weights press against
+        residuals = problem.residuals(unknowns)
+        gradient = problem.jacobian(unknowns).T @ (problem.loss_weights(residuals) * residuals)
+        near = _AT_BOUND * max(float(np.abs(unknowns).max(initial=0.0)), 1e-30)
+        at_bound = (unknowns - low <= near) & (gradient >= 0)
+        unknowns = np.where(at_bound, low, unknowns)
     residuals = problem.residuals(unknowns)
     weights = problem.loss_weights(residuals)
     number = len(problem.matrix)

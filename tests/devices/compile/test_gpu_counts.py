@@ -8,7 +8,7 @@ import loopy as lp
 import pytest
 
 from countperf.cli import main
-from countperf.devices.nvcc import find_disassembler, find_nvcc
+from countperf.devices.nvcc import find_program
 from countperf.errors import CountingError
 from countperf.mechanistic import compiled_profile as ptx
 from countperf.mechanistic.compiled_profile import GpuKernel
@@ -16,7 +16,7 @@ from measurement_kernels.catalog import entry
 from tests.kernels import made
 
 pytestmark = pytest.mark.skipif(
-    find_nvcc() is None or find_disassembler() is None,
+    find_program("nvcc") is None or find_program("nvdisasm") is None,
     reason="no nvcc or nvdisasm (the extra 'nvcc')",
 )
 capabilities = pytest.mark.parametrize("capability", ["7.5", "9.0", "12.0"])

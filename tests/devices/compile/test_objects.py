@@ -18,7 +18,7 @@ import pytest
 from countperf.devices.binding import bind_arguments
 from countperf.devices.compile.compiled_kernel import CompiledKernel, read_compiled
 from countperf.devices.device import Device
-from countperf.devices.opencl import OpenCLSession, build_kernel
+from countperf.devices.opencl import OpenCLSession
 from countperf.errors import DeviceError, KernelBuildError, ParameterError
 from countperf.machine_code.object_file import disassemble
 from countperf.machine_code.tools import find_objdump
@@ -218,7 +218,7 @@ def test_few_groups_give_the_code_of_a_launch_of_all(tmp_path: Path, pocl: Devic
 
 def test_a_launch_runs_the_groups_that_are_chosen(pocl: Device) -> None:
     session = OpenCLSession.open(pocl)
-    kernel = build_kernel(session, axpy(), choose_groups=lambda *_: (2,))
+    kernel = session.build_kernel(axpy(), choose_groups=lambda *_: (2,))
     n = 640
     ones = np.ones(n, np.float32)
     bound = bind_arguments(session, kernel, {"n": n, "factor": 2}, {"x": ones, "y": ones.copy()})

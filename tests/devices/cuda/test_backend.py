@@ -396,7 +396,7 @@ def test_a_wrong_name_of_a_kernel_is_a_build_error(gpu: Device) -> None:
     program = CudaSession.open(gpu).load("KERNEL nothing(GLOBAL float *a) { }")
 
     with pytest.raises(KernelBuildError, match="NOT_FOUND"):
-        program.launch("something", 1, 1, ())
+        program("something", 1, 1, ())
 
 
 def test_waiting_for_what_failed_is_a_measurement_error(gpu: Device, cupy: FakeCupy) -> None:

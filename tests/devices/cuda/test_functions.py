@@ -15,9 +15,10 @@ from pymbolic import var
 
 from countperf.devices.cuda_target import cuda_functions, generate_cuda
 from countperf.devices.host_code import GeneratedCode
-from countperf.devices.nvcc import compile_sources, find_nvcc
+from countperf.devices.nvcc import find_program
 from countperf.errors import KernelBuildError
 from tests.devices.cuda.emulator import COMPILER, EmulatedModule, Memory
+from tests.devices.nvcc_batches import compile_sources
 from tests.kernels import made
 
 SIZE = 64
@@ -175,7 +176,7 @@ def test_the_numbers_are_numpys(name: str, module: EmulatedModule) -> None:
     assert all(each.is_intact for each in memory.values())
 
 
-@pytest.mark.skipif(find_nvcc() is None, reason="no nvcc (the extra 'nvcc')")
+@pytest.mark.skipif(find_program("nvcc") is None, reason="no nvcc (the extra 'nvcc')")
 def test_nvcc_takes_all_of_them() -> None:
     found = compile_sources({name: code.source for name, code in codes().items()}, "7.5")
 

@@ -13,10 +13,11 @@ from pymbolic import var
 
 from countperf.devices.cuda_target import generate_cuda, retarget
 from countperf.devices.host_code import GeneratedCode
-from countperf.devices.nvcc import compile_sources, find_nvcc
+from countperf.devices.nvcc import find_program
 from countperf.errors import KernelBuildError
 from tests.devices.cuda.emulator import COMPILER, EmulatedModule, Memory
 from tests.devices.loopy_cases import two_launches
+from tests.devices.nvcc_batches import compile_sources
 from tests.kernels import made
 
 GROUP = 16
@@ -123,7 +124,7 @@ def test_atomics(dtype: Any, kind: str, operator: str, tmp_path: Path) -> None:
     body = f"out[i % 3] = out[i % 3] {operator} x[i] {{atomic}}"
     code = generate_cuda(unit(body, f"x {kind} n", out))
 
-    if find_nvcc() is not None:
+    if find_program("nvcc") is not None:
         assert compile_sources({"atomic": code.source})["atomic"].keys() == set(code.kernels)
     if operator == "+":
         x = np.arange(SIZE, dtype=dtype)

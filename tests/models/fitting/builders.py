@@ -11,11 +11,9 @@ import numpy as np
 from countperf.counting.taxonomy import View
 from countperf.counting.vector import PropertyVector
 from countperf.measuring import Environment, Header, Measurement, MeasurementSet, Protocol
-from countperf.models.definition import ModelDefinition
-from countperf.models.features import FeatureSpec
-from countperf.models.fitting.design import Observation, build_design
-from countperf.models.fitting.estimate import Estimate, estimate_design
-from countperf.models.fitting.estimate import recipe_of as recipe_of_model
+from countperf.models.definition import FeatureSpec, ModelDefinition
+from countperf.models.fitting.design import Estimate, Observation, build_design, estimate_design
+from countperf.models.fitting.design import recipe_of as recipe_of_model
 from countperf.models.fitting.solve import Recipe
 from countperf.models.shipped import LINEAR
 from tests.models.builders import make_device

@@ -20,12 +20,11 @@ from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, FitError, PredictionError
 from countperf.measuring import Measurement, MeasurementSet
-from countperf.models.definition import OVERLAPPED, ModelDefinition, Term
-from countperf.models.features import FeatureSpec
+from countperf.models.definition import OVERLAPPED, FeatureSpec, ModelDefinition, Term
 from countperf.models.fitting.fit_model import FitResult, fit, says_overlap
-from countperf.models.fitting.judging import evaluate, evaluate_ranking
 from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, load_weights, short_name
+from countperf.models.metrics import evaluate, evaluate_ranking
 from countperf.models.shipped import ORDERS, Order, compiled, load_fitted_model, structural
 from countperf.models.weights import WeightSet
 from tests.models.fitting.builders import MadeUpKernel, measure

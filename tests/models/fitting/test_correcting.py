@@ -16,9 +16,8 @@ from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.vector import PropertyVector
 from countperf.errors import DocumentError
 from countperf.models.correction import CORRECTION, as_points, profile, similarity
-from countperf.models.features import FeatureSpec
-from countperf.models.fitting.design import Observation
-from countperf.models.fitting.estimate import Estimate
+from countperf.models.definition import FeatureSpec
+from countperf.models.fitting.design import Estimate, Observation
 from countperf.models.fitting.fit_model import FitResult, fit
 from countperf.models.fitting.leaving_out import (
     LARGEST_LOG,

@@ -11,8 +11,7 @@ from scipy.optimize import least_squares
 
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.models.definition import CODE
-from countperf.models.fitting.design import Observation, build_design
-from countperf.models.fitting.estimate import Estimate, problem_of
+from countperf.models.fitting.design import Estimate, Observation, build_design, problem_of
 from countperf.models.fitting.fit_model import fit, observations_of
 from countperf.models.fitting.solve import solve
 from countperf.models.shipped import LINEAR

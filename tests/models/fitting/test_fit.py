@@ -15,7 +15,7 @@ from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, FitError
 from countperf.measuring import Measurement, MeasurementSet
 from countperf.measuring.lines import summarize
-from countperf.models.features import FeatureSpec
+from countperf.models.definition import FeatureSpec
 from countperf.models.fitting.fit_model import FitResult, fit
 from countperf.models.weights import WeightSet
 from tests.models.builders import sum_model

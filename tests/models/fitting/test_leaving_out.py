@@ -14,7 +14,6 @@ from countperf.errors import FitError, FitNotConvergedError
 from countperf.measuring import PURPOSES
 from countperf.models.fitting.design import Observation
 from countperf.models.fitting.fit_model import fit
-from countperf.models.fitting.judging import evaluate
 from countperf.models.fitting.leaving_out import (
     LARGEST_FACTOR,
     HeldOutCase,
@@ -26,7 +25,7 @@ from countperf.models.fitting.leaving_out import (
     log_scatter,
     scatter_of_kernels,
 )
-from countperf.models.metrics import Evaluation
+from countperf.models.metrics import Evaluation, evaluate
 from countperf.models.shipped import LINEAR, load_fitted_model
 from tests.models.fitting.builders import (
     KERNELS,

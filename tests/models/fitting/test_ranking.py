@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
 from countperf.models.fitting.fit_model import fit
-from countperf.models.fitting.judging import (
+from countperf.models.metrics import (
     RankedSet,
     RankedVariant,
     RankingEvaluation,

@@ -13,8 +13,13 @@ from scipy.optimize import minimize
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.devices.identity import DeviceIdentity, memory_hierarchy_of
 from countperf.models.definition import ModelDefinition, Term
-from countperf.models.fitting.design import Design, Observation, build_design
-from countperf.models.fitting.estimate import Estimate, estimate_design
+from countperf.models.fitting.design import (
+    Design,
+    Estimate,
+    Observation,
+    build_design,
+    estimate_design,
+)
 from countperf.models.fitting.fit_model import FitResult
 from countperf.models.fitting.prior import (
     BETWEEN_PLATFORMS,
