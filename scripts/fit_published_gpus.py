@@ -22,7 +22,7 @@ import pandas as pd
 
 from amaris_data import GPUS, SOURCE, Gpu, timings
 from countperf.api.evaluation import evaluate, fit
-from countperf.counting.transactions import TransactionCounts
+from countperf.counting.analysis import TransactionCounts
 from countperf.devices.parameters import capability_device
 from countperf.measuring import Measurement, MeasurementSet
 from countperf.measuring.tables import identity_elsewhere

@@ -15,10 +15,10 @@ from countperf.api.fits import known_device
 from countperf.api.kernels import table_kernels
 from countperf.api.mechanistic_models import profiler_of
 from countperf.api.prediction import ChosenWeights, choose_weights
+from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import caches_of, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches
-from countperf.counting.transactions import TransactionCounts
 from countperf.devices.discovery import matching_devices
 from countperf.devices.identity import (
     DeviceIdentity,

@@ -12,10 +12,10 @@ import loopy as lp
 import numpy as np
 
 from countperf import errors
+from countperf.counting.analysis import with_transactions
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.producers import known_unit, translation_unit
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.counting.transactions import with_transactions
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.documents import parse_json

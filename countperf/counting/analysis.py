@@ -1,10 +1,21 @@
-"""The structure of a kernel that decides how a device runs it, beyond its counts."""
+"""The structure of a kernel that decides how a device runs it, and counts that follow at sizes.
+
+Of counts at sizes, which have no formula, ``transactions.32x128.load`` are the lines of 128 bytes
+that sub-groups of 32 work items touch in all loads from global memory, each line once whenever a
+sub-group executes an access; likewise ``store``; ``transactions.32x128`` are both. How lines are
+shared depends on how every access lies in its array: the number is found at given sizes, exactly
+(`countperf.counting.access_analysis`). ``subgroups.32.launched``, ``.arithmetic``, ``.load``,
+``.store``, ``.local``, ``.passes`` and ``.barrier`` are what sub-groups of 32 work items execute
+(`countperf.counting.programs`); ``distinct.load`` and ``distinct.store`` the distinct bytes of
+global memory that the kernel accesses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,44 +24,35 @@ from countperf.counting.access_analysis import (
     AccessAnalysis,
     analyze_accesses,
     bank_conflicts,
+    lines_moved,
     transactions,
 )
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
 from countperf.counting.accesses import Address
+from countperf.counting.counts import DISTINCT, SUB_GROUPS
 from countperf.counting.lanes import list_touched_addresses
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.program_analysis import ProgramAnalysis, analyze_program
+from countperf.counting.programs import KernelProgram, kernel_programs, sub_group_work
 from countperf.counting.scopes import Known
 from countperf.counting.size_parameters import SizeParameters, require_sizes
+from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError
 from countperf.sizes import checks_keywords
 from countperf.symbolic import isl_sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-from countperf.text import Column, Printed, Result, ShortRepr, plain
+from countperf.text import Column, FieldsAlone, Printed, Result, ShortRepr, plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelAnalysis(ShortRepr, Result):
-    """Structure of a kernel, as `analyze_kernel` returns it.
+    """Structure of a kernel, as `analyze_kernel` returns it."""
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the kernel.
-    is_estimate : str
-        Names for which the caller gave statistics; empty if everything is exact.
-    sizes : SizeParameters
-        Its size parameters and what it assumes of them.
-    programs : tuple of ProgramAnalysis
-        Device programs in order of launch.
-    accesses : tuple of AccessAnalysis
-        All accesses to global and local memory, in order of the schedule.
-    """
-
-    kernel: str
-    is_estimate: str
-    sizes: SizeParameters
-    programs: tuple[ProgramAnalysis, ...]
+    kernel: str  # name of the kernel
+    is_estimate: str  # names for which the caller gave statistics; empty if everything is exact
+    sizes: SizeParameters  # size parameters and what the kernel assumes of them
+    programs: tuple[ProgramAnalysis, ...]  # device programs in order of launch
+    # all accesses to global and local memory, in order of the schedule
     accesses: tuple[AccessAnalysis, ...]
 
     def __str__(self) -> str:
@@ -71,10 +73,8 @@ class KernelAnalysis(ShortRepr, Result):
         head = [f"kernel {self.kernel}, assumes {self.sizes.assumptions}"]
         head += [f"estimate: statistics of {self.is_estimate} enter"] if self.is_estimate else []
         number = "count" if values is None else "value"
-        columns = {
-            **{"kind": Column(), "name": Column(), number: Column("times", right=True)},
-            "detail": Column(),
-        }
+        columns = {"kind": Column(), "name": Column(), number: Column("times", right=True)}
+        columns |= {"detail": Column()}
         rows = [
             {"kind": kind, "name": name, **_count(count, values), "detail": detail}
             for kind, name, count, detail in _parts(self, values)
@@ -256,3 +256,64 @@ def _describe_moved(access: AccessAnalysis, values: Mapping[str, int]) -> str:
     except CountingError as error:
         return f"transactions unknown ({error})"
     return f"{moved.total} transactions of 32 bytes"
+
+
+# --- Counts at sizes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TransactionCounts(FieldsAlone):
+    """A function from sizes to the transactions of a kernel; picklable."""
+
+    kernel: Any
+    # which are counted: ``transactions.<work items of a sub-group>x<bytes of a line>``,
+    # ``subgroups.<work items of a sub-group>``, ``distinct``
+    roots: tuple[str, ...]
+    statistics: Mapping[str, Any]  # what data decides, as for `countperf.count_kernel`
+
+    @cached_property
+    def _prepared(self) -> PreparedKernel:
+        return PreparedKernel(self.kernel, statistics=self.statistics)
+
+    @cached_property
+    def _programs(self) -> tuple[KernelProgram, ...]:
+        return kernel_programs(self._prepared)
+
+    @cached_property
+    def _accesses(self) -> tuple[AccessAnalysis, ...]:
+        with self._prepared.counting():
+            return analyze_accesses(self._prepared)
+
+    @cached_property
+    def _footprints(self) -> tuple[Footprint, ...]:
+        return footprints_of(self._accesses)
+
+    def __call__(self, parameters: Mapping[str, int]) -> dict[str, int]:
+        """Count the transactions at sizes."""
+        counts: dict[str, int] = {}
+        for root in self.roots:
+            kind, _, numbers = root.partition(".")
+            if kind == DISTINCT:
+                found = distinct_bytes(self._footprints, parameters)
+            elif kind == SUB_GROUPS:
+                found = sub_group_work(self._programs, parameters, sub_group_size=int(numbers))
+            else:
+                items, line = map(int, numbers.split("x"))
+                sizes = {"line_bytes": line, "sub_group_size": items}
+                found = lines_moved(self._accesses, parameters, **sizes)
+            counts |= {f"{root}.{name}": number for name, number in found.items()}
+        return counts
+
+
+def with_transactions(
+    vector: PropertyVector,
+    kernel: Any,
+    roots: Iterable[str],
+    statistics: Mapping[str, Any] | None = None,
+) -> PropertyVector:
+    """Return the vector of a kernel with its transactions, as far as it has none."""
+    wanted = tuple(root for root in roots if not vector.knows(root))
+    if not wanted:
+        return vector
+    counts = TransactionCounts(kernel=kernel, roots=wanted, statistics=dict(statistics or {}))
+    return vector.with_counts_at(counts, *wanted)

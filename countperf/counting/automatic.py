@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import loopy as lp
-from loopy.kernel.array import ArrayBase, FixedStrideArrayDimTag, SeparateArrayArrayDimTag
+from loopy.kernel.array import ArrayBase, SeparateArrayArrayDimTag
 from loopy.preprocess import make_args_for_offsets_and_strides, make_arrays_for_sep_arrays
 from loopy.symbolic import get_dependencies
 from pymbolic import parse
@@ -42,22 +42,16 @@ def offset_parameters(kernel: Any) -> frozenset[str]:
     used = set(kernel.all_params())
     for instruction in kernel.instructions:
         used |= instruction.dependency_names()
-    for rule in kernel.substitutions.values():
-        used |= _names([rule.expression])
+    used |= _names(rule.expression for rule in kernel.substitutions.values())
     for variable in variables:
         used |= _names(variable.shape if isinstance(variable.shape, tuple) else ())
-        used |= _names(
-            tag.stride for tag in variable.dim_tags or () if isinstance(tag, FixedStrideArrayDimTag)
-        )
+        used |= _names(getattr(tag, "stride", None) for tag in variable.dim_tags or ())
     return frozenset(names - used)
 
 
 def _names(expressions: Iterable[Any]) -> set[str]:
-    names: set[str] = set()
-    for expression in expressions:
-        if expression is not None and not isinstance(expression, type):
-            names |= get_dependencies(expression)
-    return names
+    known = (e for e in expressions if e is not None and not isinstance(e, type))
+    return set[str]().union(*map(get_dependencies, known))
 
 
 def with_arguments(kernel: Any) -> Any:
@@ -112,12 +106,9 @@ def default_values(
 
 @dataclass(frozen=True)
 class AssumedOrder(Tag):
-    """Marks an array whose automatic strides were replaced by those of C order.
+    """Marks an array whose automatic strides were replaced by those of C order."""
 
-    Loopy's cache on disk keeps it pickled, under a key made of the names of classes and of fields.
-    """
-
-    module: str = __name__
+    module: str = __name__  # for the keys of Loopy's cache on disk, which keeps it pickled
 
 
 def with_strides(kernel: Any) -> Any:
@@ -132,13 +123,9 @@ def _with_strides(array: Any) -> Any:
     if not isinstance(array, ArrayBase) or not array.dim_tags or not _is_known(array.shape):
         return array
     shape: Any = array.shape
-    strided = [isinstance(tag, FixedStrideArrayDimTag) for tag in array.dim_tags]
-    open_axes = [
-        axis
-        for axis, tag in enumerate(array.dim_tags)
-        if strided[axis] and getattr(tag, "stride", None) is lp.auto
-    ]
-    if not open_axes or len(open_axes) < sum(strided):
+    strided = [n for n, tag in enumerate(array.dim_tags) if hasattr(tag, "stride")]
+    open_axes = [axis for axis in strided if array.dim_tags[axis].stride is lp.auto]
+    if not open_axes or len(open_axes) < len(strided):
         return array
     tags = list(array.dim_tags)
     stride: Any = 1

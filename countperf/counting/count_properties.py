@@ -12,6 +12,7 @@ import json
 import threading
 from collections import ChainMap, defaultdict
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from loopy.tools import LoopyKeyBuilder
 
 from countperf.counting.access_classes import AccessCount, Footprints, Occurrence
 from countperf.counting.counts import Count, granularity_of
-from countperf.counting.execution.sites import ExecutionCounts, count_execution
+from countperf.counting.execution.sites import count_execution
 from countperf.counting.frontend.loopy_patches import forget_kernels
 from countperf.counting.frontend.producers import translation_unit
 from countperf.counting.keys import NOWHERE, Granularity, MemoryAccess, Operation
@@ -39,7 +40,7 @@ from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, ParameterError, PropertyNameError
 from countperf.sizes import checks_keywords
 from countperf.symbolic.cardinality import Counter
-from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 
 _MAXIMUM_IN_MEMORY = 512
 _COUNTED_BETWEEN = 64
@@ -172,8 +173,23 @@ def count_kernel(
         prepared = PreparedKernel(t_unit, **preparing)
         executed = count_execution(prepared, caches=caches) if view == "structure" else None
         emitted = count_loopy_kernel(prepared, view="compiled" if view == "compiled" else "source")
-        counts = sort_by_taxonomy(emitted) | _count_executions(executed)
-        vector = _vector(prepared, counts, view, caches)
+        counts = sort_by_taxonomy(emitted)
+        if executed is not None:
+            for key, quantity in executed.counts.items():
+                counts[name_of(key)] = _make_count(name_of(key), quantity, executed.reasons)
+        counter = prepared.domains.counter
+        vector = PropertyVector(
+            counts,
+            kernel=prepared.kernel.name,
+            parameters=prepared.parameters,
+            assumptions=counter.context.text,
+            assumption_guards=counter.assumption_guards(),
+            view=view,
+            defaults=prepared.domains.defaults,
+            caches=caches if view == "structure" else None,
+        )
+        quantities = {name: count.quantity for name, count in vector.items()}
+        require_sizes(vector.kernel, prepared.parameters, quantities)
         if next(_counted) % _COUNTED_BETWEEN == 0:
             forget_kernels()
     if key is not None:
@@ -186,24 +202,9 @@ def count_kernel(
     return vector
 
 
-def _vector(
-    prepared: PreparedKernel, counts: Mapping[str, Count], view: View, caches: CountedCaches
-) -> PropertyVector:
-    """Return the counts of a kernel, which depend on sizes alone; else that is a fault of ours."""
-    counter = prepared.domains.counter
-    vector = PropertyVector(
-        counts,
-        kernel=prepared.kernel.name,
-        parameters=prepared.parameters,
-        assumptions=counter.context.text,
-        assumption_guards=counter.assumption_guards(),
-        view=view,
-        defaults=prepared.domains.defaults,
-        caches=caches if view == "structure" else None,
-    )
-    quantities = {name: count.quantity for name, count in vector.items()}
-    require_sizes(vector.kernel, prepared.parameters, quantities)
-    return vector
+def _make_count(name: str, quantity: PiecewiseQuasiPolynomial, reasons: AbstractSet[str]) -> Count:
+    why = "; ".join(sorted(reasons))
+    return Count(quantity=quantity, granularity=granularity_of(name), exact=not why, reason=why)
 
 
 def _check_supplied_name(instruction_id: str, name: str) -> None:
@@ -224,15 +225,13 @@ def _check_supplied_name(instruction_id: str, name: str) -> None:
 
 def sort_by_taxonomy(counts: Counts) -> dict[str, Count]:
     """Sort the counts of a kernel into properties."""
-    parts: dict[str, list[PiecewiseQuasiPolynomial]] = {}
-    reasons: dict[str, frozenset[str]] = {}
+    parts: defaultdict[str, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
+    reasons: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
 
-    def add(
-        name: str, quantity: PiecewiseQuasiPolynomial, why: frozenset[str] = frozenset()
-    ) -> None:
-        parts.setdefault(name, []).append(quantity)
-        if why and quantity:
-            reasons[name] = reasons.get(name, frozenset()) | why
+    def add(name: str, quantity: PiecewiseQuasiPolynomial, why: frozenset[str]) -> None:
+        parts[name].append(quantity)
+        if quantity:
+            reasons[name] |= why
 
     for key, quantity in counts.operations.items():
         name = key if isinstance(key, str) else key.name
@@ -241,61 +240,20 @@ def sort_by_taxonomy(counts: Counts) -> dict[str, Count]:
         access = item.access
         if access.address_space == "local":
             add(f"lmem.{access.direction}.{access.bits}", item.executions, item.reasons)
-        for utilization in item.classes:
-            add(
-                f"gmem.{access.direction}.{access.bits}.{utilization.name}",
-                item.executions.restrict_to(
-                    utilization.nonnegative, utilization.zero
-                ).mark_as_bound(utilization.approximations),
-                item.reasons,
-            )
-    for name, quantity in (
-        ("barrier.local", counts.local_barriers),
-        ("barrier.global", counts.global_barriers),
-        ("groups", counts.work_groups),
-        ("launches", counts.launches),
-    ):
-        add(name, quantity, counts.reasons.get(name, frozenset()))
+        for kind in item.classes:
+            where = item.executions.restrict_to(kind.nonnegative, kind.zero)
+            name = f"gmem.{access.direction}.{access.bits}.{kind.name}"
+            add(name, where.mark_as_bound(kind.approximations), item.reasons)
     quantities = {name: PiecewiseQuasiPolynomial.sum(some) for name, some in parts.items()}
-    _add_smaller_directions(quantities, reasons, counts)
-
-    def counted(name: str, quantity: PiecewiseQuasiPolynomial) -> Count:
-        why = "; ".join(sorted(reasons.get(name, frozenset()) | quantity.approximations))
-        return Count(quantity=quantity, granularity=granularity_of(name), exact=not why, reason=why)
-
-    return {name: counted(name, quantity) for name, quantity in quantities.items()}
-
-
-def _add_smaller_directions(
-    quantities: dict[str, PiecewiseQuasiPolynomial],
-    reasons: dict[str, frozenset[str]],
-    counts: Counts,
-) -> None:
-    """Add the smaller of loads and stores of each class of accesses to global memory."""
-    for name in list(quantities):
-        if not name.startswith("gmem.load."):
-            continue
-        suffix = name.removeprefix("gmem.load.")
-        other, smaller = f"gmem.store.{suffix}", f"gmem.min.{suffix}"
-        if other not in quantities:
-            continue
-        quantities[smaller] = counts.counter.minimum(quantities[name], quantities[other])
-        why = reasons.get(name, frozenset()) | reasons.get(other, frozenset())
-        reasons[smaller] = reasons.get(smaller, frozenset()) | why
-
-
-def _count_executions(executed: ExecutionCounts | None) -> dict[str, Count]:
-    """Return how a kernel is executed, as properties."""
-    if executed is None:
-        return {}
-    reason = "; ".join(sorted(executed.reasons))
-    counts: dict[str, Count] = {}
-    for key, quantity in executed.counts.items():
-        granularity = granularity_of(name := name_of(key))
-        counts[name] = Count(
-            quantity=quantity, granularity=granularity, exact=not reason, reason=reason
-        )
-    return counts
+    for name in list(quantities):  # the smaller of loads and stores of each class
+        other, smaller = (name.replace("gmem.load.", f"gmem.{way}.") for way in ("store", "min"))
+        if name.startswith("gmem.load.") and other in quantities:
+            quantities[smaller] = counts.counter.minimum(quantities[name], quantities[other])
+            reasons[smaller] |= reasons[name] | reasons[other]
+    return {
+        name: _make_count(name, quantity, reasons[name] | quantity.approximations)
+        for name, quantity in quantities.items()
+    }
 
 
 # --- Domains, operations, accesses and synchronization joined
@@ -308,17 +266,11 @@ class Counts:
     kernel: str
     parameters: tuple[str, ...]  # size parameters, sorted
     counter: Counter  # what counts them; proves signs under the assumptions
-    # operations of all work items, and by property name what the caller says of instructions
+    # operations of all work items; by property name what the caller says of instructions, and
+    # barriers times the work items that wait at them, work groups of all launches, and launches
     operations: dict[Operation | str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
     accesses: tuple[AccessCount, ...] = ()  # memory accesses of all work items
-    # barriers times the work items that wait at them
-    local_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
-    global_barriers: PiecewiseQuasiPolynomial = ZERO_COUNT
-    # work groups of all launches, and launches
-    work_groups: PiecewiseQuasiPolynomial = ZERO_COUNT
-    launches: PiecewiseQuasiPolynomial = ZERO_COUNT
-    # why counts of operations, of supplied properties, of accesses in loops, ``barrier.local``,
-    # ``barrier.global`` and ``launches`` are not exact; those that are missing are
+    # why counts of operations and of accesses in loops are not exact; those that are missing are
     reasons: dict[Any, frozenset[str]] = field(default_factory=dict)
 
     def note(self, key: Any, reasons: frozenset[str]) -> None:
@@ -353,7 +305,7 @@ def count_loopy_kernel(kernel: Any, *, view: TallyView = "source", **options: An
         counts = Counts(prepared.kernel.name, prepared.parameters, domains.counter)
         for launch in prepared.launches():
             _count_program(launch, prepared.tally(view), counts, parts)
-            _count_launches(launch, prepared, counts)
+            _count_launches(launch, prepared, counts, parts)
         counts.operations = {
             k: PiecewiseQuasiPolynomial.sum(v) for k, v in parts.operations.items()
         }
@@ -362,23 +314,23 @@ def count_loopy_kernel(kernel: Any, *, view: TallyView = "source", **options: An
     return counts
 
 
-def _count_launches(launch: Launch, prepared: PreparedKernel, counts: Counts) -> None:
+def _count_launches(
+    launch: Launch, prepared: PreparedKernel, counts: Counts, parts: _Parts
+) -> None:
     """Count launches, work groups and barriers of a device program."""
     program, given, domains = launch.program, prepared.statistics, prepared.domains
     given.used.clear()
-    reasons = given.reasons(program.launch_loops)
-    counts.note("launches", reasons)
-    counts.note("groups", reasons)
-    counts.local_barriers += launch.barriers
+    for name, number in (("launches", launch.number), ("groups", launch.groups)):
+        parts.operations[name].append(number)
+        counts.note(name, given.reasons(program.launch_loops))
+    parts.operations["barrier.local"].append(launch.barriers)
     for barrier in program.barriers:
         counts.note("barrier.local", given.reasons(barrier.within | program.launch_loops))
-    counts.launches += launch.number
-    counts.work_groups += launch.groups
     if program is prepared.schedule.programs[-1]:
         items = launch.grid.work_groups * one_count().scale(launch.grid.group_size)
         for within_loops in prepared.schedule.global_barriers:
             passes = domains.executions(within_loops, (), NOWHERE)
-            counts.global_barriers += passes * items
+            parts.operations["barrier.global"].append(passes * items)
             counts.note("barrier.global", given.reasons(within_loops | program.launch_loops))
 
 

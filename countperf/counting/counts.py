@@ -36,19 +36,6 @@ class Count:
     Counts of one granularity add up, by ``+`` and by ``sum``; an integer times a count is a
     count of the same granularity.
 
-    Attributes
-    ----------
-    quantity : PiecewiseQuasiPolynomial
-        The count.
-    granularity : Granularity
-        What one unit is executed by.
-    exact : bool
-        Whether the count is what is executed; else it rests on what the caller passed.
-    reason : str
-        Why it is not exact; empty if it is.
-    integral : bool
-        Whether its values are integers; not where it was scaled by a fraction.
-
     Raises
     ------
     CountingError
@@ -61,11 +48,11 @@ class Count:
     '{ 9 }'
     """
 
-    quantity: PiecewiseQuasiPolynomial
-    granularity: Granularity = Granularity.WORK_ITEM
-    exact: bool = True
-    reason: str = ""
-    integral: bool = True
+    quantity: PiecewiseQuasiPolynomial  # the count
+    granularity: Granularity = Granularity.WORK_ITEM  # what one unit is executed by
+    exact: bool = True  # whether it is what is executed; else it rests on what the caller passed
+    reason: str = ""  # why it is not exact; empty if it is
+    integral: bool = True  # whether values are integers; not where it was scaled by a fraction
 
     def __post_init__(self) -> None:
         if type(self.granularity) is not Granularity:
@@ -258,7 +245,7 @@ def caches_of(document: Mapping[str, Any]) -> CountedCaches:
 
 
 AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT) = ("transactions", "subgroups", "distinct")
-"""First parts of the names that have no formula (`countperf.counting.transactions`)."""
+"""First parts of the names that have no formula (`countperf.counting.analysis`)."""
 
 _ROOT = re.compile(
     rf"(?:{TRANSACTIONS}\.[1-9]\d*x[1-9]\d*|{SUB_GROUPS}\.[1-9]\d*|{DISTINCT})(?![^.])"

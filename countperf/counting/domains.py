@@ -113,7 +113,7 @@ class Domains:
     def data_loops(self) -> dict[str, DataLoop]:
         """The loops whose values data decides."""
         loops = data_loops(self.kernel, self.sizes, self.joint_domain)
-        check_trip_counts(loops, self.statistics, self.inames, self.value_bounds)
+        check_trip_counts(self.statistics, self.value_bounds)
         refuse_loops_beside(self.kernel, loops, self.joint_domain)
         return loops
 

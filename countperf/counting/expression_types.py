@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache, reduce
+from itertools import takewhile
 from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
 import pymbolic.primitives as p
-from loopy.symbolic import get_dependencies
+from loopy.symbolic import WalkMapper, get_dependencies
 from pymbolic import evaluate
 
 DType = np.dtype[Any]
@@ -72,10 +73,8 @@ def context_of(dtype: DType | None) -> str | None:
     """Return the code generator's type context for a type."""
     if dtype is None:
         return None
-    if dtype.kind == "f":
-        return {8: "d", 4: "f"}.get(dtype.itemsize)
-    if dtype.kind == "c":
-        return {16: "d", 8: "f"}.get(dtype.itemsize)
+    if dtype.kind in "fc":
+        return {8: "d", 4: "f"}.get(dtype.itemsize // (1 + (dtype.kind == "c")))
     if dtype.fields:  # a vector
         return context_of(np.dtype(next(iter(dtype.fields.values()))[0]))
     return "i" if dtype.kind in "iub" else None
@@ -127,35 +126,43 @@ def number_of(expr: Any) -> Any:
 
 def flattened_operands(expr: Any, cls: type) -> tuple[Any, ...]:
     """Return the operands of nested sums or products, as they are emitted: unparenthesized."""
-    result: list[Any] = []
-    for child in expr.children:
-        if type(child) is cls:
-            result.extend(flattened_operands(child, cls))
-        else:
-            result.append(child)
-    return tuple(result)
+    return tuple(
+        part
+        for child in expr.children
+        for part in (flattened_operands(child, cls) if type(child) is cls else (child,))
+    )
 
 
 def leading_constants(children: Sequence[Any]) -> int:
     """Return how many operands come before the first that is no constant: they fold."""
-    number = 0
-    while number < len(children) and is_constant(children[number]):
-        number += 1
-    return number
+    return sum(1 for _ in takewhile(is_constant, children))
+
+
+class _Collector(WalkMapper[[]]):
+    def __init__(self, kinds: tuple[type, ...]) -> None:
+        super().__init__()
+        self.kinds = kinds
+        self.found: list[Any] = []
+
+    def visit(self, expr: Any) -> bool:
+        if isinstance(expr, self.kinds):
+            self.found.append(expr)
+        return True
+
+
+def list_nodes(expr: Any, *kinds: type) -> list[Any]:
+    """Return the nodes of some classes in an expression, each before those inside it."""
+    collector = _Collector(kinds)
+    collector(expr)
+    return collector.found
 
 
 # --- Texts of expressions, for messages and names
 
 
-_UNDERLINE = "\N{COMBINING LOW LINE}"
-
-
 def text_of(expr: Any) -> str:
-    """Return the text of an expression; of one that cannot be written, the name of its class.
-
-    Without the combining characters by which Loopy underlines the names of functions.
-    """
-    try:
-        return str(expr).replace(_UNDERLINE, "")
+    """Return the text of an expression; of one that cannot be written, the name of its class."""
+    try:  # without the characters by which Loopy underlines the names of functions
+        return str(expr).replace("\N{COMBINING LOW LINE}", "")
     except (ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, Warning):
         return type(expr).__name__

@@ -87,9 +87,7 @@ class FirstIteration:
 
 def type_name(dtype: np.dtype[Any]) -> str:
     """Return the name of an element type as it occurs in property names, such as ``f32``."""
-    letters = {"f": "f", "i": "i", "u": "u", "b": "bool"}
-    letter = letters[dtype.kind]
-    return letter if letter == "bool" else f"{letter}{dtype.itemsize * 8}"
+    return "bool" if dtype.kind == "b" else f"{dtype.kind}{dtype.itemsize * 8}"
 
 
 # --- The geometry of a launch

@@ -28,6 +28,7 @@ from countperf.counting.frontend.schedule import prepared
 from countperf.counting.keys import NOWHERE, Case, FirstIteration, Grid, MemoryAccess, Operation
 from countperf.counting.operations.access_counter import Key
 from countperf.counting.operations.compiled_view import CompiledCounter
+from countperf.counting.operations.scalars import find_tagged_inames
 from countperf.counting.operations.source_view import SourceCounter
 from countperf.counting.scopes import AxisKind, Scope, barrier_passes
 from countperf.counting.size_parameters import SizeParameters
@@ -132,14 +133,8 @@ class KernelTally:
         self, launch: Launch, outline: RegionOutline, instruction_id: str
     ) -> Instruction:
         """Return an instruction in its place, tallied when it is asked for first."""
-        if instruction_id not in self._read:
-            read = self._tally_counts(launch, outline, instruction_id)
-            self._read[instruction_id] = read
-        return self._read[instruction_id]
-
-    def _tally_counts(
-        self, launch: Launch, outline: RegionOutline, instruction_id: str
-    ) -> Instruction:
+        if (known := self._read.get(instruction_id)) is not None:
+            return known
         domains, given = self._prepared.domains, self._prepared.statistics
         instruction = self._prepared.kernel.id_to_insn[instruction_id]
         given.used.clear()
@@ -148,10 +143,8 @@ class KernelTally:
             require_rule(domains.kernel, instruction, can_supply=self._prepared.can_supply)
         predicates, probability = domains.predicate_conditions(instruction)
         if supplied is not None:
-            within, reasons = (
-                instruction.within_inames,
-                frozenset({f"the caller's counts for instruction '{instruction_id}'"}),
-            )
+            within = instruction.within_inames
+            reasons = frozenset({f"the caller's counts for instruction '{instruction_id}'"})
             parts = supplied_parts(supplied, predicates, probability)
         else:
             within, reasons = self._rules.loops_around(instruction), frozenset[str]()
@@ -161,7 +154,7 @@ class KernelTally:
                 for some, share in ((tested, 1), (self._rules.tally(instruction), probability))
                 for (key, cases), number in some.items()
             )
-        kinds = self._kinds(launch.program, outline, instruction_id)
+        kinds = self._find_kinds(launch, outline, instruction_id)
         scope = Scope(
             domains=domains,
             within=within,
@@ -170,7 +163,7 @@ class KernelTally:
             loops=tuple(loop.iname for loop in outline.nest(instruction_id)),
             own_loops=frozenset(name for name, kind in kinds.items() if kind == "loop"),
         )
-        return Instruction(
+        read = self._read[instruction_id] = Instruction(
             loopy=instruction,
             parts=parts,
             probability=probability,
@@ -179,20 +172,20 @@ class KernelTally:
             reasons=reasons | given.reasons(within),
             is_supplied=supplied is not None,
         )
+        return read
 
-    def _kinds(
-        self, program: DeviceProgram, outline: RegionOutline, instruction_id: str
+    def _find_kinds(
+        self, launch: Launch, outline: RegionOutline, instruction_id: str
     ) -> dict[str, AxisKind]:
         """Return the kind of each loop variable around an instruction that is no hardware axis."""
-        copied = self._prepared.copied
-        kinds: dict[str, AxisKind] = {}
-        for name in (loop.iname for loop in outline.around):
-            kinds[name] = "launch loop" if name in program.launch_loops else "barrier loop"
+        copied, hosts = self._prepared.copied, launch.program.launch_loops
+        kinds: dict[str, AxisKind] = {
+            loop.iname: "launch loop" if loop.iname in hosts else "barrier loop"
+            for loop in outline.around
+        }
         for name in (loop.iname for loop in outline.loops[instruction_id]):
             kinds[name] = "unrolled" if name in copied else "loop"
-        for name in copied:
-            kinds.setdefault(name, "unrolled")
-        return kinds
+        return kinds | {name: "unrolled" for name in copied if name not in kinds}
 
 
 class PreparedKernel:
@@ -235,11 +228,7 @@ class PreparedKernel:
     @cached_property
     def copied(self) -> frozenset[str]:
         """Loop variables whose instructions are copied for each of their values."""
-        return frozenset(
-            name
-            for name, iname in self.kernel.inames.items()
-            if any(isinstance(tag, IlpBaseTag | UnrollTag) for tag in iname.tags)
-        )
+        return find_tagged_inames(self.kernel, IlpBaseTag, UnrollTag)
 
     def tally(self, view: TallyView) -> KernelTally:
         """Return the tally of what Loopy emits, or of what a compiler leaves of it."""
@@ -304,15 +293,14 @@ def supplied_counts(
                 f"kernel '{kernel.name}': counts are given for '{instruction_id}', which is no "
                 f"instruction (it has: {', '.join(sorted(kernel.id_to_insn))})"
             )
-        counts[instruction_id] = {}
+        counts[instruction_id] = values = {}
         for name, number in numbers.items():
-            value = nonnegative(number)
-            if value is None:
+            if (value := nonnegative(number)) is None:
                 raise CountingError(
                     f"kernel '{kernel.name}', instruction '{instruction_id}': the count of "
                     f"{name} is {number!r}; pass a number that is at least zero"
                 )
-            counts[instruction_id][name] = value
+            values[name] = value
     return counts
 
 
@@ -325,8 +313,7 @@ def supplied_parts(
         root, *words = name.split(".")
         key: Key | str = name
         if root in ("flop", "iop"):
-            kind, type_name, *function = words
-            key = Operation(kind=kind, type_name=type_name, function="".join(function))
+            key = Operation(kind=words[0], type_name=words[1], function="".join(words[2:]))
         parts.append(InstructionPart(key, predicates, number, probability))
     return tuple(parts)
 
@@ -415,7 +402,8 @@ def check_statistics(domains: Domains, *, supplied: Collection[str] = ()) -> Non
     given = domains.statistics
     if not given.unused():
         return
-    given.taken.update(name for name in given.numbers if name in domains.data_loops)
+    loops = domains.data_loops
+    given.taken |= {name for name in given.numbers if name in loops and loops[name].trips is None}
     needs = _list_needs(domains, supplied)
     for name in given.unused():
         listed = {kind: [n.text for n in needs if n.kind == kind] for kind in _ASKED}
@@ -443,7 +431,11 @@ def _list_needs(domains: Domains, supplied: Collection[str]) -> list[_Need]:
     with given.noting_what_lacks() as noted:
         arrays = dict.fromkeys(_yield_arrays(domains, supplied))
     for (text, instruction_id), condition in noted.items():
-        name = _name_condition(condition, instruction_id, given.inames)
+        while isinstance(condition, p.LogicalNot):  # named like the condition itself
+            condition = condition.child
+        name = text_of(condition)
+        if name in given.inames or name == type(condition).__name__:
+            name = instruction_id
         need = _Need("conditions", name, text, f"whether {text} holds", _PROBABILITY)
         need = needs.setdefault(name, need)
         need.instructions.append(instruction_id)
@@ -490,11 +482,3 @@ def _takes_pattern(access: MemoryAccess, within: frozenset[str], domains: Domain
             step = flat.substitute({name: QuasiPolynomial.name(name) + 1}) - flat
             return not step.is_constant or abs(step.constant_term) not in (0, 1)
     return False
-
-
-def _name_condition(condition: Any, instruction_id: str, inames: frozenset[str]) -> str:
-    """Return the name of a condition in statistics: its text, of a negated one the other's."""
-    while isinstance(condition, p.LogicalNot):
-        condition = condition.child
-    text = text_of(condition)
-    return instruction_id if text in inames or text == type(condition).__name__ else text

@@ -86,18 +86,12 @@ class SizeParameters(ShortRepr):
         for name in missing:
             if name not in self.defaults and name not in idle:
                 listed = ", ".join(sorted(parameters)) or "none"
-                raise ParameterError(
-                    f"kernel '{self.kernel}': no value for parameter {name} (given: {listed});"
-                    f" add {name}=1024, or what it is to be",
-                    parameter=name,
-                )
+                why = f"no value for parameter {name} (given: {listed})"
+                raise self._error(name, f"{why}; add {name}=1024, or what it is to be")
         values = {name: self._integers(name, parameters.get(name, 0)) for name in self.names}
         for name, value in values.items():
             if isinstance(value, np.ndarray) and not arrays:
-                raise ParameterError(
-                    f"kernel '{self.kernel}': parameter {name} is an array; pass an integer",
-                    parameter=name,
-                )
+                raise self._error(name, f"parameter {name} is an array; pass an integer")
         for name in missing:
             if name in self.defaults:
                 values[name] = self.defaults[name].evaluate(_exact(values))
@@ -111,20 +105,20 @@ class SizeParameters(ShortRepr):
         self._check_assumptions(values)
         return values
 
+    def _error(self, name: str, why: str) -> ParameterError:
+        return ParameterError(f"kernel '{self.kernel}': {why}", parameter=name)
+
     def _integers(self, name: str, value: Any) -> Any:
         """Return the value of a size as a Python integer or an array of integers; refuse others."""
         if not isinstance(value, np.ndarray | list | tuple):
             try:
                 return as_integer(name, value)
             except ParameterError as error:
-                raise ParameterError(f"kernel '{self.kernel}': {error}", parameter=name) from error
+                raise self._error(name, str(error)) from error
         array = np.asarray(value)
         if array.dtype.kind not in "iu":
-            raise ParameterError(
-                f"kernel '{self.kernel}': parameter {name} is an array of {array.dtype}; pass"
-                " integers",
-                parameter=name,
-            )
+            why = f"parameter {name} is an array of {array.dtype}; pass integers"
+            raise self._error(name, why)
         if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
             return array.astype(object)
         return array.astype(np.int64, copy=False)

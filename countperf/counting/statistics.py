@@ -42,9 +42,8 @@ def nonnegative(value: Any) -> Fraction | None:
     """Return a finite number of at least zero as a fraction; None for anything else."""
     if isinstance(value, np.integer | np.floating):
         value = value.item()
-    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
-        return None
-    if not isfinite(value) or value < 0:
+    is_number = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
+    if not is_number or not isfinite(value) or value < 0:
         return None
     return Fraction(value).limit_denominator(10**9)
 
@@ -114,10 +113,9 @@ class Statistics:
         text = text_of(condition)
         if text in self.numbers and text not in self.inames:
             return self._use(text)
-        if isinstance(condition, p.LogicalNot):
-            probability = self._by_text(condition.child)
-            return None if probability is None else 1 - probability
-        return None
+        is_negated = isinstance(condition, p.LogicalNot)
+        probability = self._by_text(condition.child) if is_negated else None
+        return None if probability is None else 1 - probability
 
     def require(self, condition: Any, instruction_id: str) -> None:
         """Refuse a condition on data that has no probability, or note it (`noting_what_lacks`)."""
@@ -233,33 +231,11 @@ def _count_trips(
 
 
 def check_trip_counts(
-    loops: Mapping[str, DataLoop],
-    statistics: Statistics,
-    inames: Collection[str],
-    bounds_of: Callable[[str], tuple[int | None, int | None]],
+    statistics: Statistics, bounds_of: Callable[[str], tuple[int | None, int | None]]
 ) -> None:
-    """Refuse trip counts of loops that sizes decide, and those that bounds rule out."""
-    instructions = statistics.kernel.id_to_insn
+    """Refuse mean trip counts that bounds rule out."""
     for name, given in statistics.numbers.items():
-        if name not in inames:
-            continue
-        loop = loops.get(name)
-        if loop is None:
-            if name in instructions:
-                continue  # a probability
-            takers = (
-                ", ".join(n for n, data_loop in loops.items() if data_loop.trips is None) or "none"
-            )
-            raise statistics.error(
-                f"the statistic for '{name}' is of a loop that data does not bear on (of those "
-                f"that depend on data: {takers}); leave it out",
-            )
-        if loop.trips is not None:
-            raise statistics.error(
-                f"the statistic for '{name}' is of a loop that runs {loop.trips} times whatever "
-                "the data; leave it out",
-            )
-        low, high = bounds_of(name)
+        low, high = bounds_of(name) if name in statistics.inames else (None, None)
         if low is not None and high is not None and given > high - low + 1:
             raise statistics.error(
                 f"the mean trip count of '{name}' is {float(given):g}, but its bounds let it run "

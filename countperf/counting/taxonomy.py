@@ -69,7 +69,7 @@ _UNITS: tuple[tuple[str, str], ...] = (
     (r"code\.\w+", "instruction"),
     (r"miss\.conflict\.(?:load|store)", "access"),
     (r"spill\.beyond_l1\.(?:load|store)", "B"),
-    # of sub-groups, where a model names them (`countperf.counting.transactions`)
+    # of sub-groups, where a model names them (`countperf.counting.analysis`)
     (r"transactions\.[1-9]\d*x[1-9]\d*(?:\.(?:load|store))?", "transaction"),
     (
         r"subgroups\.[1-9]\d*(?:\.(?:launched|arithmetic|load|store|local|passes|barrier))?",

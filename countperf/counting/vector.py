@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from countperf.counting import taxonomy
 from countperf.counting.counts import (
     Count,
     CountsAt,
@@ -17,14 +18,7 @@ from countperf.counting.counts import (
 )
 from countperf.counting.size_parameters import SizeParameters
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
-from countperf.counting.taxonomy import (
-    COUNTING_RULES_VERSION,
-    View,
-    assumption_of,
-    is_emitted,
-    property_unit,
-    validate_name,
-)
+from countperf.counting.taxonomy import View
 from countperf.errors import CountingError
 from countperf.sizes import given_sizes
 from countperf.symbolic.compiled import CompiledCounts, CountSource
@@ -86,7 +80,9 @@ class PropertyVector(Result, Mapping[str, Count]):
         caches: CountedCaches | None = None,
     ) -> None:
         self._counts = {
-            validate_name(name): count for name, count in sorted(counts.items()) if count.quantity
+            taxonomy.validate_name(name): count
+            for name, count in sorted(counts.items())
+            if count.quantity
         }
         for name, count in self._counts.items():
             if count.granularity is not granularity_of(name):
@@ -112,7 +108,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         count = self._counts.get(name)
         if count is not None:
             return count
-        validate_name(name)
+        taxonomy.validate_name(name)
         members = [c for other, c in self._counts.items() if other.startswith(f"{name}.")]
         if members:
             return sum(members[1:], members[0])
@@ -153,7 +149,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         and caches (`countperf.counting.taxonomy.assumption_of`).
         """
         count = self._counts[name]
-        return assumption_of(name, self.caches) if count.exact else count.reason
+        return taxonomy.assumption_of(name, self.caches) if count.exact else count.reason
 
     @classmethod
     def from_mapping(
@@ -246,7 +242,9 @@ class PropertyVector(Result, Mapping[str, Count]):
         """Return the source's view of a vector of the structure view; others as they are."""
         if self.view != "structure":
             return self
-        emitted = self.mapped(lambda counts: {n: c for n, c in counts.items() if is_emitted(n)})
+        emitted = self.mapped(
+            lambda counts: {n: c for n, c in counts.items() if taxonomy.is_emitted(n)}
+        )
         emitted.view, emitted.caches = "source", None
         return emitted
 
@@ -341,7 +339,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         document: dict[str, Any] = {
             "format": VectorDocument.model_fields["format"].default,
             "version": VectorDocument.model_fields["version"].default,
-            "counting_rules": COUNTING_RULES_VERSION,
+            "counting_rules": taxonomy.COUNTING_RULES_VERSION,
             "view": None if self.view == "source" else self.view,
             "caches": None if self.caches is None else self.caches.model_dump(mode="json"),
             "kernel": self.kernel,
@@ -397,40 +395,22 @@ class PropertyVector(Result, Mapping[str, Count]):
         columns = {name: Column(name) for name in ("property", *titles)}
         columns |= {"formula": Column("count"), "": Column()}
         view = {} if self.view == "source" else {"view": self.view}
-        rows = [
-            {
-                "property": name,
-                "unit": property_unit(name),
-                "count": str(count),
-                "exact": count.exact,
-            }
-            for name, count in self.items()
-        ]
-        shown = [
-            {
-                "property": name,
-                **({} if values is None else _count_values(values[name], titles)),
-                "formula": str(count),
-                "": f"not exact: {caveat}" if (caveat := self.caveat(name)) else "",
-            }
-            for name, count in self.items()
-        ]
+        rows: list[dict[str, Any]] = []
+        shown: list[dict[str, Any]] = []
+        properties: dict[str, dict[str, Any]] = {}
+        for name, count in self.items():
+            formula, caveat, unit = str(count), self.caveat(name), taxonomy.property_unit(name)
+            value = {} if values is None else {"value": values[name]}
+            rows.append({"property": name, "unit": unit, "count": formula, "exact": count.exact})
+            properties[name] = {"symbolic": formula, "exact": not caveat, **value}
+            columns_of_values = {} if values is None else _count_values(values[name], titles)
+            note = f"not exact: {caveat}" if caveat else ""
+            shown.append({"property": name, **columns_of_values, "formula": formula, "": note})
         return Printed(
             head=[f"kernel {self.kernel}, per launch{f', {self.view} view' if view else ''}"],
             rows=rows,
             shown=table_of(shown, columns),
-            facts={
-                "kernel": self.kernel,
-                **view,
-                "properties": {
-                    name: {
-                        "symbolic": str(count),
-                        "exact": not self.caveat(name),
-                        **({} if values is None else {"value": values[name]}),
-                    }
-                    for name, count in self.items()
-                },
-            },
+            facts={"kernel": self.kernel, **view, "properties": properties},
         )
 
 

@@ -418,7 +418,7 @@ class Measurement(_Line):
     # code was read (`countperf.api.catalogue.read_code`) and could be followed
     code: dict[str, NonNegativeInt] | None = None
     # those of sub-groups, by property (``transactions.32x128.load``), where a model needs them
-    # (`countperf.counting.transactions`)
+    # (`countperf.counting.analysis`)
     transactions: dict[str, NonNegativeInt] | None = None
 
     @property

@@ -385,8 +385,8 @@ def read_vector(kernel: object, weights: WeightSet) -> PropertyVector:
     view = weights.view
     if isinstance(kernel, Mapping):
         return PropertyVector.from_mapping(cast("Mapping[str, str | int]", kernel), view=view)
+    from countperf.counting.analysis import with_transactions
     from countperf.counting.count_properties import count_kernel
-    from countperf.counting.transactions import with_transactions
 
     vector = count_kernel(kernel, view=view, caches=weights.counted_caches)
     return with_transactions(vector, kernel, weights.definition.named_transactions)

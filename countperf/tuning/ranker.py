@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import cloudpickle
 
 from countperf import errors, text
+from countperf.counting.analysis import with_transactions
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.loopy_patches import without_disk_caches
 from countperf.counting.frontend.producers import translation_unit
 from countperf.counting.frontend.schedule import scheduled
-from countperf.counting.transactions import with_transactions
 from countperf.devices.device import DeviceLimits
 from countperf.devices.workers import NOT_SENT, Pool, WorkerLostError, capacity, pool_or
 from countperf.errors import CountingError, CountperfError, ParameterError, SearchSpaceError

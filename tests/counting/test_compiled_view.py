@@ -136,7 +136,7 @@ def test_fits_keep_the_view_and_refuse_a_mixture() -> None:
     assert fit(measurements).weights.view == "source"
     assert fit(replace(measurements, measurements=compiled)).weights.view == "compiled"
     mixed = (compiled[0], *list(measurements)[1:])
-    with pytest.raises(FitError, match="not all counted alike"):
+    with pytest.raises(FitError, match="not all counted in one"):
         fit(replace(measurements, measurements=mixed))
 
 

@@ -49,8 +49,6 @@ def _each(*servings: str, space: str = "scalar.gmem.load", share: Any = 1) -> di
             "free.flat.24x1.flop.fma.f32",
             "vector.arithmetic.f32.fma 1/24, scalar.arithmetic.f32.fma 8/24",
         ),
-        ({"width": 24, "rows": "multiples"}, "sync.loop.32x1.iterations", "scalar.iterations 1"),
-        ({"rows": "multiples"}, "sync.loop.32x1.iterations", "vector.iterations 1/16"),
         # accesses within lines; wide elements take more of them
         (
             _EIGHT,
@@ -175,11 +173,6 @@ def _each(*servings: str, space: str = "scalar.gmem.load", share: Any = 1) -> di
         (_EIGHT, "sync.loop.16x1.carried", ""),
         ({"width": 1}, "free.flat.20x2.passes", "scalar.passes.free 1, scalar.rows.free 2"),
         ({}, "sync.flat.32x16.live_across_barrier.8.64", "vector.live_across_barrier 2/16"),
-        (
-            {"vectorized": "never"},
-            "sync.flat.32x16.live_across_barrier.8.64",
-            "scalar.live_across_barrier 1",
-        ),
     ],
     ids=str,
 )

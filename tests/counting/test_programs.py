@@ -185,8 +185,7 @@ def _counted(t_unit: Any, parameters: dict[str, int]) -> Totals:
     counts = count_loopy_kernel(t_unit)
     totals: Totals = defaultdict(Fraction)
     for operation, quantity in counts.operations.items():
-        assert isinstance(operation, Operation)
-        if operation.kind != "neg":  # free
+        if isinstance(operation, Operation) and operation.kind != "neg":  # free
             totals[operation] += quantity.evaluate(parameters)
     for item in counts.accesses:
         totals[item.access] += item.executions.evaluate(parameters)

@@ -74,7 +74,7 @@ def test_the_schedule_of_the_caller_is_the_one_that_counts() -> None:
     assert barriers
     items.remove(barriers[0])
     counts = count_loopy_kernel(t_unit.with_kernel(kernel.copy(linearization=items)))
-    assert counts.local_barriers.evaluate({"n": 32}) == (len(barriers) - 1) * 8 * 32
+    assert counts.operations["barrier.local"].evaluate({"n": 32}) == (len(barriers) - 1) * 8 * 32
 
 
 def test_a_preprocessed_kernel_counts_as_the_kernel_itself(steps: list[str]) -> None:

@@ -9,10 +9,10 @@ import loopy as lp
 import numpy as np
 import pytest
 
+from countperf.counting.analysis import TransactionCounts, with_transactions
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.counts import transaction_roots
 from countperf.counting.taxonomy import is_emitted, property_unit
-from countperf.counting.transactions import TransactionCounts, with_transactions
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, ParameterError, PropertyNameError
 from measurement_kernels.catalog import entry

@@ -1,13 +1,22 @@
+"""Property vectors: counts, their granularities, evaluation, documents, shapes of groups."""
+
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import loopy as lp
 import numpy as np
 import pytest
 
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import Count, granularity_of
+from countperf.counting.counts import (
+    GROUP_SHAPE,
+    Count,
+    granularity_of,
+    group_shape,
+    says_group_shape,
+)
 from countperf.counting.keys import Granularity
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, DocumentError, ParameterError, PropertyNameError
@@ -185,3 +194,82 @@ def test_reports_call_guesses_not_exact() -> None:
     assert not properties[late]["exact"]
     assert properties["groups"]["exact"]
     assert "not exact: assumes caches of 48 KiB of 12 ways" in text_of(vector)
+
+
+def _count(value: int, granularity: Granularity = Granularity.WORK_ITEM, **more: Any) -> Count:
+    return Count(
+        quantity=PiecewiseQuasiPolynomial.from_value(value), granularity=granularity, **more
+    )
+
+
+@pytest.mark.parametrize("granularity", Granularity)
+@pytest.mark.parametrize("other", Granularity)
+def test_counts_add_within_one_granularity_only(
+    granularity: Granularity, other: Granularity
+) -> None:
+    first, second = _count(2, granularity), 3 * _count(1, other)
+    if granularity is other:
+        total = sum([first, second])
+        assert isinstance(total, Count)
+        assert (total.quantity.evaluate({}), total.granularity) == (5, granularity)
+        return
+    with pytest.raises(CountingError, match=f"per {granularity.value} and per {other.value}"):
+        _ = first + second
+
+
+def test_reasons_of_sums_are_joined_once() -> None:
+    rough = _count(1, exact=False, reason="a; b")
+    total = rough + _count(1, exact=False, reason="b; c") + _count(1)
+    assert (total.exact, total.reason) == (False, "a; b; c")
+
+
+@pytest.mark.parametrize("granularity", ["work item", "warp", None])
+def test_other_granularities_than_the_enumerated_are_refused(granularity: Any) -> None:
+    with pytest.raises(CountingError, match=r"Granularity\.WORK_ITEM"):
+        _count(1, granularity)
+
+
+def test_a_vector_refuses_counts_of_another_granularity_than_the_property() -> None:
+    with pytest.raises(CountingError, match=r"groups is counted per work group"):
+        PropertyVector({"groups": _count(1)}, kernel="made")
+
+
+def _scale() -> lp.TranslationUnit:
+    arguments = "x,z f32 m,n; m,n i32"
+    return made("i<n, j<m", "z[j, i] = 2*x[j, i]", arguments, split="i:16 j:4:1")
+
+
+def test_items_and_rows_are_symbolic_counts() -> None:
+    vector = count_kernel(_scale(), view="structure").mapped(lambda c: {**c, **group_shape(c)})
+
+    for n, m in ((16, 4), (17, 9), (1000, 3)):
+        values = vector.evaluate(n=n, m=m)
+        groups = -(-n // 16) * -(-m // 4)
+        assert [values[key] for key in ("groups", "items", "rows")] == [
+            size * groups for size in (1, 64, 4)
+        ]
+    assert all(vector[name].exact for name in GROUP_SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ({"groups": 3}, "how many items"),
+        (
+            {"groups": 3, "site.free.flat.8x8.passes": 1, "site.sync.flat.8x4.passes": 2},
+            r"several shapes are launched \(8x4, 8x8\)",
+        ),
+    ],
+)
+def test_what_counts_do_not_say_is_refused(counts: dict[str, int], said: str) -> None:
+    with pytest.raises(CountingError, match=said):
+        group_shape(counts)
+    assert not says_group_shape(counts)
+
+
+def test_no_groups_have_no_shape_and_no_instruction_executes_it() -> None:
+    assert group_shape({"launches": 1}) == {}
+    assert says_group_shape(["launches"])
+    assert {granularity_of(name) for name in GROUP_SHAPE} == {Granularity.WORK_GROUP}
+    with pytest.raises(CountingError, match="items is counted per work group"):
+        count_kernel(_scale(), instruction_counts={"insn": {"items": 1}})

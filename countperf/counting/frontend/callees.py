@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import loopy as lp
+import pymbolic.primitives as p
 from loopy.kernel.function_interface import CallableKernel
-from loopy.symbolic import WalkMapper
 from pytools import UniqueNameGenerator
 
-from countperf.counting.expression_types import text_of
+from countperf.counting.expression_types import list_nodes, text_of
 from countperf.counting.frontend.loopy_patches import replace_domain_substitution
 from countperf.errors import CountingError
 from countperf.symbolic.kernel_sets import replace_parameter, with_assumptions_on_arguments
@@ -77,9 +77,8 @@ def _check_calls(kernels: dict[str, Any]) -> None:
     called: dict[str, set[str]] = {name: set() for name in kernels}
     for name, kernel in kernels.items():
         for place, expression, is_instruction in _expressions(kernel):
-            finder = _Calls(kernels)
-            finder.rec(expression)
-            for call in finder.found:
+            calls = list_nodes(expression, p.Call)
+            for call in (c for c in calls if getattr(c.function, "name", None) in kernels):
                 if not is_instruction or call is not expression:
                     text = text_of(call)
                     raise CountingError(
@@ -112,17 +111,3 @@ def _expressions(kernel: Any) -> Iterator[tuple[str, Any, bool]]:
             yield place, instruction.expression, isinstance(instruction, lp.CallInstruction)
             for assignee in instruction.assignees:
                 yield place, assignee, False
-
-
-class _Calls(WalkMapper[[]]):
-    """Collects calls of some functions."""
-
-    def __init__(self, functions: Collection[str]) -> None:
-        super().__init__()
-        self._functions = functions
-        self.found: list[Any] = []
-
-    def map_call(self, expr: Any) -> None:
-        if getattr(expr.function, "name", None) in self._functions:
-            self.found.append(expr)
-        super().map_call(expr)

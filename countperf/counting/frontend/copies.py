@@ -20,11 +20,11 @@ import pymbolic.primitives as p
 from loopy.check import pre_schedule_checks
 from loopy.diagnostic import CannotBranchDomainTree
 from loopy.kernel.data import IlpBaseTag, VectorizeTag
-from loopy.symbolic import WalkMapper, get_dependencies
+from loopy.symbolic import get_dependencies
 from loopy.types import NumpyType
 from pymbolic.primitives import is_zero
 
-from countperf.counting.expression_types import text_of, type_of
+from countperf.counting.expression_types import list_nodes, text_of, type_of
 from countperf.counting.frontend.callees import kernels_of
 from countperf.counting.frontend.loopy_patches import nest_copies, unattended, watch_comparisons
 from countperf.errors import CountingError, CountperfError, KernelBuildError
@@ -43,7 +43,10 @@ def generate_code(t_unit: Any, refusal: type[CountperfError] = KernelBuildError)
     """Return the code that Loopy generates for a translation unit, without asking at a terminal."""
     with unattended(), loopy_reasons(t_unit, refusal):
         unit = _enable_half(in_fixed_order(without_empty_code(t_unit)))
-        return generate_without_wraps(unit) if has_unsigned(unit) else lp.generate_code_v2(unit)
+        if not has_unsigned(unit):
+            return lp.generate_code_v2(unit)
+        with watch_comparisons(_check_comparison):
+            return lp.generate_code_v2(unit)
 
 
 @contextmanager
@@ -53,9 +56,9 @@ def loopy_reasons(t_unit: Any, refusal: type[CountperfError] = CountingError) ->
         yield
     except refusal:
         raise
-    except CountperfError as error:
-        raise refusal(str(error)) from error
     except Exception as error:
+        if isinstance(error, CountperfError):
+            raise refusal(str(error)) from error
         (name,) = t_unit.entrypoints
         reason = _reason_of(t_unit, error)
         raise refusal(f"kernel '{name}': Loopy generates no code for it: {reason}") from error
@@ -229,12 +232,6 @@ def has_unsigned(t_unit: Any) -> bool:
     )
 
 
-def generate_without_wraps(t_unit: Any) -> Any:
-    """Generate code of a translation unit; refuse it if a comparison in it may go wrong."""
-    with watch_comparisons(_check_comparison):
-        return lp.generate_code_v2(t_unit)
-
-
 def _check_comparison(mapper: Any, comparison: Any) -> None:
     """Refuse a comparison where something may be negative that C takes for unsigned.
 
@@ -248,10 +245,11 @@ def _check_comparison(mapper: Any, comparison: Any) -> None:
         return
     is_own = comparison.operator == ">=" and is_zero(comparison.right)
     points = None if is_own else state.implemented_domain
-    sums = _Sums([comparison.left, comparison.right])
+    parts = [comparison.left, comparison.right]
     if len({max(4, type_of(kernel, name).itemsize) for name in names}) > 1:
-        sums(comparison)  # a wider type takes in what has wrapped
-    for expr in sums.found:
+        for whole in list_nodes(comparison, p.Sum):  # a wider type takes in what has wrapped
+            parts += (p.Sum(whole.children[:n]) for n in range(2, len(whole.children)))
+    for expr in parts:
         if not _is_nonnegative(mapper, points, expr):
             way = "declare np.int32, or np.int64,"
             sizes = kernel.outer_params() if state.is_entrypoint else frozenset()
@@ -264,19 +262,6 @@ def _check_comparison(mapper: Any, comparison: Any) -> None:
                 f" which {text_of(expr)} may be negative, and which unsigned numbers make wrong:"
                 f" {read}; {way} instead"
             )
-
-
-class _Sums(WalkMapper[[]]):
-    """Collects what sums come to from left to right, but for those in subscripts."""
-
-    def __init__(self, found: list[Any]) -> None:
-        super().__init__()
-        self.found = found
-
-    def visit(self, expr: Any) -> bool:
-        if isinstance(expr, p.Sum):
-            self.found += (p.Sum(expr.children[:n]) for n in range(2, len(expr.children)))
-        return not isinstance(expr, p.Subscript | p.Call)
 
 
 def _is_nonnegative(mapper: Any, points: Any, expr: Any) -> bool:

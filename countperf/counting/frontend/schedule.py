@@ -69,7 +69,11 @@ def _prepared(t_unit: Any) -> tuple[Any, Any]:
         t_unit = t_unit.with_kernel(kernel)
     if kernel.state < lp.KernelState.LINEARIZED:
         with unattended():
-            t_unit = _with_types(preprocessed(t_unit))
+            t_unit = preprocessed(t_unit)
+            temporaries = t_unit.default_entrypoint.temporary_variables.values()
+            if not all(isinstance(v.dtype, LoopyType) for v in temporaries):
+                with loopy_reasons(t_unit):  # which preprocessing made, as those of arg-extrema
+                    t_unit = lp.infer_unknown_types(t_unit, expect_completion=True)
             kernel = linearized(t_unit)
             t_unit = t_unit.with_kernel(kernel)
     untyped = [v.name for v in (*kernel.args, *kernel.temporary_variables.values()) if not v.dtype]
@@ -93,17 +97,13 @@ def _check_for_code(kernel: Any, t_unit: Any) -> None:
     with unattended(), loopy_reasons(t_unit):
         pre_codegen_checks(t_unit)
     has_vectors = any(iname.tags_of_type(VectorizeTag) for iname in kernel.inames.values())
-    if has_vectors or _has_separate_axes(kernel) or _shares_group_axes(kernel):
-        generate_code(t_unit, CountingError)
-
-
-def _has_separate_axes(kernel: Any) -> bool:
-    """Return whether an array has an axis along which each place is an argument of its own."""
-    return any(
+    has_separate_arrays = any(
         isinstance(tag, SeparateArrayArrayDimTag)
         for variable in (*kernel.args, *kernel.temporary_variables.values())
         for tag in getattr(variable, "dim_tags", None) or ()
     )
+    if has_vectors or has_separate_arrays or _shares_group_axes(kernel):
+        generate_code(t_unit, CountingError)
 
 
 def _shares_group_axes(kernel: Any) -> bool:
@@ -120,15 +120,6 @@ def _shares_group_axes(kernel: Any) -> bool:
             if any(len(some) > 1 for some in lengths.values()):
                 return True
     return False
-
-
-def _with_types(t_unit: Any) -> Any:
-    """Infer the types of temporaries that preprocessing made, such as those of arg-extrema."""
-    temporaries = t_unit.default_entrypoint.temporary_variables.values()
-    if all(isinstance(v.dtype, LoopyType) for v in temporaries):
-        return t_unit
-    with loopy_reasons(t_unit):
-        return lp.infer_unknown_types(t_unit, expect_completion=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

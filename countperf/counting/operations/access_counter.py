@@ -12,7 +12,7 @@ import pymbolic.primitives as p
 from loopy import AddressSpace
 from loopy.kernel.array import ArrayBase
 from loopy.kernel.data import ImageArg
-from loopy.symbolic import IdentityMapper, LinearSubscript, WalkMapper
+from loopy.symbolic import IdentityMapper, LinearSubscript
 from loopy.type_inference import TypeReader
 
 from countperf.counting.domains import Domains
@@ -20,8 +20,8 @@ from countperf.counting.expression_types import (
     CONTEXT_TYPES,
     LIMITS,
     DType,
-    context_of,
     is_constant,
+    list_nodes,
     name_of,
     text_of,
 )
@@ -37,10 +37,7 @@ _REWRITE = "rewrite the expression, or pass its instruction's counts in instruct
 
 
 class AccessCounter(RefusingMapper):
-    """Tallies the accesses of one execution of each of a kernel's instructions.
-
-    `countperf.counting.operations.scalars.InstructionCounter` adds the operations.
-    """
+    """Tallies the accesses of one execution of each of a kernel's instructions."""
 
     def __init__(self, domains: Domains) -> None:
         super().__init__()
@@ -61,14 +58,6 @@ class AccessCounter(RefusingMapper):
 
     # --- bookkeeping
 
-    def tally(self, instruction: Any) -> Tally:
-        """Return how often each key occurs in one execution of an instruction."""
-        self._start(instruction)
-        targets = [self._store(assignee) for assignee in instruction.assignees]
-        target = targets[0] if len(targets) == 1 else None
-        self._in_context(context_of(targets[0]), instruction.expression, target)
-        return self._tally
-
     def tally_predicates(self, instruction: Any) -> Tally:
         """Return what the evaluation of an instruction's predicates takes, once."""
         self._start(instruction)
@@ -88,10 +77,7 @@ class AccessCounter(RefusingMapper):
     def _in_context(
         self, context: str | None, expr: Any, target: DType | None = None
     ) -> DType | None:
-        """Tally an expression whose untyped constants take the type of a context.
-
-        It is converted to the target type, if one is given.
-        """
+        """Tally an expression whose untyped constants have the type of a context; convert it."""
         with self._set(_context=context):
             return self._as_type(expr, target)
 
@@ -132,9 +118,7 @@ class AccessCounter(RefusingMapper):
             ) from error
 
     def _add(self, key: Key, number: Number = 1) -> None:
-        if not number:
-            return
-        if isinstance(key, Operation) and self._in_index:
+        if not number or (isinstance(key, Operation) and self._in_index):
             return
         entry = (key, self._cases)
         self._tally[entry] = self._tally.get(entry, 0) + number * self._factor
@@ -142,19 +126,18 @@ class AccessCounter(RefusingMapper):
     def _operation(self, kind: str, dtype: DType | None, number: int = 1, name: str = "") -> None:
         if dtype is None or dtype.kind == "b" or not number:
             return
-        if dtype.kind not in "fiu":
-            raise self._refusal(f"arithmetic on {dtype}", "write it in real() and imag()")
-        if dtype.itemsize > 8:
-            raise self._refusal(f"arithmetic on {dtype}", "compute in np.float64")
+        if dtype.kind not in "fiu" or dtype.itemsize > 8:
+            is_long = dtype.kind in "fiu"
+            mend = "compute in np.float64" if is_long else "write it in real() and imag()"
+            raise self._refusal(f"arithmetic on {dtype}", mend)
         self._add(Operation(kind=kind, type_name=type_name(dtype), function=name), number)
 
     def _convert(self, source: DType | None, target: DType | None) -> None:
         if source is None or target is None or source == target:
             return
         if source.kind in "cV" or target.kind in "cV":
-            raise self._refusal(
-                f"the conversion of {source} to {target}", "write it in real() and imag()"
-            )
+            mend = "write it in real() and imag()"
+            raise self._refusal(f"the conversion of {source} to {target}", mend)
         if source.kind in "fiu" and target.kind in "fiu" and "f" in (source.kind, target.kind):
             self._operation("convert", target if target.kind == "f" else source)
 
@@ -166,10 +149,7 @@ class AccessCounter(RefusingMapper):
 
     def handle_unsupported_expression(self, expr: Any, /, *_: Any, **__: Any) -> Any:
         """Refuse an expression node without a counting rule."""
-        raise self._refusal(
-            f"{type(expr).__name__} ({text_of(expr)})",
-            _REWRITE,
-        )
+        raise self._refusal(f"{type(expr).__name__} ({text_of(expr)})", _REWRITE)
 
     # --- leaves
 
@@ -293,6 +273,7 @@ Choice = tuple[tuple[Any, ...], tuple[Case, ...]]
 """A subscript without choices, and the conditions under which it is accessed."""
 
 _MAX_CHOICES = 32
+_CHOOSING = (p.If, p.Min, p.Max, p.Call)
 _EXTREMA = {"min": p.Min, "fmin": p.Min, "max": p.Max, "fmax": p.Max}
 
 
@@ -302,13 +283,12 @@ def list_choices(index: tuple[Any, ...], to_condition: ToCondition) -> list[Choi
     open_ones: list[Choice] = [(index, ())]
     while open_ones:
         parts, cases = open_ones.pop()
-        walker = _Finder()
-        for part in parts:
-            walker(strip_linear(part))
-        if not walker.choices:
+        nodes = [n for part in map(strip_linear, parts) for n in list_nodes(part, *_CHOOSING)]
+        found = [(node, branches) for node in nodes for branches in _list_branches(node)]
+        if not found:
             choices.append((parts, cases))
             continue
-        node, (test, taken, other) = walker.choices[-1]  # there are none inside it
+        node, (test, taken, other) = found[-1]  # there are none inside it
         condition = try_affine(to_condition, test)
         if condition is None or len(choices) + len(open_ones) + 2 > _MAX_CHOICES:
             return [(index, ())]
@@ -317,18 +297,6 @@ def list_choices(index: tuple[Any, ...], to_condition: ToCondition) -> list[Choi
             case = Case(alternatives=condition, holds=holds)
             open_ones.append((replaced, (*cases, case)))
     return choices
-
-
-class _Finder(WalkMapper[[]]):
-    """Finds nodes that choose, each before those inside it, with what they choose from."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.choices: list[tuple[Any, tuple[Any, Any, Any]]] = []
-
-    def visit(self, expr: Any) -> bool:
-        self.choices += ((expr, branches) for branches in _list_branches(expr))
-        return True
 
 
 def _list_branches(expr: Any) -> Iterator[tuple[Any, Any, Any]]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import loopy as lp
 import pymbolic.primitives as p
@@ -14,16 +13,9 @@ from loopy import AddressSpace
 from loopy.symbolic import WalkMapper, get_dependencies
 from pytools import memoize_method
 
-from countperf.counting.device_programs import (
-    Entered,
-    Left,
-    Loop,
-    Point,
-    Position,
-    Waited,
-)
+from countperf.counting.device_programs import Loop, Point, Position, Waited
 from countperf.counting.domains import Domains
-from countperf.counting.expression_types import name_of
+from countperf.counting.expression_types import list_nodes, name_of
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess
 from countperf.symbolic import sets
 from countperf.symbolic.kernel_sets import assumptions_of
@@ -58,7 +50,10 @@ class Hoisting:
             iname = region.iname
             if iname in self._domains.data_loops or point.tests:
                 break
-            if iname in names or names & self._find_changes_in(region, point.regions[0]):
+            changed = region.written | {iname, region.pin}
+            if region.has_barrier:
+                changed |= self.find_clobbered_arrays(point.regions[0])
+            if names & changed:
                 if region.is_unrolled:
                     continue
                 break
@@ -83,10 +78,6 @@ class Hoisting:
                 is_speculated=speculated and is_sequential,
             ),
         )
-
-    def _find_changes_in(self, region: Loop, program: Loop) -> set[str]:
-        changed = region.written | {region.pin}
-        return changed | self.find_clobbered_arrays(program) if region.has_barrier else changed
 
     @memoize_method
     def _is_all_or_nothing(
@@ -170,8 +161,7 @@ _SELECTED = frozenset({"fmin", "fmax", "min", "max", "fabs", "abs", "floor", "ce
 """Functions that are evaluated in any case, to select afterwards."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sunk:
+class Sunk(NamedTuple):
     """Branch into which a compiler sinks an instruction."""
 
     into: str  # id of the instruction whose branch it is
@@ -180,137 +170,105 @@ class Sunk:
 
 def sunk_instructions(kernel: Any, positions: Mapping[str, Position]) -> dict[str, Sunk]:
     """Return the branches in which instructions are executed that nothing else needs."""
-    uses = _Uses.of(kernel)
-    branches = {
-        instruction: taken
-        for instruction in positions
-        if (taken := {branch for _, branch in uses.by_instruction[instruction] if branch})
-    }
+    uses = _Uses(kernel)
     result: dict[str, Sunk] = {}
-    if not branches:
+    if not any(uses.branches.values()):
         return result
     for block in _straight_blocks(positions):
         for position, last in enumerate(block):
-            for branch in sorted(branches.get(last, ()), key=str):
+            for branch in sorted(uses.branches[last], key=str):
                 candidates = [i for i in block[:position] if i not in result]
-                fed = uses.fed(kernel, candidates, last, branch)
+                fed = uses.find_feeding(candidates, last, branch)
                 result |= dict.fromkeys(fed, Sunk(last, branch))
     return result
 
 
-@dataclass(frozen=True, slots=True)
 class _Uses:
     """Readers and writers of each variable."""
 
-    # variables that an instruction reads, with the branch of each use
-    by_instruction: Mapping[str, list[tuple[str, Branch]]]
-    readers: Mapping[str, set[tuple[str, Branch]]]  # instructions that read a variable, and where
-    writers: Mapping[str, set[str]]  # instructions that assign it
-
-    @classmethod
-    def of(cls, kernel: Any) -> _Uses:
-        by_instruction: dict[str, list[tuple[str, Branch]]] = {}
-        readers: defaultdict[str, set[tuple[str, Branch]]] = defaultdict(set)
-        writers: defaultdict[str, set[str]] = defaultdict(set)
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+        self.branches: dict[str, set[Branch]] = {}  # in which an instruction reads something
+        # instructions that read a variable, with the branch of each use, and those that assign it
+        self.readers: defaultdict[str, set[tuple[str, Branch]]] = defaultdict(set)
+        self.writers: defaultdict[str, set[str]] = defaultdict(set)
         for instruction in kernel.instructions:
-            uses = list(_uses_in(kernel, instruction))
-            by_instruction[instruction.id] = uses
+            uses = list(self._list_uses(instruction))
+            self.branches[instruction.id] = {branch for _, branch in uses if branch}
             for name, branch in uses:
-                readers[name].add((instruction.id, branch))
+                self.readers[name].add((instruction.id, branch))
             for name in instruction.assignee_var_names():
-                writers[name].add(instruction.id)
-        return cls(by_instruction, readers, writers)
+                self.writers[name].add(instruction.id)
 
-    def fed(self, kernel: Any, candidates: Sequence[str], last: str, branch: Branch) -> set[str]:
+    def find_feeding(self, candidates: Sequence[str], last: str, branch: Branch) -> set[str]:
         """Return those instructions of some in a row that feed one branch and nothing else."""
-        instructions = kernel.id_to_insn
-        feeding = {i for i in candidates if _is_movable(kernel, instructions[i])}
-        stored = frozenset[str]()
+        instructions = self.kernel.id_to_insn
+        feeding = {i for i in candidates if self._is_movable(instructions[i])}
+        is_behind_store = False
         for i in reversed(candidates):  # loads stay before stores, whatever these store to
-            if i in feeding and stored and _loads(kernel, instructions[i]):
-                feeding.remove(i)
-            stored |= _find_stored(kernel, instructions[i])
-        removed = True
-        while removed:
-            removed = {
-                i
-                for i in feeding
-                if not self._feed_only(
-                    instructions[i].assignee_var_names()[0], feeding, (last, branch)
-                )
-            }
+            if is_behind_store and self._touches(instructions[i].read_dependency_names()):
+                feeding.discard(i)
+            stores = self._touches(instructions[i].assignee_var_names())
+            is_behind_store = is_behind_store or stores
+        while removed := {
+            i
+            for i in feeding
+            for name in instructions[i].assignee_var_names()[:1]
+            if not (
+                self.writers[name] <= feeding
+                and self.readers[name]
+                and all(r in feeding or (r, at) == (last, branch) for r, at in self.readers[name])
+            )
+        }:
             feeding -= removed
         return feeding
 
-    def _feed_only(self, name: str, feeding: set[str], last: tuple[str, Branch]) -> bool:
-        readers = self.readers.get(name, set())
-        return (
-            self.writers[name] <= feeding
-            and bool(readers)
-            and all(reader in feeding or (reader, where) == last for reader, where in readers)
+    def _is_movable(self, instruction: Any) -> bool:
+        if not isinstance(instruction, lp.Assignment) or instruction.predicates:
+            return False
+        if not isinstance(instruction.assignee, p.Variable):
+            return False
+        name = instruction.assignee.name
+        return name in self.kernel.temporary_variables and not self._touches([name])
+
+    def _touches(self, names: Iterable[str]) -> bool:
+        """Return whether some of the variables lie in memory."""
+        temporaries, arguments = self.kernel.temporary_variables, self.kernel.arg_dict
+        return any(
+            temporaries[name].address_space != AddressSpace.PRIVATE
+            if name in temporaries
+            else isinstance(arguments.get(name), lp.ArrayArg)
+            for name in names
         )
+
+    def _list_uses(self, instruction: Any) -> Iterator[tuple[str, Branch]]:
+        """Yield the variables that an instruction reads; guarded stores are branches as a whole."""
+        around: Branch = ()
+        if self._touches(instruction.assignee_var_names()):
+            around = tuple((test, True) for test in sorted(instruction.predicates, key=str))
+        for predicate in instruction.predicates:
+            yield from ((name, ()) for name in get_dependencies(predicate))
+        if not isinstance(instruction, lp.Assignment | lp.CallInstruction):
+            yield from ((name, ()) for name in instruction.read_dependency_names())
+            return
+        walker = _Branches(self.kernel)
+        for assignee in instruction.assignees:
+            if isinstance(assignee, p.Subscript):
+                walker.rec(assignee.index, around)
+        walker.rec(instruction.expression, around)
+        yield from walker.names
 
 
 def _straight_blocks(positions: Mapping[str, Position]) -> Iterator[list[str]]:
-    """Return instructions between which no loop begins or ends and nobody waits."""
+    """Yield instructions between which no loop begins or ends and nobody waits."""
     block: list[str] = []
     for instruction, position in positions.items():
         for event in position.events:
-            match event:
-                case Waited():
-                    is_border = True
-                case Entered(region=region) | Left(region=region):
-                    is_border = not region.is_unrolled
-            if is_border:
+            if isinstance(event, Waited) or not event.region.is_unrolled:
                 yield block
                 block = []
         block.append(instruction)
     yield block
-
-
-def _is_movable(kernel: Any, instruction: Any) -> bool:
-    if not isinstance(instruction, lp.Assignment) or instruction.predicates:
-        return False
-    if not isinstance(instruction.assignee, p.Variable):
-        return False
-    variable = kernel.temporary_variables.get(instruction.assignee.name)
-    return variable is not None and variable.address_space == lp.AddressSpace.PRIVATE
-
-
-def _is_memory(kernel: Any, name: str) -> bool:
-    variable = kernel.temporary_variables.get(name)
-    if variable is not None:
-        return variable.address_space != lp.AddressSpace.PRIVATE
-    return isinstance(kernel.arg_dict.get(name), lp.ArrayArg)
-
-
-def _find_stored(kernel: Any, instruction: Any) -> frozenset[str]:
-    names = instruction.assignee_var_names()
-    return frozenset(name for name in names if _is_memory(kernel, name))
-
-
-def _loads(kernel: Any, instruction: Any) -> bool:
-    return any(_is_memory(kernel, name) for name in instruction.read_dependency_names())
-
-
-def _uses_in(kernel: Any, instruction: Any) -> Iterator[tuple[str, Branch]]:
-    """Return the variables that an instruction reads; guarded stores are branches as a whole."""
-    around: Branch = ()
-    if _find_stored(kernel, instruction):
-        around = tuple((test, True) for test in sorted(instruction.predicates, key=str))
-    for predicate in instruction.predicates:
-        for name in get_dependencies(predicate):
-            yield name, ()
-    if not isinstance(instruction, lp.Assignment | lp.CallInstruction):
-        for name in instruction.read_dependency_names():
-            yield name, ()
-        return
-    walker = _Branches(kernel)
-    for assignee in instruction.assignees:
-        if isinstance(assignee, p.Subscript):
-            walker.rec(assignee.index, around)
-    walker.rec(instruction.expression, around)
-    yield from walker.names
 
 
 class _Branches(WalkMapper[[Branch]]):
@@ -327,39 +285,20 @@ class _Branches(WalkMapper[[Branch]]):
     def map_if(self, expr: Any, around: Branch) -> None:
         """Look into both parts; where both only compute, they are no branches."""
         self.rec(expr.condition, around)
-        parts = ((expr.then, True), (expr.else_, False))
-        are_branches = any(_Guarded.stand_in(part, self._kernel) for part, _ in parts)
-        for part, holds in parts:
-            inside = (*around, (expr.condition, holds)) if are_branches else around
-            self.rec(part, inside)
+        are_branches = self._is_guarded(expr.then) or self._is_guarded(expr.else_)
+        for part, holds in ((expr.then, True), (expr.else_, False)):
+            self.rec(part, (*around, (expr.condition, holds)) if are_branches else around)
 
-
-class _Guarded(WalkMapper[[]]):
-    """Tells whether an expression has anything that is not evaluated for nothing."""
-
-    def __init__(self, kernel: Any) -> None:
-        super().__init__()
-        self.is_present = False
-        self._kernel = kernel
-
-    @classmethod
-    def stand_in(cls, expr: Any, kernel: Any) -> bool:
+    def _is_guarded(self, expr: Any) -> bool:
         """Return whether functions, powers or loads from global memory stand in an expression."""
-        mapper = cls(kernel)
-        mapper.rec(expr)
-        return mapper.is_present
-
-    def map_variable(self, expr: Any) -> None:
-        self.is_present = self.is_present or isinstance(
-            self._kernel.arg_dict.get(expr.name), lp.ArrayArg
-        )
-
-    def map_call(self, expr: Any) -> None:
-        self.is_present = self.is_present or name_of(expr.function) not in _SELECTED
-        self.rec(expr.parameters)
-
-    def map_power(self, expr: Any) -> None:
-        """Record a power that is a function; small ones are products."""
-        self.is_present = self.is_present or expr.exponent not in (0, 1, 2)
-        self.rec(expr.base)
-        self.rec(expr.exponent)
+        for node in list_nodes(expr, p.Variable, p.Call, p.Power):
+            match node:
+                case p.Variable(name=name):
+                    found = isinstance(self._kernel.arg_dict.get(name), lp.ArrayArg)
+                case p.Call(function=function):
+                    found = name_of(function) not in _SELECTED
+                case _:
+                    found = node.exponent not in (0, 1, 2)  # small ones are products
+            if found:
+                return True
+        return False

@@ -99,7 +99,6 @@ from countperf.counting.operations.access_counter import (
     strip_linear,
 )
 from countperf.counting.operations.code_motion import Hoisting, Moved, sunk_instructions
-from countperf.counting.operations.scalars import InstructionCounter
 from countperf.counting.operations.source_view import (
     HELPERS,
     SourceCounter,
@@ -113,8 +112,47 @@ _GUARDED_NODES = (p.Call, p.FloorDiv, p.Remainder, p.Power)
 """Nodes whose operations are not executed for nothing."""
 
 
-class ValueCounter(InstructionCounter):
-    """Tallies each value once; instructions come in schedule order."""
+# --- The compiler's view of complex numbers and of vectors
+# Rules, besides those above:
+#
+# 1. The helper that Loopy calls for an operation on complex numbers is inlined, and contracted by
+#    rule 3 inside of it: a product is two ``mul`` and two ``fma``, a fused product and sum four
+#    ``fma``. Its operations count together: all of them, or none where the value is there.
+# 2. An element is one access of all its bits, also where it is converted.
+# 3. A vector element is one value, and so is each of its components. Whoever loads a component
+#    loads the vector; all of them load it once.
+# 4. An operation on vectors counts once for each component, also a fused one.
+# 5. Loops that Loopy does by vectors are none; where it unrolls them instead, rule 7 holds.
+#
+# Not modeled, so that the counts are bounds from above: parts of complex results that nobody uses,
+# as in ``real(a*b)``; loads of a vector that was stored before.
+
+
+_INLINED: dict[str, dict[str, int]] = {
+    "mul": {"mul": 2, "fma": 2},
+    "fma": {"fma": 4},
+    "divide": {"div": 3, "mul": 1, "fma": 3, "neg": 1, "compare": 1, "fabs": 2},
+    "rdivide": {"div": 3, "mul": 2, "fma": 1, "neg": 1, "compare": 1, "fabs": 2},
+    "pow": {"mul": 4, "fma": 2, "log": 1, "hypot": 1, "atan2": 1, "exp": 1, "sincos": 1},
+}
+"""Operations that are left of the helpers that contraction changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SumTerm:
+    """An operand, perhaps a product whose last multiplication is not yet decided on."""
+
+    dtype: DType | None
+    value: int
+    kind: str = ""
+    factors: tuple[int, int] = (0, 0)
+
+
+class CompiledCounter(SourceCounter):
+    """Tallies what a compiler leaves of each instruction; instructions come in schedule order."""
+
+    helpers: Mapping[str, Mapping[str, int]] = HELPERS | _INLINED
+    is_optimized = True
 
     def __init__(self, domains: Domains) -> None:
         super().__init__(domains)
@@ -288,16 +326,15 @@ class ValueCounter(InstructionCounter):
         outer, self._pins = self._pins, frozenset()
         by_parts = self._is_counted_by_parts(expr)
         dtype = super().rec(expr) if by_parts else self._node(expr)
-        self._pins = outer | self._pins_of(self._value)
+        regions = {region.pin for region in self._position.regions}
+        self._pins = outer | (self._values.names(self._value) & regions)
         return dtype
 
     def _is_counted_by_parts(self, expr: Any) -> bool:
         """Return whether parts of an expression count where each is; else all count together."""
-        parts = (p.Variable, p.Subscript, p.Sum, p.Product, LinearSubscript)
-        return isinstance(expr, parts)
-
-    def _pins_of(self, value: int) -> frozenset[str]:
-        return self._values.names(value) & {region.pin for region in self._position.regions}
+        if isinstance(expr, p.Sum | p.Product):
+            return not self._is_complex(expr)
+        return isinstance(expr, p.Variable | p.Subscript | LinearSubscript)
 
     def _node(self, expr: Any) -> DType | None:
         """Tally a node whose operations count together: all of them, or none."""
@@ -356,6 +393,10 @@ class ValueCounter(InstructionCounter):
             self._unless_there(value, partial(super()._access, access), speculated=False)
 
     def _load_value(self, name: str, index: tuple[Any, ...]) -> int:
+        """Return the value of an element: of the vector, where a loop along it is done by one."""
+        axis = vector_axis(self._variable(name))
+        if axis is not None and len(index) > axis and self._is_lane(index[axis]):
+            index = (*index[:axis], *index[axis + 1 :])
         parts: list[Any] = []
         names = frozenset([name])
         for part in index:
@@ -376,7 +417,7 @@ class ValueCounter(InstructionCounter):
                 super()._convert(source, target)
         else:
             super()._convert(source, target)
-        if source != target:
+        if source is not None and target is not None and source != target:
             self._value = self._values.number(
                 ("convert", str(target), self._value), self._values.names(self._value)
             )
@@ -385,22 +426,12 @@ class ValueCounter(InstructionCounter):
         with self._set(_tests=self._tests | {(test, self._versions_in(test), holds)}):
             super()._tally_by_data(test, tally, holds=holds)
 
+    def _find_subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
+        dtype = super()._find_subscripted(direction, name, index)
+        self._value = self._load_value(name, index)
+        return dtype
 
-# --- Sums of products
-
-
-@dataclass(frozen=True, slots=True)
-class _SumTerm:
-    """An operand, perhaps a product whose last multiplication is not yet decided on."""
-
-    dtype: DType | None
-    value: int
-    kind: str = ""
-    factors: tuple[int, int] = (0, 0)
-
-
-class _SumCounter(ValueCounter):
-    """Tallies sums and products of real numbers and of vectors, contracted."""
+    # --- sums of products
 
     def _compute(self, kind: str, dtype: DType | None, *operands: int) -> int:
         """Tally an operation, unless its value is there; the first two operands commute."""
@@ -427,13 +458,15 @@ class _SumCounter(ValueCounter):
     def _term(self, expr: Any) -> _SumTerm:
         if isinstance(expr, p.Product):
             return self._product(flattened_operands(expr, p.Product))
-        if isinstance(expr, p.Power) and _is_two(expr.exponent):
+        if isinstance(expr, p.Power) and is_constant(expr.exponent) and expr.exponent == 2:
             return self._product(flattened_operands(p.Product((expr.base,) * 2), p.Product))
         dtype = self.rec(expr)
         return _SumTerm(dtype, self._value)
 
     def map_sum(self, expr: Any) -> DType | None:
         """A sum as in the source's view, with contraction (rule 3)."""
+        if self._is_complex(expr):
+            return super().map_sum(expr)
         children = flattened_operands(expr, p.Sum)
         leading = leading_constants(children)
         total = self._term(children[0])
@@ -471,6 +504,8 @@ class _SumCounter(ValueCounter):
 
     def map_product(self, expr: Any) -> DType | None:
         """A product as in the source's view."""
+        if self._is_complex(expr):
+            return super().map_product(expr)
         term = self._product(flattened_operands(expr, p.Product))
         self._value = self._finish_counting(term)
         return term.dtype
@@ -499,7 +534,8 @@ class _SumCounter(ValueCounter):
     def map_quotient(self, expr: Any) -> DType | None:
         """One division, or a multiplication by an exact reciprocal (rule 8)."""
         divisor = number_of(expr.denominator)
-        if divisor is not None and not is_constant(expr.numerator):
+        is_complex = self._is_complex(expr.numerator)
+        if divisor is not None and not is_complex and not is_constant(expr.numerator):
             mantissa, _ = np.frexp(float(divisor))
             if abs(mantissa) == 0.5:
                 dtype = self._operands((expr.numerator, expr.denominator))[-1]
@@ -527,76 +563,9 @@ class _SumCounter(ValueCounter):
             self._operation("mul", result, -1)  # the one by 1
 
 
-def _is_two(exponent: Any) -> bool:
-    return is_constant(exponent) and exponent == 2
-
-
 def _is_no_term(expr: Any, dtype: DType | None) -> bool:
     """Return whether adding a constant leaves all values of a type alone."""
     number = number_of(expr)
     if number != 0 or dtype is None:
         return False
     return dtype.kind in "iu" or (dtype.kind == "f" and bool(np.signbit(number)))
-
-
-# --- The compiler's view of complex numbers and of vectors
-# Rules, besides those above:
-#
-# 1. The helper that Loopy calls for an operation on complex numbers is inlined, and contracted by
-#    rule 3 inside of it: a product is two ``mul`` and two ``fma``, a fused product and sum four
-#    ``fma``. Its operations count together: all of them, or none where the value is there.
-# 2. An element is one access of all its bits, also where it is converted.
-# 3. A vector element is one value, and so is each of its components. Whoever loads a component
-#    loads the vector; all of them load it once.
-# 4. An operation on vectors counts once for each component, also a fused one.
-# 5. Loops that Loopy does by vectors are none; where it unrolls them instead, rule 7 holds.
-#
-# Not modeled, so that the counts are bounds from above: parts of complex results that nobody uses,
-# as in ``real(a*b)``; loads of a vector that was stored before.
-
-
-_INLINED: dict[str, dict[str, int]] = {
-    "mul": {"mul": 2, "fma": 2},
-    "fma": {"fma": 4},
-    "divide": {"div": 3, "mul": 1, "fma": 3, "neg": 1, "compare": 1, "fabs": 2},
-    "rdivide": {"div": 3, "mul": 2, "fma": 1, "neg": 1, "compare": 1, "fabs": 2},
-    "pow": {"mul": 4, "fma": 2, "log": 1, "hypot": 1, "atan2": 1, "exp": 1, "sincos": 1},
-}
-"""Operations that are left of the helpers that contraction changes."""
-
-
-class CompiledCounter(SourceCounter, _SumCounter):
-    """Tallies what a compiler leaves of each instruction; instructions come in schedule order."""
-
-    helpers: Mapping[str, Mapping[str, int]] = HELPERS | _INLINED
-
-    def _is_counted_by_parts(self, expr: Any) -> bool:
-        if isinstance(expr, p.Sum | p.Product) and self._is_complex(expr):
-            return False
-        return super()._is_counted_by_parts(expr)
-
-    def _is_nothing(self, name: str, real: Any) -> bool:
-        number = number_of(real)
-        if name == "add":
-            return number == 0 and bool(np.signbit(number))
-        return number == 1
-
-    def _convert(self, source: DType | None, target: DType | None) -> None:
-        kinds = {dtype.kind for dtype in (source, target) if dtype is not None}
-        if "c" not in kinds or self._names is not None:
-            super()._convert(source, target)
-            return
-        with self._depending_on(self._values.names(self._value), speculated=True):
-            super()._convert(source, target)
-
-    def _find_subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
-        dtype = super()._find_subscripted(direction, name, index)
-        self._value = self._load_value(name, index)
-        return dtype
-
-    def _load_value(self, name: str, index: tuple[Any, ...]) -> int:
-        """Return the value of an element: of the vector, where a loop along it is done by one."""
-        axis = vector_axis(self._variable(name))
-        if axis is not None and len(index) > axis and self._is_lane(index[axis]):
-            index = (*index[:axis], *index[axis + 1 :])
-        return super()._load_value(name, index)

@@ -46,19 +46,9 @@ from loopy.library.reduction import (
 from loopy.symbolic import ResolvedFunction, SubstitutionMapper, get_dependencies
 from pymbolic.mapper.substitutor import make_subst_func
 
+from countperf.counting import expression_types as expressions
 from countperf.counting.domains import Domains
-from countperf.counting.expression_types import (
-    DType,
-    UnrolledVariable,
-    context_of,
-    flattened_operands,
-    is_constant,
-    is_literal,
-    join_types,
-    leading_constants,
-    signature_of,
-    text_of,
-)
+from countperf.counting.expression_types import DType, is_constant
 from countperf.counting.keys import Case
 from countperf.counting.operations.access_counter import AccessCounter, Tally
 from countperf.symbolic.affine import try_affine
@@ -72,7 +62,7 @@ _IDENTITIES = ("_lpy_real_", "_lpy_conj_", "_lpy_imag_")
 """Of real numbers, as Loopy names them in its code."""
 
 _AS_WRITTEN = SubstitutionMapper(
-    lambda expr: p.Variable(expr.name) if type(expr) is UnrolledVariable else None
+    lambda expr: p.Variable(expr.name) if type(expr) is expressions.UnrolledVariable else None
 )
 
 
@@ -82,10 +72,7 @@ def find_tagged_inames(kernel: Any, *kinds: type) -> frozenset[str]:
 
 
 class InstructionCounter(AccessCounter):
-    """Tallies the operations and accesses of one execution of each of a kernel's instructions.
-
-    Parameters are those of `countperf.counting.operations.access_counter.AccessCounter`.
-    """
+    """Tallies the operations and accesses of one execution of each of a kernel's instructions."""
 
     def __init__(self, domains: Domains) -> None:
         super().__init__(domains)
@@ -96,23 +83,30 @@ class InstructionCounter(AccessCounter):
         literals = self.unrolled & instruction.within_inames
         if literals and literals & get_dependencies(instruction.expression):
             replace = SubstitutionMapper(
-                make_subst_func({name: UnrolledVariable(name) for name in literals})
+                make_subst_func({name: expressions.UnrolledVariable(name) for name in literals})
             )
             instruction = instruction.copy(expression=replace(instruction.expression))
-        call = instruction.expression
-        if not (isinstance(call, p.Call) and isinstance(self._callable(call), MakeTupleCallable)):
-            return super().tally(instruction)
         self._start(instruction)
-        if len(instruction.assignees) != len(call.parameters):
-            raise self._refusal(f"an assignment of part of the tuple {call}", "assign it whole")
-        for assignee, operand in zip(instruction.assignees, call.parameters, strict=True):
-            target = self._store(assignee)
-            self._in_context(context_of(target), operand, target)
+        call, assignees = instruction.expression, instruction.assignees
+        if isinstance(call, p.Call) and isinstance(self._callable(call), MakeTupleCallable):
+            if len(assignees) != len(call.parameters):
+                raise self._refusal(f"an assignment of part of the tuple {call}", "assign it whole")
+            for assignee, operand in zip(assignees, call.parameters, strict=True):
+                target = self._store(assignee)
+                self._in_context(expressions.context_of(target), operand, target)
+            return self._tally
+        targets = [self._store(assignee) for assignee in assignees]
+        target = targets[0] if len(targets) == 1 else None
+        self._in_context(expressions.context_of(targets[0]), call, target)
         return self._tally
 
     def map_variable(self, expr: Any) -> DType | None:
         """As everywhere; the loop variable of an unrolled loop is an untyped constant."""
-        return self.map_foreign(0) if type(expr) is UnrolledVariable else super().map_variable(expr)
+        return (
+            self.map_foreign(0)
+            if type(expr) is expressions.UnrolledVariable
+            else super().map_variable(expr)
+        )
 
     def _touch(
         self, direction: str, variable: Any, index: tuple[Any, ...], *size: int | None
@@ -127,7 +121,7 @@ class InstructionCounter(AccessCounter):
         result: DType | None = None
         for dtype in types:
             if dtype is not None:
-                result = dtype if result is None else join_types(result, dtype)
+                result = dtype if result is None else expressions.join_types(result, dtype)
         return result
 
     def _operands(self, children: Sequence[Any]) -> list[DType | None]:
@@ -147,17 +141,17 @@ class InstructionCounter(AccessCounter):
 
     def map_sum(self, expr: Any) -> DType | None:
         """A sum of k terms is k - 1 additions from left to right; leading constants fold."""
-        children = flattened_operands(expr, p.Sum)
+        children = expressions.flattened_operands(expr, p.Sum)
         steps = self._operands(children)
-        for dtype in steps[max(leading_constants(children), 1) :]:
+        for dtype in steps[max(expressions.leading_constants(children), 1) :]:
             self._operation("add", dtype)
         return steps[-1]
 
     def map_product(self, expr: Any) -> DType | None:
         """A product of k factors is k - 1 multiplications, those by -1 ``neg``; constants fold."""
-        children = flattened_operands(expr, p.Product)
+        children = expressions.flattened_operands(expr, p.Product)
         steps = self._operands(children)
-        leading = leading_constants(children)
+        leading = expressions.leading_constants(children)
         folded = 1
         for child in children[:leading]:
             folded = folded * child
@@ -200,9 +194,8 @@ class InstructionCounter(AccessCounter):
             number, mend = ("real", "write it as a - b*floor(a / b)")
             if dtype.kind != "f":
                 number, mend = ("complex", "write it in real() and imag()")
-            raise self._refusal(
-                f"{text_of(expr)} of {number} numbers, for which Loopy generates no code", mend
-            )
+            what = f"{expressions.text_of(expr)} of {number} numbers"
+            raise self._refusal(f"{what}, for which Loopy generates no code", mend)
         if not all(is_constant(child) for child in children):
             self._operation(kind, dtype)
         return dtype
@@ -210,16 +203,16 @@ class InstructionCounter(AccessCounter):
     def map_power(self, expr: Any) -> DType | None:
         """Exponents 0, 1, 2 fold; integer ones call a helper; real ones are ``pow``."""
         exponent = expr.exponent
-        if type(exponent) is UnrolledVariable:
+        if type(exponent) is expressions.UnrolledVariable:
             raise self._refusal(
                 f"the power {expr}, whose exponent differs in each copy of the unrolled loop",
                 "write one instruction for each exponent",
             )
-        if is_literal(exponent) and exponent == 0:
+        if expressions.is_literal(exponent) and exponent == 0:
             return np.dtype(np.int32)
-        if is_literal(exponent) and exponent == 1:
+        if expressions.is_literal(exponent) and exponent == 1:
             return self.rec(expr.base)
-        if is_literal(exponent) and exponent == 2:
+        if expressions.is_literal(exponent) and exponent == 2:
             return self.rec(p.Product((expr.base, expr.base)))
         base = self.rec(expr.base)
         result = self._inferred(expr)
@@ -235,7 +228,7 @@ class InstructionCounter(AccessCounter):
 
         Where the exponent is no constant, data decides its length: a call of OpenCL's ``pown``.
         """
-        if not is_literal(expr.exponent):
+        if not expressions.is_literal(expr.exponent):
             self.rec(expr.exponent)
             self._operation("special", result, name="pown")
             return
@@ -320,7 +313,7 @@ class InstructionCounter(AccessCounter):
         name = callable_.name
         if str(getattr(callable_, "name_in_target", None) or name).startswith(_IDENTITIES):
             return self.rec(expr.parameters[0])
-        types = signature_of(callable_)
+        types = expressions.signature_of(callable_)
         if any(dtype is not None and dtype.kind == "c" for dtype in types.values()):
             raise self._refusal(f"the complex function {name}", "write it in real() and imag()")
         self._arguments(expr, callable_)
@@ -333,10 +326,10 @@ class InstructionCounter(AccessCounter):
 
     def _arguments(self, expr: Any, callable_: Any) -> list[Any]:
         """Tally the arguments of a call; return the types that the function takes."""
-        types = signature_of(callable_)
+        types = expressions.signature_of(callable_)
         wanted = [types.get(position) for position in range(len(expr.parameters))]
         for parameter, dtype in zip(expr.parameters, wanted, strict=True):
-            self._in_context(context_of(dtype), parameter, dtype)
+            self._in_context(expressions.context_of(dtype), parameter, dtype)
         return wanted
 
     def _reduction(self, expr: Any, callable_: Any) -> DType:
@@ -363,7 +356,7 @@ class InstructionCounter(AccessCounter):
     def map_comparison(self, expr: Any) -> DType | None:
         """A comparison of data is one ``compare``; of loop variables it is free."""
         if not self._is_free(expr):
-            with self._set(_context=context_of(self._inferred(expr.left - expr.right))):
+            with self._set(_context=expressions.context_of(self._inferred(expr.left - expr.right))):
                 self._operation("compare", self._operands((expr.left, expr.right))[-1])
         return np.dtype(np.bool_)
 

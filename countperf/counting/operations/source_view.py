@@ -49,7 +49,7 @@ from loopy.symbolic import LinearSubscript, TypeCast, get_dependencies
 from loopy.types import NumpyType
 
 from countperf.counting.accesses import components_in_memory
-from countperf.counting.expression_types import DType, UnrolledVariable, is_constant
+from countperf.counting.expression_types import DType, UnrolledVariable, is_constant, number_of
 from countperf.counting.operations.access_counter import Tally, list_subscripts, strip_linear
 from countperf.counting.operations.scalars import InstructionCounter, find_tagged_inames
 from countperf.errors import UnsupportedExpressionError
@@ -92,10 +92,54 @@ OPAQUE = frozenset(["sqrt", "tan", "tanh"])
 _KINDS = frozenset(["add", "mul", "div", "neg", "fma", "compare"])
 
 
-class ComplexRules(InstructionCounter):
-    """Rules by which an instruction counter expands complex arithmetic."""
+_COMPONENTWISE = frozenset(
+    ["add", "mul", "div", "neg", "fma", "minmax", "special", "bitwise", "shift", "mod"]
+)
+
+
+def component_of(dtype: DType) -> tuple[DType, int] | None:
+    """Return the type and number of the components of a vector type; None for other types."""
+    if not dtype.fields:
+        return None
+    parts = {np.dtype(entry[0]) for entry in dtype.fields.values()}
+    names = dtype.names or ()
+    if len(parts) > 1 or not names or not all(n.startswith(("s", "padding")) for n in names):
+        return None
+    return parts.pop(), sum(name.startswith("s") for name in names)
+
+
+def vector_axis(array: Any) -> int | None:
+    """Return the axis of an array that is implemented as components of vectors."""
+    if isinstance(array, ArrayBase):
+        for axis, tag in enumerate(array.dim_tags or ()):
+            if isinstance(tag, VectorArrayDimTag):
+                return axis
+    return None
+
+
+def real_part(dtype: DType) -> DType:
+    """Return the type of the parts of a complex type."""
+    return np.dtype(f"f{dtype.itemsize // 2}")
+
+
+def _fold_constants(operands: Sequence[Any], name: str) -> Any | None:
+    """Return the value of constant operands joined; None if some operand is no constant."""
+    if not all(
+        is_constant(operand) and not isinstance(operand, p.Variable) for operand in operands
+    ):
+        return None
+    result: Any = operands[0]
+    for operand in operands[1:]:
+        result = result + operand if name == "add" else result * operand
+    return result
+
+
+class SourceCounter(InstructionCounter):
+    """Tallies instructions as they are emitted, by the rules for all types."""
 
     helpers: Mapping[str, Mapping[str, int]] = HELPERS
+    _lane: str | None = None
+    is_optimized = False  # whether what leaves numbers alone is left out
 
     @cached_property
     def _has_complex(self) -> bool:
@@ -142,48 +186,51 @@ class ComplexRules(InstructionCounter):
         return source
 
     def _convert(self, source: DType | None, target: DType | None) -> None:
-        if source is None or target is None or "c" not in (source.kind, target.kind):
-            super()._convert(source, target)
-        elif target.kind != "c":
-            raise self._refusal(
-                f"the conversion of {source} to {target}", "take real() or imag() of it"
-            )
-        elif source.kind != "c":
-            super()._convert(source, real_part(target))
-        elif source != target:
+        if source is None or target is None or source == target:
+            return
+        components = component_of(target)
+        if components is not None or component_of(source) is not None:
+            if components is None or components[0] != source:
+                mend = "convert each component"
+                raise self._refusal(f"the conversion of {source} to {target}", mend)
+        elif target.kind == "c" and source.kind == "c":
             self._operation("convert", real_part(target), 2)
+        elif target.kind == "c":
+            super()._convert(source, real_part(target))
+        elif source.kind == "c":
+            mend = "take real() or imag() of it"
+            raise self._refusal(f"the conversion of {source} to {target}", mend)
+        else:
+            super()._convert(source, target)
 
     def _operation(self, kind: str, dtype: DType | None, number: int = 1, name: str = "") -> None:
-        if dtype is None or dtype.kind != "c":
-            super()._operation(kind, dtype, number, name)
-        elif kind == "select":
-            super()._operation(kind, real_part(dtype), 2 * number)
-        else:
-            raise self._refusal(
-                f"'{name or kind}' of {dtype}",
-                "write it in real() and imag(), or pass its counts in instruction_counts",
-            )
-
-    def _real_operand(self, expr: Any, target: DType) -> None:
-        """Tally a real operand, which a helper takes in the precision of its complex ones."""
-        self._as_type(expr, real_part(target))
+        components = None if dtype is None else component_of(dtype)
+        if components is not None:
+            if kind not in _COMPONENTWISE:
+                raise self._refusal(f"'{kind}' of vectors", "write it for each component")
+            dtype, number = components[0], number * components[1]
+        elif dtype is not None and dtype.kind == "c":
+            if kind != "select":
+                mend = "write it in real() and imag(), or pass its counts in instruction_counts"
+                raise self._refusal(f"'{name or kind}' of {dtype}", mend)
+            dtype, number = real_part(dtype), 2 * number
+        super()._operation(kind, dtype, number, name)
 
     # --- sums and products
 
     def map_sum(self, expr: Any) -> DType | None:
         """A complex sum: complex terms as a binary tree, the sum of real ones added to it."""
-        if not self._is_complex(expr):
-            return super().map_sum(expr)
-        return self._join_terms(expr, self._inferred(expr), "add")
+        return self._join_terms(expr, "add") if self._is_complex(expr) else super().map_sum(expr)
 
     def map_product(self, expr: Any) -> DType | None:
         """A complex product: as a sum."""
         if not self._is_complex(expr):
             return super().map_product(expr)
-        return self._join_terms(expr, self._inferred(expr), "mul")
+        return self._join_terms(expr, "mul")
 
-    def _join_terms(self, expr: Any, target: DType, name: str) -> DType | None:
-        if all(is_constant(child) for child in expr.children):
+    def _join_terms(self, expr: Any, name: str) -> DType | None:
+        target = self._inferred(expr)
+        if all(map(is_constant, expr.children)):
             return target
         if not self.kernel.options.allow_fp_reordering:
             raise self._refusal(
@@ -195,10 +242,9 @@ class ComplexRules(InstructionCounter):
         kind = self._join_tree(complexes, target, name)
         if not reals:
             return target
-        whole: Any = type(expr)(tuple(reals)) if len(reals) > 1 else next(iter(reals))
         folded = _fold_constants(reals, name)
         if folded is None:
-            self._real_operand(whole, target)
+            self._as_type(type(expr)(tuple(reals)) if len(reals) > 1 else reals[0], target)
         if name == "mul" and folded == -1:
             self._helper("neg", target)
         elif (folded is None or kind != "constant") and not self._is_nothing(name, folded):
@@ -278,11 +324,8 @@ class ComplexRules(InstructionCounter):
         if not (upper or lower):
             return super().map_quotient(expr)
         target = self._inferred(expr)
-        for operand, is_complex in ((expr.numerator, upper), (expr.denominator, lower)):
-            if is_complex:
-                self._as_type(operand, target)
-            else:
-                self._real_operand(operand, target)
+        self._as_type(expr.numerator, target)
+        self._as_type(expr.denominator, target)
         name = "divide" if upper and lower else "divider" if upper else "rdivide"
         if name != "divider" or not self._is_nothing(name, expr.denominator):
             self._helper(name, target)
@@ -290,8 +333,8 @@ class ComplexRules(InstructionCounter):
 
     def _is_nothing(self, name: str, real: Any) -> bool:
         """Return whether a helper leaves a complex number alone, given the real operand."""
-        del name, real
-        return False
+        number = number_of(real) if self.is_optimized else None
+        return number == 0 and bool(np.signbit(number)) if name == "add" else number == 1
 
     def map_power(self, expr: Any) -> DType | None:
         """Exponents 2, 3 and 4 are products; others call a helper."""
@@ -303,33 +346,11 @@ class ComplexRules(InstructionCounter):
             for _ in range(int(expr.exponent) - 1):
                 value = value * expr.base
             return self.rec(value)
-        if self._is_complex(expr.base) and not self._is_complex(expr.exponent):
-            self._as_type(expr.base, target)
-            self._real_operand(expr.exponent, target)
-            self._helper("powr", target)
-        else:
-            self._as_type(expr.base, target)
-            self._as_type(expr.exponent, target)
-            self._helper("pow", target)
+        has_real_exponent = self._is_complex(expr.base) and not self._is_complex(expr.exponent)
+        self._as_type(expr.base, target)
+        self._as_type(expr.exponent, target)
+        self._helper("powr" if has_real_exponent else "pow", target)
         return target
-
-    def map_call(self, expr: Any) -> DType | None:
-        """Functions of complex numbers call a helper."""
-        callable_ = self._callable(expr)
-        name = str(getattr(callable_, "name_in_target", ""))
-        root, _, function = name.partition("_")
-        if root not in ("cfloat", "cdouble"):
-            return super().map_call(expr)
-        if function not in HELPERS and function not in OPAQUE:
-            raise self._refusal(f"the function {name}", "write it in real() and imag()")
-        (operand,) = expr.parameters
-        dtype = callable_.arg_id_to_dtype[0].numpy_dtype
-        self._as_type(operand, dtype)
-        if function in OPAQUE:
-            self._operation("special", real_part(dtype), name=f"c{function}")
-        else:
-            self._helper(function, dtype)
-        return callable_.arg_id_to_dtype[-1].numpy_dtype
 
     def map_comparison(self, expr: Any) -> DType | None:
         """Comparisons of complex numbers are refused: no valid code is emitted for them."""
@@ -337,63 +358,12 @@ class ComplexRules(InstructionCounter):
             raise self._refusal(f"the comparison {expr} of complex numbers", "compare real parts")
         return super().map_comparison(expr)
 
-
-def real_part(dtype: DType) -> DType:
-    """Return the type of the parts of a complex type."""
-    return np.dtype(f"f{dtype.itemsize // 2}")
-
-
-def _fold_constants(operands: Sequence[Any], name: str) -> Any | None:
-    """Return the value of constant operands joined; None if some operand is no constant."""
-    if not all(
-        is_constant(operand) and not isinstance(operand, p.Variable) for operand in operands
-    ):
-        return None
-    result: Any = operands[0]
-    for operand in operands[1:]:
-        result = result + operand if name == "add" else result * operand
-    return result
-
-
-# --- Vectors
-
-
-_COMPONENTWISE = frozenset(
-    ["add", "mul", "div", "neg", "fma", "minmax", "special", "bitwise", "shift", "mod"]
-)
-
-
-def component_of(dtype: DType) -> tuple[DType, int] | None:
-    """Return the type and number of the components of a vector type; None for other types."""
-    if not dtype.fields:
-        return None
-    parts = {np.dtype(entry[0]) for entry in dtype.fields.values()}
-    names = dtype.names or ()
-    if len(parts) > 1 or not names or not all(n.startswith(("s", "padding")) for n in names):
-        return None
-    return parts.pop(), sum(name.startswith("s") for name in names)
-
-
-def vector_axis(array: Any) -> int | None:
-    """Return the axis of an array that is implemented as components of vectors."""
-    if isinstance(array, ArrayBase):
-        for axis, tag in enumerate(array.dim_tags or ()):
-            if isinstance(tag, VectorArrayDimTag):
-                return axis
-    return None
-
-
-class SourceCounter(ComplexRules):
-    """Tallies instructions as they are emitted, by the rules for all types."""
-
-    _lane: str | None = None
+    # --- vectorized loops
 
     @cached_property
     def vectorized(self) -> frozenset[str]:
         """The loop variables that are tagged ``vec``."""
         return find_tagged_inames(self.kernel, VectorizeTag)
-
-    # --- loops
 
     def loops_around(self, instruction: Any) -> frozenset[str]:
         """Return the loops of an instruction, without one that is done by vectors."""
@@ -528,15 +498,6 @@ class SourceCounter(ComplexRules):
 
     # --- arithmetic
 
-    def _operation(self, kind: str, dtype: DType | None, number: int = 1, name: str = "") -> None:
-        components = None if dtype is None else component_of(dtype)
-        if components is None:
-            super()._operation(kind, dtype, number, name)
-        elif kind not in _COMPONENTWISE:
-            raise self._refusal(f"'{kind}' of vectors", "write it for each component")
-        else:
-            super()._operation(kind, components[0], number * components[1], name)
-
     def _join(self, types: Sequence[DType | None]) -> DType | None:
         known = [dtype for dtype in types if dtype is not None]
         vectors = [dtype for dtype in known if component_of(dtype)]
@@ -545,15 +506,6 @@ class SourceCounter(ComplexRules):
         for dtype in known:
             self._convert(dtype, vectors[0])
         return vectors[0]
-
-    def _convert(self, source: DType | None, target: DType | None) -> None:
-        if source is None or target is None or source == target:
-            return
-        components = component_of(target)
-        if components is None and component_of(source) is None:
-            super()._convert(source, target)
-        elif components is None or components[0] != source:
-            raise self._refusal(f"the conversion of {source} to {target}", "convert each component")
 
     def _quotient(self, expr: Any, children: Sequence[Any], result: DType | None) -> DType | None:
         if result is None or component_of(result) is None:
@@ -567,17 +519,32 @@ class SourceCounter(ComplexRules):
         return result
 
     def map_call(self, expr: Any) -> DType | None:
-        """A function of vectors counts for each component; making a vector is free."""
+        """Functions of vectors count for each component; those of complex numbers call a helper.
+
+        Making a vector is free.
+        """
         callable_ = self._callable(expr)
         types: Any = getattr(callable_, "arg_id_to_dtype", None) or {}
         result = getattr(types.get(-1), "numpy_dtype", None)
         components = None if result is None else component_of(result)
         is_random = type(callable_).__name__ == "Random123Callable"  # whose module needs Mako
-        if components is None or not (is_random or str(callable_.name).startswith("make_")):
+        if components and (is_random or str(callable_.name).startswith("make_")):
+            self._arguments(expr, callable_)
+            if is_random:
+                self._operation("special", components[0], name=callable_.name)
+            return result
+        name = str(getattr(callable_, "name_in_target", ""))
+        root, _, function = name.partition("_")
+        if root not in ("cfloat", "cdouble"):
             return super().map_call(expr)
-        self._arguments(expr, callable_)
-        if is_random:
-            self._operation("special", components[0], name=callable_.name)
+        if function not in HELPERS and function not in OPAQUE:
+            raise self._refusal(f"the function {name}", "write it in real() and imag()")
+        dtype = types[0].numpy_dtype
+        self._as_type(expr.parameters[0], dtype)
+        if function in OPAQUE:
+            self._operation("special", real_part(dtype), name=f"c{function}")
+        else:
+            self._helper(function, dtype)
         return result
 
     def map_if(self, expr: Any) -> DType | None:

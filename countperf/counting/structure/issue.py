@@ -25,11 +25,11 @@ vectors. Which policy a device follows, its runtime says (`countperf.models.ship
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, assert_never, cast, get_args
+from typing import Any, Literal, assert_never, get_args
 
 import numpy as np
 from pydantic import Field
@@ -37,9 +37,6 @@ from pydantic import Field
 from countperf.counting.keys import Operation
 from countperf.counting.structure import site_keys as keys
 from countperf.documents import Part
-
-Rows = Literal["any", "multiples", "multiples behind barriers"]
-Vectorized = Literal["always", "never", "flat", "flat or sync", "sync"]
 
 
 class ExecutionPolicy(Part):
@@ -51,12 +48,12 @@ class ExecutionPolicy(Part):
     along: Literal["axis0", "group"] = "axis0"
     # whether what is left of a row takes a whole vector instruction, or scalar ones
     remainder: Literal["whole", "scalar"] = "whole"
-    # what runs in vectors: everything, nothing, what is not in an item's own loop, that and
-    # whatever is in programs with local barriers, or only the latter
-    vectorized: Vectorized = "always"
-    # which rows run in vectors at all: any; only those of a multiple of `width` items, everywhere,
-    # or in programs with local barriers
-    rows: Rows = "any"
+    # what runs in vectors: everything, what is not in an item's own loop, or that and whatever is
+    # in programs with local barriers
+    vectorized: Literal["always", "flat", "flat or sync"] = "always"
+    # which rows run in vectors in programs with local barriers: any, or only those of a multiple of
+    # `width` items
+    rows: Literal["any", "multiples behind barriers"] = "any"
     # whether items of groups of one row that is no power of two access global memory in vectors
     # outside loops, short ones too, as others do, or one by one
     odd_rows: Literal["together", "apart"] = "together"
@@ -92,53 +89,34 @@ _ONE = Fraction(1)
 _REAL = r"f(?:16|32|64)"
 Unit = Literal["vector", "scalar"]
 IssuedEvents = Literal["idle", "iterations", "entries", "carried", "live_across_barrier"]
-Serving = Literal[
-    "same",
-    "next",
-    "offset",
-    "shifted",
-    "masked",
-    "walk",
-    "l1_reuse",
-    "l2_reuse",
-    "beyond_l2",
-    "set_conflict",
-    "data",
-    "strided",
-]
+_Within = Literal["same", "next", "offset", "shifted", "masked", "walk"]
+_Elsewhere = Literal["l1_reuse", "l2_reuse", "beyond_l2", "set_conflict", "data", "strided"]
+Serving = Literal[_Within, _Elsewhere]
 """Ways in which an issued access goes: by its step within lines (``walk``: item by item), by the
 cache that serves it, or as a vector of neighbors on other lines in each iteration (``strided``)."""
 
-ISSUED: tuple[tuple[str, str], ...] = tuple(
+_ISSUED = {
+    "instruction": (
+        rf"arithmetic\.{_REAL}(?:\.\w+)?",
+        r"(?:minor|divide|div|pow|special|conditional)(?:\.\w+){0,2}",
+        r"chain(?:\.\w+){1,2}",
+        rf"[gl]mem\.(?:load|store)(?:\.(?:{'|'.join(get_args(Serving))}))?",
+        r"pmem\.(?:load|store|gather|scatter)",
+        r"guarded\.[gl]mem\.(?:load|store)",
+        "|".join(get_args(IssuedEvents)),
+    ),
+    "work group": (r"passes\.(?:free|sync)",),
+    "row": (r"rows\.(?:free|sync)",),
+}
+ISSUED = tuple(
     (rf"issue\.(?:{'|'.join(get_args(Unit))})\.(?:{what})", unit)
-    for what, unit in (
-        (
-            rf"arithmetic\.{_REAL}(?:\.\w+)?|(?:minor|divide|div|pow|special|conditional)(?:\.\w+){{0,2}}",
-            "instruction",
-        ),
-        (r"chain(?:\.\w+){1,2}", "instruction"),
-        (rf"[gl]mem\.(?:load|store)(?:\.(?:{'|'.join(get_args(Serving))}))?", "instruction"),
-        (r"pmem\.(?:load|store|gather|scatter)", "instruction"),
-        (r"guarded\.[gl]mem\.(?:load|store)", "instruction"),
-        ("|".join(get_args(IssuedEvents)), "instruction"),
-        (r"passes\.(?:free|sync)", "work group"),
-        (r"rows\.(?:free|sync)", "row"),
-    )
+    for unit, patterns in _ISSUED.items()
+    for what in patterns
 )
 """Patterns of the names of what a device issues, with their units."""
 
 Issued = tuple[tuple[str, Fraction], ...]
 """Names of what a unit of a count is issued as, each with its number."""
-
-_EVERYWHERE = frozenset({("free", "flat"), ("free", "loop"), ("sync", "flat"), ("sync", "loop")})
-_IN_VECTORS: Mapping[Vectorized, frozenset[tuple[str, str]]] = {
-    "always": _EVERYWHERE,
-    "never": frozenset(),
-    "flat": frozenset({("free", "flat"), ("sync", "flat")}),
-    "flat or sync": _EVERYWHERE - {("free", "loop")},
-    "sync": frozenset({("sync", "flat"), ("sync", "loop")}),
-}
-"""Contexts and placements that run in vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +132,6 @@ class SiteRun:
         return (self.site.items, 1) if self.policy.along == "group" else self.site.shape
 
     @property
-    def is_written_out(self) -> bool:
-        """True if the loops around the site are unrolled."""
-        return self.site.placement == "short"
-
-    @property
     def is_flat(self) -> bool:
         """True if it is in no loop of the items, or in unrolled ones only."""
         return self.site.placement != "loop"
@@ -166,16 +139,11 @@ class SiteRun:
     @property
     def is_vector(self) -> bool:
         """True if it runs in vectors."""
-        policy, context = self.policy, self.site.context
-        is_behind_none = policy.rows == "multiples behind barriers" and context == "free"
-        is_regular = policy.rows == "any" or is_behind_none or self.shape[0] % policy.width == 0
-        where = (context, "flat" if self.is_flat else "loop")
-        return policy.width > 1 and is_regular and where in _IN_VECTORS[policy.vectorized]
-
-    @property
-    def unit(self) -> Unit:
-        """Unit that runs it."""
-        return "vector" if self.is_vector else "scalar"
+        policy, is_behind_barriers = self.policy, self.site.context == "sync"
+        is_regular = policy.rows == "any" or self.shape[0] % policy.width == 0
+        may_loop = is_behind_barriers and policy.vectorized == "flat or sync"
+        is_meant = self.is_flat or policy.vectorized == "always" or may_loop
+        return policy.width > 1 and is_meant and (is_regular or not is_behind_barriers)
 
     @property
     def shares(self) -> tuple[Fraction, Fraction]:
@@ -209,11 +177,7 @@ _MINOR_FUNCTIONS = frozenset(
 _LONG_INTEGER_FUNCTIONS = ("philox", "threefry", "pown")
 """Of integers, all others are a few instructions."""
 
-_PASSED: Mapping[keys.CacheLevel, tuple[str, ...]] = {
-    "l1_reuse": (),
-    "l2_reuse": ("l2_reuse",),
-    "beyond_l2": ("l2_reuse", "beyond_l2"),
-}
+_PASSED = {"l2_reuse": ("l2_reuse",), "beyond_l2": ("l2_reuse", "beyond_l2")}
 """Accesses that a farther cache serves pass the nearer ones as well, and are charged for that."""
 
 _CONFLICTS = {1: Fraction(1, 4), 2: Fraction(5, 8), 3: _ONE}
@@ -228,26 +192,15 @@ _ELSEWHERE = keys.TO_OTHER_LINES.keys() | keys.BY_DATA.keys()
 def apply_policy(policy: ExecutionPolicy, counts: Mapping[str, Any]) -> dict[str, Any]:
     """Turn counts of the structure view into what the device issues."""
     total: dict[str, Any] = {}
-    known = _remember_issue(cast("Hashable", policy))  # frozen
     for name, count in counts.items():
-        if name not in known:
-            known[name] = issue(name, policy)
-        for issued, share in known[name]:
-            part = (
-                count
-                if share == 1
-                else count * (float(share) if isinstance(count, np.ndarray) else share)
-            )
+        for issued, share in issue(name, policy):
+            factor = float(share) if isinstance(count, np.ndarray) else share
+            part = count if share == 1 else count * factor
             total[issued] = total[issued] + part if issued in total else part
     return total
 
 
-@lru_cache(maxsize=2**8)
-def _remember_issue(policy: Hashable) -> dict[str, Issued]:  # noqa: ARG001
-    """Remember what units of properties are issued as under a policy, once asked for."""
-    return {}
-
-
+@lru_cache(2**16)
 def issue(name: str, policy: ExecutionPolicy) -> Issued:
     """Return what a unit of a property is issued as; nothing of what is only emitted."""
     if name in _LAUNCHED or name.startswith((f"{ISSUE_ROOT}.", *keys.FOOTPRINT_ROOTS)):
@@ -326,7 +279,7 @@ def _one_by_one(
         nearest, (level, grade) = "l1_reuse", keys.TO_OTHER_LINES[step]
     elif step in keys.BY_DATA:
         nearest, level = "data", keys.BY_DATA[step]
-    served = ["strided" if unit == "vector" else nearest, *(_PASSED[level] if level else ())]
+    served = ["strided" if unit == "vector" else nearest, *_PASSED.get(level or "", ())]
     beginning = f"{ISSUE_ROOT}.{unit}.{key.at}"
     issued = [(f"{beginning}.{serving}", times) for serving in served]
     if grade:
@@ -367,7 +320,9 @@ def _event(key: keys.EventKey, run: SiteRun) -> Issued:
         if 0 < run.policy.arrays < int(elements) and run.is_vector:
             way = "gather" if direction == "load" else "scatter"
             return ((f"{ISSUE_ROOT}.vector.pmem.{way}", _ONE),)
-        return () if run.is_written_out else run.issued(f"pmem.{direction}")  # in registers
+        return (
+            () if run.site.placement == "short" else run.issued(f"pmem.{direction}")
+        )  # in registers
     if kind == "chain":
         link, type_name = details
         link = "arithmetic" if link in _LIKE_PRODUCTS else link
@@ -375,12 +330,12 @@ def _event(key: keys.EventKey, run: SiteRun) -> Issued:
     if kind == "live_across_barrier":
         return run.issued(kind, instructions=Fraction(int(details[1]), _LANE_BITS))
     if kind == "passes":
-        beginning = f"{ISSUE_ROOT}.{run.unit}"
+        beginning = f"{ISSUE_ROOT}.{'vector' if run.is_vector else 'scalar'}"
         return (
             (f"{beginning}.passes.{context}", _ONE),
             (f"{beginning}.rows.{context}", Fraction(run.shape[1])),
         )
-    if kind in ("iterations", "entries") and run.is_written_out:
+    if kind in ("iterations", "entries") and run.site.placement == "short":
         return ()
     if kind == "carried" and (context == "free" or not run.is_flat):
         return ()

@@ -1,20 +1,13 @@
 """The memory hierarchy of a device: sizes, ways and lines of its caches, and address translation.
 
 Hierarchies are documents in ``hierarchies`` beside this module, one per processor, each number with
-its source; `read_system` makes one of what the operating system says. Sizes of caches enter at
-three places, and at all of them they are those of the device:
-
-- *Derived features of models* (``beyond_l2``, ``beyond_llc``, ``out_of_reach`` and their products,
-  `countperf.models.shipped` and `countperf.models.shipped`) have the caches and the translation
-  reach of the device's hierarchy, which a weights document states (`ModelDefinition.memory`).
-- *Reuse classes of counts* (``l1_reuse``, ``l2_reuse``, ``beyond_l2``, ``data_l2_reuse``,
-  ``..._conflict1`` and so on, `countperf.counting.execution.reuse`), and *misses and spills* of
-  compiled code (``miss.conflict``, `countperf.machine_code.classify_x86`) have the `CountedCaches`
-  that a kernel is counted for. Property vectors and weights state theirs, and weights predict no
-  vector of others.
-
-Where no device is named, kernels are counted for `DEFAULT_CACHES`. Vectors and weights in older
-documents state no caches; they are of these, too. Lines have 64 bytes.
+its source; `read_system` makes one of what the operating system says. Derived features of models
+(``beyond_l2``, ``out_of_reach``, `countperf.models.shipped`) have those of the device, which a
+weights document states. Reuse classes of counts (``l2_reuse``, ``..._conflict1``,
+`countperf.counting.execution.reuse`), and misses and spills of compiled code
+(`countperf.machine_code.classify_x86`), have the `CountedCaches` that a kernel is counted for:
+vectors and weights state theirs, and weights predict no vector of others. Where no device is named,
+and in older documents, these are `DEFAULT_CACHES`. Lines have 64 bytes.
 """
 
 from __future__ import annotations
@@ -35,18 +28,11 @@ _SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _HOLDING_DATA = ("Data", "Unified")
 
-COUNTED = "amd-zen5"
-"""Hierarchy by which accesses are sorted by their reuse distance where no device is named."""
-
-COMPILED = "amd-zen4"
-"""Hierarchy by which misses and spills of compiled code are found where no device is named."""
-
 ASSUMED = "amd-zen4"
 """Hierarchy of models that do not say theirs, and of devices of which none is known."""
 
 UNKNOWN = "unknown"
 """Name of the hierarchy of a device of which none is known: with the numbers of `ASSUMED`."""
-
 
 LINE_BYTES = 64
 """Size of the lines that counts are of, byte."""
@@ -166,11 +152,11 @@ def load_hierarchy(name: str) -> MemoryHierarchy:
     return MemoryHierarchy.from_object(tomllib.loads(read_file_text(path)), path=path)
 
 
-DEFAULT_CACHES = load_hierarchy(COUNTED).counted.model_copy(
-    update={"code": load_hierarchy(COMPILED).counted.first}
+DEFAULT_CACHES = load_hierarchy("amd-zen5").counted.model_copy(
+    update={"code": load_hierarchy("amd-zen4").counted.first}
 )
 """Caches by which kernels are counted where no device is named, and of documents that state none:
-those of `COUNTED`, and for compiled code that of `COMPILED`."""
+those of AMD Zen 5, and for compiled code that of AMD Zen 4."""
 
 
 def read_system(folder: Path = _SYSTEM) -> MemoryHierarchy | None:
@@ -181,19 +167,15 @@ def read_system(folder: Path = _SYSTEM) -> MemoryHierarchy | None:
     caches: list[Cache] = []
     try:
         for index in sorted(folder.glob("index*")):
-            said = {
-                name: (index / name).read_text().strip()
-                for name in ("type", "size", "ways_of_associativity", "coherency_line_size")
-            }
-            if said["type"] in _HOLDING_DATA:
-                caches.append(
-                    Cache(
-                        size_bytes=_bytes_of(said["size"]),
-                        ways=int(said["ways_of_associativity"]),
-                        line_bytes=int(said["coherency_line_size"]),
-                        source=str(index),
-                    )
+            if (index / "type").read_text().strip() in _HOLDING_DATA:
+                size, ways, line = (
+                    (index / name).read_text().strip()
+                    for name in ("size", "ways_of_associativity", "coherency_line_size")
                 )
+                unit = _UNITS.get(size[-1:])
+                size_bytes = int(size[:-1]) * unit if unit else int(size)
+                sizes = {"size_bytes": size_bytes, "ways": int(ways), "line_bytes": int(line)}
+                caches.append(Cache(**sizes, source=str(index)))
         assumed = load_hierarchy(ASSUMED)
         return MemoryHierarchy(
             name="system",
@@ -203,8 +185,3 @@ def read_system(folder: Path = _SYSTEM) -> MemoryHierarchy | None:
         )
     except (OSError, ValueError, DocumentError):
         return None  # virtual machines may report none, or numbers that make no cache
-
-
-def _bytes_of(text: str) -> int:
-    """Return a size such as ``48K``, in byte."""
-    return int(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else int(text)

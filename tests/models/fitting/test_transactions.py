@@ -13,8 +13,8 @@ import countperf
 from countperf.api.evaluation import evaluate, evaluate_ranking, fit
 from countperf.api.prediction import predict
 from countperf.api.searching import rank
+from countperf.counting.analysis import with_transactions
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.transactions import with_transactions
 from countperf.counting.vector import PropertyVector
 from countperf.errors import DocumentError, FitError, PredictionError
 from countperf.measuring import Measurement, MeasurementSet
