@@ -338,12 +338,12 @@ class _Provider:
 class Values:
     """Value numbers of one device program."""
 
+    types: dict[int, Any] = field(default_factory=dict)  # of values
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _names: list[frozenset[str]] = field(default_factory=list)
     _providers: dict[int, list[_Provider]] = field(default_factory=dict)
     _versions: dict[str, int] = field(default_factory=dict)
     _scalars: dict[tuple[str, int], tuple[int, _Provider]] = field(default_factory=dict)
-    _types: dict[int, Any] = field(default_factory=dict)
 
     def number(self, key: Hashable, names: frozenset[str] = frozenset()) -> int:
         """Return the number of a value, given what it is and the names that it depends on."""
@@ -382,8 +382,8 @@ class Values:
 
     def name_scalar(self, name: str, value: int, region: Loop, point: Point) -> None:
         """Remember what a private scalar was assigned."""
-        provider = _Provider(region, point.within, point.guards)
-        self._scalars[name, self.version(name)] = value, provider
+        key = (name, self.version(name))
+        self._scalars[key] = value, _Provider(region, point.within, point.guards)
 
     def scalar(self, name: str, point: Point) -> int:
         """Return the value of a variable that is no memory."""
@@ -391,11 +391,3 @@ class Values:
         if known is not None and known[1].reaches(point):
             return known[0]
         return self.number(("variable", name, self.version(name)), frozenset([name]))
-
-    def set_type(self, value: int, dtype: Any) -> None:
-        """Remember the type of a value."""
-        self._types[value] = dtype
-
-    def type_of(self, value: int) -> Any:
-        """Return the type of a value that was given one."""
-        return self._types[value]

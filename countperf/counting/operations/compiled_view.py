@@ -344,13 +344,13 @@ class CompiledCounter(SourceCounter):
         )
         if self._values.is_there(value, self._point):
             self._value = value
-            return self._values.type_of(value)
+            return self._values.types[value]
         speculated = not isinstance(expr, _GUARDED_NODES)
         with self._depending_on(self._values.names(value), speculated=speculated):
             dtype = super().rec(expr)
             self._values.add_names(value, self._pins)
             self._provide(value, speculated=speculated)
-        self._values.set_type(value, dtype)
+        self._values.types[value] = dtype
         self._value = value
         return dtype
 
