@@ -415,26 +415,32 @@ def triangular(matrix: Matrix, target: Vector) -> tuple[Matrix, Vector]:
 def minimize_within_bounds(matrix: Matrix, target: Vector, low: Vector) -> Vector:
     """Minimise the norm of ``target - matrix @ coefficients`` within lower bounds, quickly.
 
-    Columns have to be of about the same size already. A tall matrix is reduced to its triangular
-    factor first. Where all coefficients have a bound, that is the active-set method of Lawson and
-    Hanson (`scipy.optimize.nnls`).
+    Columns have to be of about the same size already. Where all coefficients have a bound, that is
+    the active-set method of Lawson and Hanson (`scipy.optimize.nnls`).
     """
-    from scipy.optimize import nnls
+    from scipy.optimize import lsq_linear, nnls
 
     matrix, target = triangular(matrix, target)
-    if not np.all(np.isfinite(low)):
-        return _bound_unknowns(matrix, target, low)
     columns = matrix.shape[1]
-    penalty = _PENALTY * float(np.linalg.norm(matrix)) * np.eye(columns)
-    try:
-        above = nnls(
-            np.vstack([matrix, penalty]),
-            np.concatenate([target - matrix @ low, np.zeros(columns)]),
-            maxiter=_NNLS_STEPS * columns,
-        )[0]
-    except RuntimeError as error:
-        raise FitNotConvergedError(f"nonnegative least squares gave up: {error}") from error
-    return low + above
+    nothing = np.zeros(columns)
+    if np.all(np.isfinite(low)):
+        penalty = _PENALTY * float(np.linalg.norm(matrix)) * np.eye(columns)
+        wanted = np.concatenate([target - matrix @ low, nothing])
+        try:
+            above = nnls(np.vstack([matrix, penalty]), wanted, maxiter=_NNLS_STEPS * columns)[0]
+        except RuntimeError as error:
+            raise FitNotConvergedError(f"nonnegative least squares gave up: {error}") from error
+        return low + above
+    values = np.linalg.svd(matrix, compute_uv=False)
+    if np.count_nonzero(values > RANK_TOLERANCE * values.max(initial=0.0)) < columns:
+        penalty = _PENALTY * np.linalg.norm(matrix, 2) * np.eye(columns)
+        matrix, target = np.vstack([matrix, penalty]), np.concatenate([target, nothing])
+    bounded = lsq_linear(
+        matrix, target, bounds=(low, np.inf), method="bvls", tol=1e-14, max_iter=20 * columns
+    )
+    if not bounded.success:
+        raise FitNotConvergedError(f"bounded least squares gave up: {bounded.message}")
+    return np.where(bounded.active_mask == 0, bounded.x, low)
 
 
 def right_singular_vectors(matrix: Matrix) -> tuple[Vector, Matrix]:
@@ -446,21 +452,3 @@ def right_singular_vectors(matrix: Matrix) -> tuple[Vector, Matrix]:
         matrix = np.asarray(np.linalg.qr(matrix, mode="r"), np.float64)
     _, values, right = np.linalg.svd(matrix, full_matrices=True)
     return values, right
-
-
-def _bound_unknowns(scaled: Matrix, target: Vector, low: Vector) -> Vector:
-    from scipy.optimize import lsq_linear
-
-    scaled, target = triangular(scaled, target)
-    columns = scaled.shape[1]
-    matrix, wanted = scaled, target
-    values = np.linalg.svd(scaled, compute_uv=False)
-    if np.count_nonzero(values > RANK_TOLERANCE * values.max(initial=0.0)) < columns:
-        penalty = _PENALTY * np.linalg.norm(scaled, 2) * np.eye(columns)
-        matrix, wanted = np.vstack([scaled, penalty]), np.concatenate([target, np.zeros(columns)])
-    bounded = lsq_linear(
-        matrix, wanted, bounds=(low, np.inf), method="bvls", tol=1e-14, max_iter=20 * columns
-    )
-    if not bounded.success:
-        raise FitNotConvergedError(f"bounded least squares gave up: {bounded.message}")
-    return np.where(bounded.active_mask == 0, bounded.x, low)
