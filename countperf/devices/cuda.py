@@ -137,10 +137,6 @@ class CudaBackend:
         """Open a GPU; DeviceLostError or MeasurementError if CUDA refuses."""
         return CudaSession(device)
 
-    def generate(self, t_unit: Any) -> str:
-        """Return the CUDA C of a translation unit."""
-        return generate_cuda(t_unit).source
-
     def failures(self) -> tuple[type[Exception], ...]:
         """Return CuPy's errors, and ours for them."""
         return (DeviceLostError, MeasurementError, *self._load().failures())

@@ -70,10 +70,6 @@ class OpenClBackend:
         """Open a device; pyopencl.Error if the driver refuses."""
         return OpenCLSession(device)
 
-    def generate(self, t_unit: Any) -> str:
-        """Return the OpenCL C of a translation unit."""
-        return generate_for_target(retarget(t_unit)).source
-
     def failures(self) -> tuple[type[Exception], ...]:
         """Return pyopencl's errors."""
         return (cl.Error,)

@@ -412,7 +412,7 @@ def _measure_transfers(bench: Bench) -> Iterator[Finding]:
 
     for direction in ("h2d", "d2h"):
         times = [min(transfer_s(direction, size) for _ in range(5)) for size in sizes]
-        spread = summarize([transfer_s(direction, sizes[-1]) for _ in range(3)])[1]
+        _, spread = summarize([transfer_s(direction, sizes[-1]) for _ in range(3)])
         startup_s, rate = fit_transfer(sizes, times)
         said = f"copies of {sizes[0]} to {sizes[-1]} byte by the host's clock"
         yield _judge(f"{direction} startup", (startup_s, spread), said, _SECONDS)

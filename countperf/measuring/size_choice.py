@@ -143,21 +143,14 @@ def memory_limit(limits: DeviceLimits, host_bytes: int | None) -> int:
 
 
 def measure_limits(
-    session: Session,
-    clock: EventClock | None = None,
-    *,
-    overhead_factor: float = 10.0,
-    max_run_s: float = 0.25,
-    max_setup_s: float = 2.0,
+    session: Session, clock: EventClock | None = None, **limits: float
 ) -> SizeLimits:
-    """Find out what bounds the sizes on a device."""
+    """Find out what bounds the sizes on a device; others of the limits can be given."""
     overhead = measure_launch_overhead(session, clock)
     return SizeLimits(
         launch_overhead_s=max(overhead.time_s, overhead.host_s),
         memory_bytes=memory_limit(session.device.limits, available_memory()),
-        overhead_factor=overhead_factor,
-        max_run_s=max_run_s,
-        max_setup_s=max_setup_s,
+        **limits,
     )
 
 

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 from countperf.api.catalogue import Profile, measure_catalogue
 from countperf.api.catalogue import measure_variants as measure
 from countperf.api.evaluation import evaluate_ranking
-from countperf.devices.discovery import backends, doctor, find_device, open_session
+from countperf.devices.discovery import doctor, find_device, open_session
 from countperf.devices.identity import available_cores
+from countperf.devices.opencl import retarget
+from countperf.devices.targets import generate_cuda, generate_for_target
 from countperf.devices.workers import Pool
 from countperf.documents import parse_json
 from countperf.errors import CountperfError, DeviceLostError, FitError
@@ -172,7 +174,8 @@ def _processes() -> Pool:
 
 
 def _generate(backend: str, name: str) -> None:
-    backends()[backend].generate(entry(name).build())
+    unit = entry(name).build()
+    _ = generate_cuda(unit) if backend == "cuda" else generate_for_target(retarget(unit))
 
 
 def _choose_families(options: Options, *purposes: Purpose) -> list[str]:

@@ -205,7 +205,7 @@ def test_what_is_for_gpus_runs_as_well(device: Device) -> None:
     session = open_session(device)
     identity = device.identity.model_copy(update={"device_type": "gpu"})
     limits = replace(device.limits, sub_group_size=32, max_group_size=256, max_clock_mhz=2000)
-    session.device = replace(device, identity=identity, limits=limits)  # pyright: ignore[reportAttributeAccessIssue]
+    session.device = replace(device, identity=identity, limits=limits)
     effort = replace(
         QUICK, shortest_s=1e-5, array_bytes=2**20, repetitions=1, tries=1,
         classes=("fma.f32", "add.s32"),
