@@ -314,8 +314,9 @@ class RestatedMwpCwpModel(base.MechanisticModel):
             BOUNDS[run.case],
             run.parts,
             {
-                **picked(run, "mwp", "cwp", "cpr"),
+                **picked(run, "mwp", "cwp"),
                 "cpi": run.cpr / (occupancy * (system.alpha_comp + system.alpha_mem)),
+                "cpr": run.cpr,
                 "occupancy": occupancy,
             },
             advice=_advise(run.case, more_sub_groups=occupancy <= run.mwp),

@@ -30,7 +30,6 @@ from countperf.errors import ModelNotApplicableError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.roofline import profile_roof
-from countperf.text import picked
 
 
 class OccupancyRoof:
@@ -112,8 +111,10 @@ class VolkovModel(base.MechanisticModel):
             top.kind if share >= 1 else "latency",
             {top.kind: share, "latency": 1 - share},
             {
-                **picked(at_occupancy, "cpr", "ridge_occupancy"),
-                **{"occupancy": geometry.occupancy, "latency_app": latency},
+                "cpr": at_occupancy.cpr,
+                "occupancy": geometry.occupancy,
+                "latency_app": latency,
+                "ridge_occupancy": at_occupancy.ridge_occupancy,
             },
         )
 

@@ -80,12 +80,6 @@ class WorkFlowCosts:
         base.check_fields(self, base.check_positive, "cpi_comp cpi_mem")
         base.check_fields(self, base.check_not_negative, "latency_comp latency_mem cpi_mem_instr")
 
-    def issue_of_memory(self, variant: Variant) -> float:
-        """Return what a memory instruction takes of the compute pipeline in a variant."""
-        if self.cpi_mem_instr is not None:
-            return self.cpi_mem_instr
-        return 0.0 if variant == "corrected" else self.cpi_comp
-
 
 class WorkFlowCycles:
     r"""Average cycles of a sub-group.
@@ -116,7 +110,9 @@ class WorkFlowCycles:
             if block.kind != "comp" and block.count != 1:
                 message = f"a block of kind {block.kind} must have count 1, not {block.count}"
                 raise ParameterError(message, parameter="blocks")
-        mem_issue = costs.issue_of_memory(variant)
+        mem_issue = costs.cpi_mem_instr  # what a memory instruction takes of the compute pipeline
+        if mem_issue is None:
+            mem_issue = 0.0 if variant == "corrected" else costs.cpi_comp
         alpha_mem = sum(block.kind == "mem" for block in blocks)
         alpha_sync = sum(block.kind == "sync" for block in blocks)
         alpha_comp = sum(block.count for block in blocks if block.kind == "comp")
