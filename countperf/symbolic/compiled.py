@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.errors import CountingError, ParameterError
+from countperf.errors import ParameterError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Atom, QuasiPolynomial
 from countperf.text import FieldsAlone
@@ -132,9 +132,6 @@ class CountSource:
         *,
         arrays: bool,
     ) -> None:
-        for name in parameters:
-            if not name.isidentifier():
-                raise CountingError(f"the parameter name {name!r} is no identifier")
         self.parameters = parameters
         self.counts = counts
         self.arrays = arrays

@@ -85,8 +85,6 @@ def from_isl(
 ) -> Polyhedron:
     """Return a basic set as a polyhedron; existentially quantified variables need names too."""
     count = len(dimensions)
-    if basic_set.dim(_DT.set) + basic_set.dim(_DT.div) != count:
-        raise CountingError(f"{basic_set} is no polyhedron in {parameters} and {dimensions}")
     equalities, inequalities = written_rows(basic_set)
     return Polyhedron(
         parameters,
@@ -108,15 +106,12 @@ def lift_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
     if len(pieces) > 1 or any(p.dim(_DT.div) for p in pieces):
         with limit_operations(_SPLITTING_OPERATIONS, "splitting a set into disjoint parts"):
             pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
+    names = tuple(f"_d{k}" for k in range(whole.dim(_DT.set)))
     result: list[Polyhedron] = []
-    dimension_count = whole.dim(_DT.set)
-    names = tuple(f"_d{k}" for k in range(dimension_count))
     for piece in pieces:
-        quantified = piece.dim(_DT.div)
-        if quantified:
-            piece = piece.lift().flatten()
-        extra = tuple(f"_e{k}" for k in range(quantified))
-        result.append(from_isl(piece, parameters, names + extra))
+        extra = tuple(f"_e{k}" for k in range(piece.dim(_DT.div)))
+        lifted = piece.lift().flatten() if extra else piece
+        result.append(from_isl(lifted, parameters, names + extra))
     return result
 
 

@@ -227,7 +227,9 @@ def kinds_of_points(
     while not rest.is_empty():
         if len(kinds) == most:
             return list(parts_by_place(extents, whole))
-        point = _first_point(rest)
+        sample = rest.lexmin().sample_point()
+        values = (sample.get_coordinate_val(_DT.set, axis) for axis in range(len(extents)))
+        point = tuple(value.to_python() for value in values)
         members = rest
         for part in uneven:
             like_it = _everywhere(box, _slice(part, point))
@@ -342,13 +344,6 @@ def _align_slices(extents: Sequence[int], part: IntegerSet) -> IntegerSet:
 
 def _slice(part: IntegerSet, point: Sequence[int]) -> IntegerSet:
     return sets.at_values(part, {f"_i{axis}": value for axis, value in enumerate(point)})
-
-
-def _first_point(integer_set: IntegerSet) -> Point:
-    point = integer_set.lexmin().sample_point()
-    return tuple(
-        point.get_coordinate_val(_DT.set, k).to_python() for k in range(integer_set.dim(_DT.set))
-    )
 
 
 def _size(integer_set: IntegerSet) -> int:

@@ -163,14 +163,14 @@ def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> Inte
         if not function.is_affine:
             raise CountingError(f"{function} is not affine")
     needed = {name for f in functions for name in f.names()}
-    integer_set = with_parameters(
-        as_set(integer_set), needed - set(names_of(integer_set, parameters=False))
+    needed -= set(names_of(integer_set, parameters=False))
+    integer_set = with_parameters(as_set(integer_set), needed)
+    pieces = [] if any(f.floors() for f in functions) else integer_set.get_basic_sets()
+    result = (
+        union([_image_of_piece(piece, functions) for piece in pieces])
+        if pieces
+        else _apply_functions(integer_set, functions)
     )
-    if any(f.floors() for f in functions):
-        result = _apply_functions(integer_set, functions)
-    else:
-        parts = [_image_of_piece(piece, functions) for piece in integer_set.get_basic_sets()]
-        result = union(parts) if parts else _apply_functions(integer_set, functions)
     for k in range(len(functions)):
         result = result.set_dim_name(_DT.set, k, f"_i{k}")
     return result
@@ -192,9 +192,9 @@ def _image_of_piece(piece: IntegerSet, functions: Sequence[QuasiPolynomial]) -> 
     body = from_isl(lifted, parameters, inner)
     names = parameters + inner
     count = len(functions)
-    rows: list[Row] = [row + (0,) * count for row in body.inequalities]
-    rows += [tuple(-c for c in row) + (0,) * count for row in body.equalities]
-    rows += [row + (0,) * count for row in body.equalities]
+    wider = body.map_rows(lambda row: row + (0,) * count)
+    rows: list[Row] = [*wider.inequalities, *(tuple(-c for c in r) for r in wider.equalities)]
+    rows += wider.equalities
     for k, function in enumerate(functions):
         row = [int(function.constant_term)]
         row += [int(function.terms.get(((name, 1),), 0)) for name in names]
