@@ -329,10 +329,9 @@ def _pop(text: str) -> Action:
 
 
 def _conditional(suffix: str, parts: list[str]) -> Action:
-    decide = condition_of(suffix)
-    if decide is None and suffix[-1:] in _BITS:
-        decide = condition_of(suffix[:-1])
-    bits = width_of("", parts)
+    if condition_of(suffix) is None and suffix[-1:] in _BITS:
+        suffix = suffix[:-1]
+    decide, bits = condition_of(suffix), width_of("", parts)
     read, keep, write = reader(parts[0], bits), reader(parts[1], bits), writer(parts[1], bits)
 
     def move(machine: Machine) -> None:
@@ -347,8 +346,7 @@ def _conditional(suffix: str, parts: list[str]) -> Action:
 
 
 def _set(suffix: str, text: str) -> Action:
-    decide = condition_of(suffix)
-    write = writer(text, 8)
+    decide, write = condition_of(suffix), writer(text, 8)
 
     def put(machine: Machine) -> None:
         is_so = None if decide is None else decide(machine)

@@ -212,7 +212,8 @@ class MachineProgram:
         if accesses and (note := _note_of_access(number, line.operands)) is not None:
             yield note
         if name.startswith(_DECIDING):
-            yield _note_decision(name.removeprefix("cmov").removeprefix("set"))
+            suffix = name.removeprefix("cmov").removeprefix("set")
+            yield lambda machine: machine.journal.decided.append((suffix, machine.flags))
         step = note_of_step(name, line.operands)
         is_followed = self.minds_vectors and number in self._needed
         if step is not None and (is_followed or "mm" not in line.operands):
@@ -387,10 +388,6 @@ def _note_of_access(number: int, operands: str) -> Action | None:
             machine.accessed.setdefault(number, value)
 
     return note
-
-
-def _note_decision(suffix: str) -> Action:
-    return lambda machine: machine.journal.decided.append((suffix, machine.flags))
 
 
 def _divide(kind: re.Match[str], machine: Machine) -> Lanes:

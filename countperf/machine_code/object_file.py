@@ -33,13 +33,6 @@ def disassemble(path: Path, what: str = "-d") -> str:
     return text
 
 
-def disassemble_function(path: Path, symbol: str) -> str:
-    """Write out the machine code of one function of an object."""
-    program = find_objdump()
-    is_llvm = program is not None and program.name.startswith("llvm")
-    return disassemble(path, f"--disassemble{'-symbols' * is_llvm}={symbol}")
-
-
 def _output(path: Path, *options: str) -> str:
     program = find_objdump()
     if program is None:
@@ -93,9 +86,10 @@ def program_of(path: Path, find_library: FindLibrary) -> MachineProgram:
             name = relocation[1]
             if name not in places:
                 places[name] = symbols[name] = _SYMBOLS_AT + len(symbols) * _SYMBOLS_APART
-            lines[-1] = _relocate_instruction(
-                lines[-1], places[name] + int(relocation[2] or "0", 16)
-            )
+            # the address of a section or symbol, in the instruction that refers to it
+            address, last = places[name] + int(relocation[2] or "0", 16), lines[-1]
+            operands = re.sub(r"^\$0x0\b", f"${address:#x}", last.operands)
+            lines[-1] = Line(last.address, last.mnemonic, operands)
         elif instruction := instruction_in(_absolute(text_line)):
             lines.append(Line(*instruction))
     lines = _link_stubs(lines, entries)
@@ -114,15 +108,18 @@ def functions_of(
         if named := _FUNCTION.fullmatch(symbol):
             path = find_library(f"libocl_svml_{named[1]}.so")
             if path is not None and (lines := _function(symbol, path)):
-                functions[symbol] = _move_lines(lines, start + number * apart - lines[0].address)
+                by = start + number * apart - lines[0].address
+                functions[symbol] = tuple(_move_line(line, by) for line in lines)
     return functions
 
 
 @lru_cache(maxsize=256)
 def _function(symbol: str, path: Path) -> tuple[Line, ...]:
     lines: list[Line] = []
-    is_inside = False
-    for text_line in disassemble_function(path, symbol).splitlines():
+    is_inside, program = False, find_objdump()
+    is_llvm = program is not None and program.name.startswith("llvm")
+    text = disassemble(path, f"--disassemble{'-symbols' * is_llvm}={symbol}")
+    for text_line in text.splitlines():
         if header := HEADER.match(text_line):
             is_inside = header[2] == symbol
         elif is_inside and (instruction := instruction_in(text_line)):
@@ -130,15 +127,12 @@ def _function(symbol: str, path: Path) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _move_lines(lines: Iterable[Line], by: int) -> tuple[Line, ...]:
-    """Give lines other addresses, and branches the targets that go with them."""
-    moved: list[Line] = []
-    for line in lines:
-        operands = line.operands
-        if line.mnemonic[0] == "j" or line.mnemonic.startswith("call"):
-            operands = _TARGET.sub(lambda t: f"{int(t[1], 16) + by:x}", operands)
-        moved.append(Line(line.address + by, line.mnemonic, operands))
-    return tuple(moved)
+def _move_line(line: Line, by: int) -> Line:
+    """Give a line another address, and a branch the target that goes with it."""
+    operands = line.operands
+    if line.mnemonic[0] == "j" or line.mnemonic.startswith("call"):
+        operands = _TARGET.sub(lambda t: f"{int(t[1], 16) + by:x}", operands)
+    return Line(line.address + by, line.mnemonic, operands)
 
 
 def _link_stubs(lines: Sequence[Line], entries: Mapping[str, int]) -> list[Line]:
@@ -164,11 +158,6 @@ def _absolute(line: str) -> str:
     if match is None:
         return line
     return _NEXT_TO_CODE.sub(f"0x{match[1]}()", line.partition("#")[0]).rstrip()
-
-
-def _relocate_instruction(line: Line, address: int) -> Line:
-    """Put the address of a section or symbol into the instruction that refers to it."""
-    return Line(line.address, line.mnemonic, re.sub(r"^\$0x0\b", f"${address:#x}", line.operands))
 
 
 def _sections(text: str) -> dict[str, tuple[int, list[bytes]]]:

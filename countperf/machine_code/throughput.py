@@ -38,7 +38,7 @@ LONGEST_ITERATION = 512
 """Most instructions of an iteration, with those of loops inside, that overlaps the next one: about
 as many as processors have in flight. Of 128, 512 and 2048, with it left-out classes are predicted
 best (PoCL on Zen 3); penalties for branches that end such loops did not help."""
-_AT_ONCE = 200
+_AT_ONCE, _MOST_KEPT = 200, 20_000
 _MESSAGE_LIMIT = 800
 _LABEL = ".L0"
 _LEFT_OUT = ("nop", "data16", "ret", "ud2", "hlt", "endbr", "xchg", "call")
@@ -110,7 +110,10 @@ def blocks_of(program: MachineProgram, executed: Mapping[int, int]) -> list[Bloc
 
 def analyze(blocks: Iterable[Block]) -> None:
     """Analyze blocks that are not known yet, all in one run of the analyzer (up to 200 blocks)."""
-    new = sorted({block.text for block in blocks} - _ANALYZED.keys())
+    texts = {block.text for block in blocks}
+    if len(_ANALYZED) > _MOST_KEPT:
+        _ANALYZED.clear()
+    new = sorted(texts - _ANALYZED.keys())
     for first in range(0, len(new), _AT_ONCE):
         some = new[first : first + _AT_ONCE]
         figures = _figures(_run(some))

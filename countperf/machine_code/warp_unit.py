@@ -34,6 +34,9 @@ _OPERAND = re.compile(
     r"^(?P<sign>[-~!]?)\|?(?:(?P<constant>c\s*\[0x0\]\s*\[(?P<place>\w+)\])|(?P<name>U?[RP](?:\d+|Z|T)"
     r"|SR_\w+(?:\.\w)?|SRZ))\|?(?P<rest>(?:\.\w+)*)$"
 )
+_FIXED = {"RZ": 0, "URZ": 0, "SRZ": 0, "PT": 1, "UPT": 1}
+"""What registers hold that always hold the same."""
+
 _LOWEST = np.iinfo(np.int64).min
 _OTHER_BANK = re.compile(r"^-?\|?c\s*\[(?!0x0\])")
 _NUMBER = re.compile(r"^-?(?:0x[0-9a-f]+|\d+)$")
@@ -99,10 +102,8 @@ class WarpState:
         return _UNKNOWN if value is None else lanes_of(value >> 8 * (offset - word))
 
     def _name_operand(self, name: str) -> Lanes:
-        if name in ("RZ", "URZ", "SRZ"):
-            return lanes_of(0)
-        if name in ("PT", "UPT"):
-            return lanes_of(1)
+        if name in _FIXED:
+            return lanes_of(_FIXED[name])
         if name.startswith("SR"):
             lanes = self.special.get(name)
             return self.not_followed(name) if lanes is None else lanes
@@ -110,7 +111,7 @@ class WarpState:
 
     def write(self, name: str, value: Lanes, active: Bits) -> None:
         """Write a register in some lanes."""
-        if name not in ("RZ", "URZ", "PT", "UPT"):
+        if name not in _FIXED:
             self.registers[name] = np.where(active, value, self._name_operand(name))
 
 

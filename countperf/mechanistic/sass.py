@@ -38,7 +38,7 @@ from countperf.machine_code.sass import CALLS, SassInstruction, parse_sass
 from countperf.machine_code.warp import Executed
 from countperf.mechanistic.classes import BARRIER, kernel_class
 from countperf.mechanistic.merpsys import critical_path
-from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel, check_not_negative
+from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 
 MAX_INSTRUCTIONS = 200_000
 """Longest program that is written out."""
@@ -101,11 +101,6 @@ class SassAnalysis:
     kernel: str  # name of the function
     segments: tuple[SassSegment, ...]  # in the order of the code
 
-    @property
-    def loops(self) -> int:
-        """Number of loops."""
-        return 1 + max((loop for segment in self.segments for loop in segment.loops), default=-1)
-
     def trips(self, executed: Mapping[int, int]) -> tuple[float, ...]:
         """Return the trip count of each loop from how often instructions are executed."""
         times: dict[int, float] = {}
@@ -122,14 +117,11 @@ class SassAnalysis:
         return sum(t * s.critical_path for t, s in self._executed(trips))
 
     def ins_cuda(self, *trips: float) -> float:
-        """Return the instructions of a sub-group on the cores; errors as of `latency_bound`."""
+        """Return the instructions of a sub-group on the cores."""
         return sum(t * s.count("core") for t, s in self._executed(trips))
 
     def ins_issued(self, *trips: float) -> float:
-        """Return the issue slots of a sub-group, without re-issues; errors as of `latency_bound`.
-
-        A pair that is issued at once takes one slot each time it is executed.
-        """
+        """Return the issue slots of a sub-group, without re-issues; one for each pair."""
         return float(sum(t * (len(s.instructions) - s.pairs) for t, s in self._executed(trips)))
 
     def applied(self, profiled: ProfiledKernel, *trips: float) -> ProfiledKernel:
@@ -140,13 +132,6 @@ class SassAnalysis:
         return replace(profiled, profile=profile)
 
     def _executed(self, trips: Sequence[float]) -> list[tuple[float, SassSegment]]:
-        if len(trips) != self.loops:
-            message = (
-                f"{self.kernel} has {self.loops} loops, but {len(trips)} trip counts are given"
-            )
-            raise ParameterError(message, parameter="trips")
-        for number in trips:
-            check_not_negative(number, "trips")
         return [
             (prod((float(trips[loop]) for loop in segment.loops), start=1.0), segment)
             for segment in self.segments

@@ -225,11 +225,6 @@ def test_branches_to_control_words_lead_to_what_follows() -> None:
     assert parse_sass(listing)["saxpy2"][0].target == 3
 
 
-def test_trip_counts_are_one_for_each_loop() -> None:
-    with pytest.raises(ParameterError, match="has 1 loops, but 2 trip counts"):
-        SAXPY.latency_bound(1, 2)
-
-
 _STAGED = """
 S2R R0, SR_TID.X
 MOV R4, RZ
