@@ -340,8 +340,8 @@ def _count_program(launch: Launch, tally: KernelTally, counts: Counts, parts: _P
     for instruction in tally.instructions(launch):
         within = instruction.scope.within
         if instruction.is_supplied:
-            touched = find_touched_arrays(instruction.loopy)
-            parts.opaque.update(dict.fromkeys(touched, instruction.loopy.id))
+            for array in find_touched_arrays(instruction.loopy):
+                parts.opaque[array] = instruction.loopy.id
         for part in instruction.parts:
             key = part.key
             here = numbers.setdefault((within, part.conditions), {})
