@@ -213,8 +213,9 @@ def distinct_bytes(
 
 
 def _count(count: Known, values: Mapping[str, int] | None) -> dict[str, Any]:
-    is_known = values is not None and count is not None and count.names() <= values.keys()
-    return {"count": _text(count)} | ({"value": plain(count.evaluate(values))} if is_known else {})
+    if values is None or count is None or not count.names() <= values.keys():
+        return {"count": _text(count)}
+    return {"count": str(count), "value": plain(count.evaluate(values))}
 
 
 def _text(count: Known) -> str:

@@ -175,8 +175,8 @@ def count_kernel(
         emitted = count_loopy_kernel(prepared, view="compiled" if view == "compiled" else "source")
         counts = sort_by_taxonomy(emitted)
         if executed is not None:
-            for key, quantity in executed.counts.items():
-                counts[name_of(key)] = _make_count(name_of(key), quantity, executed.reasons)
+            for part, quantity in executed.counts.items():
+                counts[name_of(part)] = _make_count(name_of(part), quantity, executed.reasons)
         counter = prepared.domains.counter
         vector = PropertyVector(
             counts,
@@ -340,8 +340,8 @@ def _count_program(launch: Launch, tally: KernelTally, counts: Counts, parts: _P
     for instruction in tally.instructions(launch):
         within = instruction.scope.within
         if instruction.is_supplied:
-            touched = find_touched_arrays(instruction.loopy)
-            parts.opaque |= dict.fromkeys(touched, instruction.loopy.id)
+            for array in find_touched_arrays(instruction.loopy):
+                parts.opaque[array] = instruction.loopy.id
         for part in instruction.parts:
             key = part.key
             here = numbers.setdefault((within, part.conditions), {})

@@ -185,7 +185,9 @@ class KernelTally:
         }
         for name in (loop.iname for loop in outline.loops[instruction_id]):
             kinds[name] = "unrolled" if name in copied else "loop"
-        return kinds | {name: "unrolled" for name in copied if name not in kinds}
+        for name in copied:
+            kinds.setdefault(name, "unrolled")
+        return kinds
 
 
 class PreparedKernel:
@@ -424,8 +426,9 @@ def _list_needs(domains: Domains, supplied: Collection[str]) -> list[_Need]:
     for name, loop in domains.data_loops.items():
         if name in used and loop.trips is None and name not in given.numbers:
             low, high = domains.value_bounds(name)
-            known = low is not None and high is not None
-            typical = min(_TRIPS, (high - low + 1) / 2) if known else _TRIPS
+            typical = _TRIPS
+            if low is not None and high is not None:
+                typical = min(_TRIPS, (high - low + 1) / 2)
             text = f"the trip count of the loop '{name}' (its bounds read {', '.join(loop.reads)})"
             needs[name] = _Need("loops", name, name, text, typical)
     with given.noting_what_lacks() as noted:

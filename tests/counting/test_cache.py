@@ -9,6 +9,7 @@ import pytest
 
 from countperf.counting import count_properties
 from countperf.counting.count_properties import count_kernel
+from countperf.counting.taxonomy import VIEWS, View
 from countperf.errors import DataDependentControlFlowError
 from tests.kernels import made
 
@@ -41,11 +42,12 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_an_equal_kernel_is_not_counted_again(counted: list[str]) -> None:
-    first = count_kernel(_scaling())
-    assert count_kernel(_scaling()) is first
+@pytest.mark.parametrize("view", VIEWS)
+def test_an_equal_kernel_is_not_counted_again(counted: list[str], view: View) -> None:
+    first = count_kernel(_scaling(), view=view)
+    assert count_kernel(_scaling(), view=view) is first
     assert counted == ["scaling"]
-    assert count_kernel(_scaling(), cache=False) == first
+    assert count_kernel(_scaling(), view=view, cache=False) == first
     assert counted == ["scaling"] * 2
 
 

@@ -249,7 +249,7 @@ class AccessCounter(RefusingMapper):
     def _store(self, assignee: Any) -> DType | None:
         if not isinstance(assignee, p.Variable | p.Subscript | LinearSubscript):
             raise self._refusal(f"the assignee {assignee} ({type(assignee).__name__})", _REWRITE)
-        whole = getattr(assignee, "aggregate", assignee)
+        whole: Any = getattr(assignee, "aggregate", assignee)
         return self._find_subscripted("store", whole.name, list_subscripts(assignee))
 
 

@@ -109,11 +109,16 @@ class InstructionCounter(AccessCounter):
         )
 
     def _touch(
-        self, direction: str, variable: Any, index: tuple[Any, ...], *size: int | None
+        self,
+        direction: str,
+        variable: Any,
+        index: tuple[Any, ...],
+        bits: int | None = None,
+        component_of: int = 0,
     ) -> None:
         if self.unrolled:  # subscripts are kept as they are written
             index = tuple(map(_AS_WRITTEN, index))
-        super()._touch(direction, variable, index, *size)
+        super()._touch(direction, variable, index, bits, component_of)
 
     # --- arithmetic
 

@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, assert_never, get_args
+from typing import Any, Literal, assert_never, cast, get_args
 
 import numpy as np
 from pydantic import Field
@@ -193,7 +193,7 @@ def apply_policy(policy: ExecutionPolicy, counts: Mapping[str, Any]) -> dict[str
     """Turn counts of the structure view into what the device issues."""
     total: dict[str, Any] = {}
     for name, count in counts.items():
-        for issued, share in issue(name, policy):
+        for issued, share in issue(name, cast("Any", policy)):  # frozen
             factor = float(share) if isinstance(count, np.ndarray) else share
             part = count if share == 1 else count * factor
             total[issued] = total[issued] + part if issued in total else part
