@@ -2,7 +2,7 @@
 
 ``ptxas -v`` says what each kernel takes once compiled for an architecture. Any number of kernels is
 put into one file, since starting the compiler takes longer than most kernels do. Machine code as
-text (SASS) is nvdisasm's; `countperf.machine_code.sass` reads it.
+text (SASS) is nvdisasm's; `countperf.machine_code.sass_instruction` reads it.
 """
 
 from __future__ import annotations
