@@ -1,7 +1,7 @@
 """Registers, memory and machine code of kernels on NVIDIA GPUs, from nvcc, without a GPU.
 
 ``ptxas -v`` says what each kernel takes once compiled for an architecture. Machine code as text
-(SASS) is nvdisasm's; `countperf.machine_code.sass` reads it.
+(SASS) is nvdisasm's; `countperf.machine_code.sass_instruction` reads it.
 """
 
 from __future__ import annotations

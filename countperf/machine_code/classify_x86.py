@@ -59,7 +59,7 @@ from functools import lru_cache
 
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, LINE_BYTES, CacheSize
 from countperf.machine_code.interpreter import MachineProgram
-from countperf.machine_code.operands import operands_of, widest
+from countperf.machine_code.machine_state import operands_of, widest
 
 ROOT = "code"
 """First part of the names of these properties."""

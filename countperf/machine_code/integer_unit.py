@@ -17,11 +17,9 @@ from typing import Any
 from countperf.machine_code.machine_state import (
     REGISTERS,
     STACK_POINTER,
+    Action,
     Flags,
     Machine,
-)
-from countperf.machine_code.operands import (
-    Action,
     Read,
     address_of,
     condition_of,

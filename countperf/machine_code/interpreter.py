@@ -34,13 +34,11 @@ from countperf.machine_code.machine_state import (
     STACK_POINTER,
     UNKNOWN,
     VECTOR_BYTES,
+    Action,
+    Condition,
     Constants,
     Lanes,
     Machine,
-)
-from countperf.machine_code.operands import (
-    Action,
-    Condition,
     Read,
     address_of,
     condition_of,

@@ -20,20 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from countperf.machine_code.machine_state import (
+    EQUALITY,
+    ORDERS,
     REGISTERS,
     UNKNOWN,
+    UNSIGNED,
     VECTOR_BYTES,
+    Action,
     EffectRecord,
     Flags,
     Lanes,
     Machine,
     Value,
-)
-from countperf.machine_code.operands import (
-    EQUALITY,
-    ORDERS,
-    UNSIGNED,
-    Action,
     canonical,
     condition_of,
     operands_of,

@@ -66,7 +66,7 @@ _ANALYZED: dict[BlockText, Cycles] = {}
 """Blocks that were analyzed already."""
 
 
-class Block(NamedTuple):
+class AnalyzedBlock(NamedTuple):
     """Instructions that are executed together, as the analyzer takes them."""
 
     text: BlockText
@@ -92,23 +92,23 @@ def cycles_of(program: MachineProgram, executed: Mapping[int, int]) -> Counter[s
     return cycles
 
 
-def blocks_of(program: MachineProgram, executed: Mapping[int, int]) -> list[Block]:
+def blocks_of(program: MachineProgram, executed: Mapping[int, int]) -> list[AnalyzedBlock]:
     """Return the blocks that matter, one by one and with short loops joined to what is around."""
     least = SMALLEST_SHARE * sum(executed.values())
     blocks = [
-        Block(_text(program, lines), executed[lines[0]], "loop" if is_loop else "")
+        AnalyzedBlock(_text(program, lines), executed[lines[0]], "loop" if is_loop else "")
         for lines, is_loop in program.straight(executed)
         if executed[lines[0]] * len(lines) >= least
     ]
     blocks += [
-        Block(_text(program, lines), part.executed / len(lines), "joined")
+        AnalyzedBlock(_text(program, lines), part.executed / len(lines), "joined")
         for part in iterations(program, executed, LONGEST_ITERATION)
         if part.executed >= least and (lines := part.iteration())
     ]
     return [block for block in blocks if block.text]
 
 
-def analyze(blocks: Iterable[Block]) -> None:
+def analyze(blocks: Iterable[AnalyzedBlock]) -> None:
     """Analyze blocks that are not known yet, all in one run of the analyzer (up to 200 blocks)."""
     texts = {block.text for block in blocks}
     if len(_ANALYZED) > _MOST_KEPT:

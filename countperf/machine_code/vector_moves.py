@@ -17,11 +17,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Flags, Lanes, Machine
-from countperf.machine_code.operands import (
+from countperf.machine_code.machine_state import (
+    REGISTERS,
+    UNKNOWN,
     VECTOR,
     WIDTHS,
     Action,
+    Flags,
+    Lanes,
+    Machine,
     Source,
     immediate,
     reader,

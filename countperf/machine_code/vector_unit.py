@@ -20,18 +20,16 @@ from countperf.machine_code.integer_unit import action_of
 from countperf.machine_code.machine_state import (
     REGISTERS,
     UNKNOWN,
+    VECTOR,
     VECTOR_BYTES,
+    WIDTHS,
+    Action,
     Flags,
     Lanes,
     Machine,
-    Value,
-)
-from countperf.machine_code.operands import (
-    VECTOR,
-    WIDTHS,
-    Action,
     Read,
     Source,
+    Value,
     address_of,
     immediate,
     joined,

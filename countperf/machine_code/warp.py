@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from countperf.errors import CountingError
-from countperf.machine_code.sass import CALLS, SassInstruction
+from countperf.machine_code.sass_instruction import CALLS, SassInstruction
 from countperf.machine_code.warp_unit import LANES, Bits, WarpState, execute, lanes_of
 
 MOST_BLOCKS = 300_000

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from countperf.machine_code.sass import PREDICATES, SassInstruction, next_register
+from countperf.machine_code.sass_instruction import PREDICATES, SassInstruction, next_register
 
 Lanes: TypeAlias = npt.NDArray[np.int64]
 Bits: TypeAlias = npt.NDArray[np.bool_]

@@ -27,7 +27,7 @@ from countperf.errors import (
     ParameterError,
     option,
 )
-from countperf.machine_code.sass import SassInstruction, parse_sass
+from countperf.machine_code.sass_instruction import SassInstruction, parse_sass
 from countperf.machine_code.warp import Executed, WarpProgram, launched
 from countperf.machine_code.warp_unit import LANES
 from countperf.mechanistic.from_kernel import KernelProfiler
@@ -62,7 +62,7 @@ _NEGATIVE = re.compile(r"0x[89a-f][0-9a-f]{4}$")
 class GpuCounts(ShortRepr):
     """Instructions that all sub-groups of all launches execute."""
 
-    # by class (`countperf.machine_code.sass`), once for a sub-group
+    # by class (`countperf.machine_code.sass_instruction`), once for a sub-group
     instructions: Mapping[str, int]
     lanes: Mapping[str, int]  # the same for each lane whose predicate is true
     sub_groups: int  # sub-groups

@@ -34,7 +34,7 @@ from typing import Literal
 from countperf.counting.expansion import Recorder
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError, option
-from countperf.machine_code.sass import CALLS, SassInstruction, parse_sass
+from countperf.machine_code.sass_instruction import CALLS, SassInstruction, parse_sass
 from countperf.machine_code.warp import Executed
 from countperf.mechanistic.classes import BARRIER, kernel_class
 from countperf.mechanistic.merpsys import critical_path

@@ -9,8 +9,14 @@ import numpy as np
 
 from countperf.machine_code.integer_unit import action_of
 from countperf.machine_code.interpreter import Line, MachineProgram
-from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Machine, Value
-from countperf.machine_code.operands import joined, lanes_of
+from countperf.machine_code.machine_state import (
+    REGISTERS,
+    UNKNOWN,
+    Machine,
+    Value,
+    joined,
+    lanes_of,
+)
 from countperf.machine_code.vector_unit import vector_action
 
 Words = Sequence[Value]

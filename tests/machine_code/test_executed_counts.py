@@ -28,9 +28,8 @@ from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.errors import CountingError, DeviceError
 from countperf.machine_code.classify_x86 import properties_of
-from countperf.machine_code.machine_state import KernelLaunch
+from countperf.machine_code.machine_state import KernelLaunch, widest
 from countperf.machine_code.object_file import entry_of
-from countperf.machine_code.operands import widest
 from countperf.machine_code.tools import find_analyzer, find_objdump
 from countperf.models.function import model_inputs
 from countperf.models.shipped import compiled as compiled_model

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.machine_code.machine_state import Constants, Flags, Machine
-from countperf.machine_code.operands import condition_of
+from countperf.machine_code.machine_state import Constants, Flags, Machine, condition_of
 from tests.machine_code.machines import run, value
 
 

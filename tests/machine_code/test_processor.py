@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Flags, Machine
-from countperf.machine_code.operands import condition_of
+from countperf.machine_code.machine_state import REGISTERS, UNKNOWN, Flags, Machine, condition_of
 from countperf.machine_code.vector_unit import leads_to_integers
 from tests.machine_code.machines import put, put_mask, run, value, words_of
 

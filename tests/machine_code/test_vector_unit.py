@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.machine_code.machine_state import Machine
-from countperf.machine_code.operands import condition_of
+from countperf.machine_code.machine_state import Machine, condition_of
 from countperf.machine_code.vector_unit import lane_addresses, leads_to_integers, vector_action
 from tests.machine_code.machines import (
     Words,

@@ -9,7 +9,7 @@ import pytest
 
 from countperf.errors import CountingError
 from countperf.machine_code import warp
-from countperf.machine_code.sass import SassInstruction
+from countperf.machine_code.sass_instruction import SassInstruction
 from countperf.machine_code.warp import Executed, WarpProgram, launched
 from countperf.machine_code.warp_unit import LANES, UNKNOWN, WarpState, execute, lanes_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from countperf.devices.parameters import load_device
 from countperf.errors import CountingError, ModelNotApplicableError, ParameterError
-from countperf.machine_code.sass import parse_sass
+from countperf.machine_code.sass_instruction import parse_sass
 from countperf.machine_code.warp import WarpProgram, launched
 from countperf.mechanistic import sass
 from countperf.mechanistic.merpsys import MerpsysModel

@@ -35,7 +35,7 @@ from countperf.machine_code.machine_state import (
     pocl_group,
 )
 from countperf.machine_code.object_file import entry_of
-from countperf.machine_code.throughput import Block, analyze, blocks_of, cycles_of
+from countperf.machine_code.throughput import AnalyzedBlock, analyze, blocks_of, cycles_of
 from countperf.symbolic.isl_sets import names_of
 from countperf.symbolic.kernel_sets import as_expression, bounds_of, domain_of
 
@@ -162,7 +162,7 @@ class FollowedLaunch:
     in_chunks: bool  # whether units take several groups at a time
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[AnalyzedBlock]:
         """Blocks to be analyzed."""
         return [b for group in self.groups for b in blocks_of(self.program, group.executed)]
 
