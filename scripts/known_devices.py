@@ -33,9 +33,6 @@ _MOST_OFF = 1.5
 count or the time is wrong."""
 
 _DIGITS = 4
-
-
-_NOTHING = 60.0
 _TINY_S = 1e-15
 
 

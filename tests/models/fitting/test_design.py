@@ -142,11 +142,11 @@ def test_what_is_told_apart_depends_neither_on_row_order_nor_on_the_unit_of_time
     assert (changed.rank, changed.groups) == (plain.rank, plain.groups)
 
 
-LOAD, ADD, LOCAL = "gmem.load.32.stride1", "flop.add.f32", "lmem.load.32"
+NEXT, ADD, LOCAL = "gmem.load.32.stride1", "flop.add.f32", "lmem.load.32"
 MODEL = sum_model(
     {"launch": ["launches"], "memory": ["gmem.*.*.*"], "chip": ["flop.*.*", "lmem.*.*"]}
 )
-TRUTH = {"launches": 4e-6, LOAD: 1e-11, ADD: 3e-12, LOCAL: 2e-12}
+TRUTH = {"launches": 4e-6, NEXT: 1e-11, ADD: 3e-12, LOCAL: 2e-12}
 ROBUST = {"residual": "log", "loss": "soft_l1", "loss_scale": 0.3}
 
 
@@ -155,7 +155,7 @@ def _cases(noise: float = 0.0, seed: int = 1) -> list[Observation]:
     cases: list[Observation] = []
     for i in range(60):
         loads, adds, local = (int(10 ** random.uniform(5, 8)) for _ in range(3))
-        counts = {"launches": 1, LOAD: loads, ADD: 4 * adds, LOCAL: local}
+        counts = {"launches": 1, NEXT: loads, ADD: 4 * adds, LOCAL: local}
         time_s = sum(TRUTH[name] * count for name, count in counts.items())
         off = float(np.exp(noise * random.normal()))
         cases.append(
@@ -219,17 +219,17 @@ def test_the_jacobian_is_that_of_small_changes() -> None:
 def test_weights_that_nothing_tells_apart_share_in_proportion_and_are_named() -> None:
     store = "gmem.store.32.stride1"
     cases = [
-        replace(case, counts={**case.counts, store: 2 * int(case.counts[LOAD])})
+        replace(case, counts={**case.counts, store: 2 * int(case.counts[NEXT])})
         for case in _cases()
     ]
 
     fitted = estimate(cases, MODEL, recipe_of(MODEL))
 
     (group,) = fitted.diagnosis.groups
-    assert set(group.features) == {LOAD, store}
+    assert set(group.features) == {NEXT, store}
     # each of the two columns takes half of the 1e-11 per load
     values = _values(fitted)
-    assert (values[LOAD], values[store]) == pytest.approx((5e-12, 2.5e-12), rel=1e-5)
+    assert (values[NEXT], values[store]) == pytest.approx((5e-12, 2.5e-12), rel=1e-5)
 
 
 def test_linear_models_end_where_scipy_ends() -> None:
@@ -238,7 +238,7 @@ def test_linear_models_end_where_scipy_ends() -> None:
     cases = [
         made_case(
             f"c{i}",
-            {"launches": 1, LOAD: int(a), ADD: int(b), LOCAL: int(c)},
+            {"launches": 1, NEXT: int(a), ADD: int(b), LOCAL: int(c)},
             (1e-6 + 3e-11 * int(a) + 1e-11 * int(b)) * float(np.exp(random.standard_t(3) * 0.1)),
         )
         for i, (a, b, c) in enumerate(10 ** random.uniform(4, 8, (60, 3)))
