@@ -204,9 +204,7 @@ class ProgramAtSizes:
         is_whole = len(graphs) == self.per_group and not is_shortened
         return (graphs, False) if is_whole else (graphs[:1], True)
 
-    def _totals(
-        self, instructions: Sequence[_Instruction], barriers: Fraction
-    ) -> dict[str, float | None]:
+    def _totals(self, instructions: Sequence[_Instruction], barriers: Fraction) -> dict[str, Any]:
         total: dict[str, Fraction] = defaultdict(Fraction)
         total["ins_issued"] = barriers
         for each in instructions:

@@ -125,6 +125,7 @@ class MwpCwpCycles:
         self.cwp = min(self.cwp_full, self.occupancy)  # Eq. (9)
         self.rep = max(x.num_groups / (x.active_groups * x.num_active_compute_units), 1.0)  # (21)
         self.comp_p = self.comp_cycles / alpha_mem  # Eq. (2)
+        self.case: Case
         self.case, parts = self._find_case()
         self.exec_cycles_app = sum(parts.values()) * self.rep
         self.synch_cost = (  # Eq. (26)
@@ -229,7 +230,8 @@ class MwpCwpRun:
         self, system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, float]
     ) -> None:
         self.mwp, self.cwp, _ = _find_parallelism(system)
-        self.case, self.parts = case, parts  # what bounds the run, and cycles by part
+        self.case: Case = case  # what bounds the run
+        self.parts = parts  # cycles by part
         self.cpr = float(sum(parts.values()))  # cycles of the run
         self.wpc = occupancy / self.cpr  # sub-groups per cycle
 

@@ -107,7 +107,7 @@ def parse_profiler_csv(text: str, *, name: str = "the table") -> tuple[KernelMet
         cells = cells.rename(columns={"variable": "Metric Name", "value": "Metric Value"})
         cells["Metric Unit"] = cells["Metric Name"].map(units)
     cells = cells.reindex(columns=[*_COLUMNS, *_CELLS], fill_value="")
-    launches: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    launches: dict[Any, dict[str, list[float]]] = {}  # by the values of the first columns
     for *launch, metric, number, unit in cells[cells["Kernel Name"] != ""].itertuples(index=False):
         values = launches.setdefault(tuple(launch), {})
         if metric in _UNITS and (value := _read_number(metric, number, unit)) is not None:
@@ -115,7 +115,7 @@ def parse_profiler_csv(text: str, *, name: str = "the table") -> tuple[KernelMet
     if not launches:
         raise TableError(f"{name} has no line of a kernel", column="Kernel Name")
     return tuple(
-        KernelMetrics(*launch, {metric: sum(of) / len(of) for metric, of in values.items()})
+        KernelMetrics(*launch, values={metric: sum(of) / len(of) for metric, of in values.items()})
         for launch, values in launches.items()
     )
 
