@@ -24,8 +24,7 @@ def _by_name(listed: Iterable[CatalogEntry]) -> dict[str, CatalogEntry]:
 @cache
 def _paper() -> dict[str, CatalogEntry]:
     """Return the paper's kernels, which are looked up without importing the others."""
-    kernels = (*paper.KERNELS, *paper_tests.KERNELS)
-    return _by_name(entry for kernel in kernels for entry in kernel.entries())
+    return _by_name(e for k in (*paper.KERNELS, *paper_tests.KERNELS) for e in k.entries())
 
 
 @cache
@@ -65,10 +64,9 @@ def _kernels(purpose: Purpose | None, collection: Collection | None) -> dict[str
 
 def _named(name: str) -> dict[str, CatalogEntry]:
     """Return the kernels among which a name is looked up."""
-    if name in _paper():
-        return _paper()
-    if name in _measured():
-        return _measured()
+    for some in (_paper, _measured):
+        if name in some():
+            return some()
     if name.startswith(VARIANTS_PREFIX):
         return _variants()
     apart = next((each for each in APART if name.startswith(f"{each}-")), None)

@@ -29,29 +29,15 @@ def make_unit(
     element_type: str,
 ) -> TranslationUnit:
     """Return a kernel with the catalogue's arguments, before any transformation."""
-    names = [size.name for size in sizes]
-    assumptions = " and ".join(size.assumption for size in sizes)
-    return _unit(name, domain, instructions, names, assumptions, arguments, element_type)
-
-
-def _unit(
-    name: str,
-    domain: str | Sequence[str],
-    instructions: str,
-    sizes: Sequence[str],
-    assumptions: str,
-    arguments: Sequence[Argument],
-    element_type: str,
-) -> TranslationUnit:
     return lp.make_kernel(
         domain if isinstance(domain, str) else list(domain),
         instructions,
         [
             *(_loopy_argument(argument, element_type) for argument in arguments),
-            *(lp.ValueArg(size, np.int32) for size in sizes),
+            *(lp.ValueArg(size.name, np.int32) for size in sizes),
         ],
         name=name,
-        assumptions=assumptions,
+        assumptions=" and ".join(size.assumption for size in sizes),
         lang_version=LOOPY_USE_LANGUAGE_VERSION_2018_2,
     )
 
@@ -69,11 +55,6 @@ def _loopy_argument(argument: Argument, element_type: str) -> lp.ArrayArg | lp.V
             )
         case ScalarArgument():
             return lp.ValueArg(argument.name, np.dtype(ELEMENT_TYPES[element_type]))
-
-
-split_iname = lp.split_iname
-tag_inames = lp.tag_inames
-"""Loopy's transformations, as steps that variants share."""
 
 
 def map_to_items(

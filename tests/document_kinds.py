@@ -189,7 +189,7 @@ def _use_evaluation(path: Path) -> object:
 
 def _use_timing(path: Path) -> object:
     timing = Timing.read_file(path)
-    return repr(timing), timing.to_frame(), timing._repr_html_(), timing.runs
+    return repr(timing), timing.to_frame(), timing.lay_out().object(), timing.runs
 
 
 def _use_measurements(path: Path) -> object:

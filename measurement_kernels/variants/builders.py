@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import loopy as lp
 import numpy as np
 from loopy import TranslationUnit
 from numpy.typing import NDArray
@@ -21,10 +22,8 @@ from measurement_kernels.units import (
     prefetch,
     prefetch_tile,
     present,
-    split_iname,
     split_plane,
     tag_blocks,
-    tag_inames,
 )
 
 # --- inputs and references; processes of a search exchange them, hence no closures
@@ -105,7 +104,7 @@ def build_matmul(
         unit, "ij", items=(items_i, items_j), each=(rows, columns), first_lane=lanes == "i"
     )
     unit = in_order(unit, ["i_each", "j_each"])
-    unit = split_iname(unit, "k", step, outer_iname="k_step", inner_iname="k_in")
+    unit = lp.split_iname(unit, "k", step, outer_iname="k_step", inner_iname="k_in")
     for array, sweep in (
         ("a", ["i_each", "i_item", "k_in"]),
         ("b", ["k_in", "j_each", "j_item"]),
@@ -248,7 +247,7 @@ def build_dg_differentiation(
     unit, (axis_e, axis_i), group = split_plane(
         unit, "ei", items=(items_e, items_i), each=(each, 1), first_lane=lanes != "nodes"
     )
-    unit = tag_inames(unit, {"r": "g.2"})
+    unit = lp.tag_inames(unit, {"r": "g.2"})
     for array, sweep, axes in (
         ("d", ["i_item", "j"], {"d_direction": None, "d_row": axis_i, "d_column": axis_e}),
         ("u", ["e_each", "e_item", "j"], {"u_element": axis_e, "u_node": axis_i}),
@@ -398,7 +397,7 @@ def build_convolution(
     unit, (axis_x, axis_y), group = split_plane(
         unit, "xy", items=(items_x, items_y), each=(rows, columns), first_lane=lanes == "x"
     )
-    unit = tag_inames(unit, {"q": "g.2"})
+    unit = lp.tag_inames(unit, {"q": "g.2"})
     for array, sweep, axes in (
         ("f", ["xi", "eta"], {"f_filter": None, "f_xi": axis_x, "f_eta": axis_y}),
         (

@@ -179,7 +179,8 @@ def _each(*servings: str, space: str = "scalar.gmem.load", share: Any = 1) -> di
 def test_a_site_is_issued_as(policy: Any, site: str, issued: str | dict[str, Any]) -> None:
     if isinstance(issued, str):
         issued = dict(part.split(" ") for part in issued.split(", ") if part)
-    result = dict(issue(f"site.{site}", ExecutionPolicy(**policy)))
+    made: Any = ExecutionPolicy(**policy)
+    result = dict(issue(f"site.{site}", made))
     assert result == {f"issue.{name}": Fraction(share) for name, share in issued.items()}
     for name in result:
         validate_name(name)
