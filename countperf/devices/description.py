@@ -63,7 +63,10 @@ def as_scalar(dtype: np.dtype[Any], value: Any, what: str = "scalar argument") -
             " declare the argument as np.int64"
         ) from error
     except (TypeError, ValueError) as error:
-        raise KernelBuildError(f"{what} is {value!r}; pass a number of type {dtype}") from error
+        wanted = f"a number of type {dtype}"
+        if dtype.names:
+            wanted = f"{len(components_of(dtype))} numbers, or one"
+        raise KernelBuildError(f"{what} is {value!r}; pass {wanted}") from error
 
 
 def without_vectors(array: NDArray[Any]) -> NDArray[Any]:

@@ -32,7 +32,7 @@ from countperf.measuring.campaign import gather_environment
 from countperf.measuring.cases import Environment
 from countperf.measuring.size_choice import measure_launch_overhead
 from countperf.steps import stepped
-from countperf.text import Printed, Result, columns_of, format_percent, plain
+from countperf.text import Column, Printed, Result, columns_of, format_percent, plain
 
 
 class Finding(Part):
@@ -74,7 +74,8 @@ class Characterization(Document, Result):
                 for found in self.findings
             ],
             columns={
-                **columns_of("name value unit"),
+                "name": Column("name"),
+                **columns_of("value unit"),
                 **columns_of("spread", format_percent),
                 **columns_of("doubt"),
             },

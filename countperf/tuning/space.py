@@ -176,6 +176,11 @@ class SearchSpace(ShortRepr):
     specification: str = field(default="", init=False, repr=False)  # that `find_space` found it by
 
     def __post_init__(self) -> None:
+        plain = {
+            name: [value.item() if hasattr(value, "item") else value for value in values]
+            for name, values in self.parameters.items()
+        }
+        object.__setattr__(self, "parameters", plain)  # without numbers of NumPy
         object.__setattr__(self, "sizes", given_sizes(self.sizes, {}))
         if not self.parameters:
             raise SearchSpaceError(f"space '{self.name}' has no parameters; pass at least one")

@@ -103,7 +103,7 @@ def test_copies_of_all_devices_leave_out_the_one_they_go_to(devices: int) -> Non
     ("devices", "said"),
     [
         (0, "devices must be at least 1, not 0"),
-        (1.5, "devices is 1.5; pass an integer"),
+        (1.5, "devices, and a size is an integer, not 1.5"),
     ],
 )
 def test_wrong_numbers_of_devices_are_refused(devices: Any, said: str) -> None:
