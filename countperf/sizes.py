@@ -136,7 +136,7 @@ def first_point(sizes: Sizes) -> dict[str, int]:
     return combine_sizes({**sizes, **several})[0]
 
 
-def given_sizes(sizes: Sizes | None, more: Sizes) -> dict[str, Any]:
+def merge_sizes(sizes: Sizes | None, more: Sizes) -> dict[str, Any]:
     """Return the sizes that a mapping and keywords give together, integers as Python's."""
     if sizes is not None and not isinstance(sizes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
         raise ParameterError(

@@ -287,7 +287,7 @@ def plain(value: Any) -> Any:
     if hasattr(value, "model_dump"):  # a document
         return value.model_dump(mode="json")
     if is_dataclass(value):
-        return picked(value, *(field.name for field in fields(value)))
+        return extract(value, *(field.name for field in fields(value)))
     if isinstance(value, Mapping):
         return {name: plain(part) for name, part in value.items()}
     if isinstance(value, tuple | list | set | frozenset):
@@ -295,7 +295,7 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, PurePath) else value
 
 
-def picked(record: Any, *names: str) -> dict[str, Any]:
+def extract(record: Any, *names: str) -> dict[str, Any]:
     """Return some of a record's attributes as plain values, by name."""
     return {name: plain(getattr(record, name)) for name in names}
 

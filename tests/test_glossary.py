@@ -16,7 +16,7 @@ from countperf.counting.structure import site_keys as keys
 from countperf.counting.taxonomy import PROPERTY_ROOTS, VIEWS
 from countperf.measuring.cases import Purpose
 from countperf.mechanistic.predict_all import model_names
-from countperf.models.library import named_fits
+from countperf.models.library import list_fits
 
 ROOT = Path(countperf.__file__).parent
 GLOSSARY = ROOT.parent / "docs" / "glossary.md"
@@ -47,7 +47,7 @@ def _verdicts() -> Iterator[str]:
 
 
 def _shipped() -> tuple[str, ...]:
-    return tuple(sorted({model for fit in named_fits().values() for model in fit.models}))
+    return tuple(sorted({model for fit in list_fits().values() for model in fit.models}))
 
 
 NAMES: dict[str, Callable[[], tuple[str, ...]]] = {

@@ -38,7 +38,7 @@ from countperf.mechanistic.merpsys import transfer_time
 from countperf.mechanistic.profile import MechanisticPrediction, check_not_negative, check_whole
 from countperf.mechanistic.schedules import STEP_KINDS, Schedule, Step, schedule
 from countperf.models import expressions
-from countperf.sizes import checks_keywords, given_sizes
+from countperf.sizes import checks_keywords, merge_sizes
 from countperf.store import read_file_text
 
 _OPTIONS = ("stream", "device", "after", "name", "to")
@@ -176,7 +176,7 @@ def predict_application(
     """
     named = [devices] if isinstance(devices, DeviceParameters | str | Path) else devices
     described = [d if isinstance(d, DeviceParameters) else load_device(d) for d in named]
-    values = {"devices": len(described), **given_sizes(variables, more)}
+    values = {"devices": len(described), **merge_sizes(variables, more)}
     if isinstance(application, Path) or ("\n" not in application and Path(application).is_file()):
         application = read_file_text(Path(application))
     steps = parse_application(application, values)

@@ -21,7 +21,7 @@ from countperf.counting.structure.memory_hierarchy import (
 )
 from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
-from countperf.devices.identity import available_cores, counted_caches_of, memory_hierarchy_of
+from countperf.devices.identity import available_cores, choose_caches, memory_hierarchy_of
 from countperf.errors import MeasurementError, option
 from countperf.measuring import KernelCase, Measurement, MeasurementSet, size_choice
 from countperf.measuring.campaign import measure, rewrite_file
@@ -132,7 +132,7 @@ def calibrate(
     devices = known or prior.load_shipped_devices()
     without_code = why_no_code(chosen)
     is_here = chosen.identity.device_type == "cpu"
-    own = counted_caches_of(chosen.identity, is_here=is_here)
+    own = choose_caches(chosen.identity, is_here=is_here)
     task = CalibrationTask(
         device=chosen,
         runner=runner or KernelRunner.open(chosen),
@@ -321,10 +321,10 @@ def _list_cases(task: CalibrationTask, kernels: Sequence[prior.ChosenKernel]) ->
             known.case_at(**size.parameters) for kernel, known in fitting for size in kernel.sizes
         )
         return [case for case in cases if case.global_memory_bytes <= most_bytes]
-    return sized_here(task, [known for _, known in fitting])
+    return size_here(task, [known for _, known in fitting])
 
 
-def sized_here(task: CalibrationTask, entries: Sequence[CatalogEntry]) -> list[KernelCase]:
+def size_here(task: CalibrationTask, entries: Sequence[CatalogEntry]) -> list[KernelCase]:
     """Find sizes on a device of another kind than those that the choice has sizes for."""
     limits = size_choice.measure_limits(
         task.runner.session, overhead_factor=15.0, max_run_s=0.02, max_setup_s=0.6

@@ -15,7 +15,7 @@ from countperf.counting.counts import caches_of
 from countperf.counting.structure.memory_hierarchy import CacheSize
 from countperf.devices.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.devices.discovery import find_device
-from countperf.devices.identity import counted_caches_of
+from countperf.devices.identity import choose_caches
 from countperf.devices.workers import Pool
 from countperf.measuring import PURPOSES, MeasurementSet, Protocol
 from countperf.measuring.campaign import measure, open_store, rewrite_file
@@ -254,7 +254,7 @@ def _measure(
             largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
             for exponent in largest.exponents:
                 cases += (e.case(exponent) for e in wanted if e.family == family)
-        caches = counted_caches_of(device.identity, is_here=True)
+        caches = choose_caches(device.identity, is_here=True)
         count = partial(count_kernel, view="structure", caches=caches)
         return measure(cases, store=file, protocol=protocol, count=count, runner=runner)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from countperf import errors
 from countperf.api.catalogue import add_missing_code, with_field
-from countperf.api.fits import known_device
+from countperf.api.fits import look_up_device
 from countperf.api.kernels import table_kernels
 from countperf.api.mechanistic_models import profiler_of
 from countperf.api.prediction import ChosenWeights, choose_weights
@@ -22,7 +22,7 @@ from countperf.counting.structure.memory_hierarchy import CountedCaches
 from countperf.devices.discovery import matching_devices
 from countperf.devices.identity import (
     DeviceIdentity,
-    counted_caches_of,
+    choose_caches,
     memory_hierarchy_of,
     read_processor,
 )
@@ -103,7 +103,7 @@ def recount(measurements: Path | str, *, caches: CountedCaches | None = None) ->
     properties: dict[str, dict[str, object]] = {}
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)
-        caches = caches or counted_caches_of(measured.device)
+        caches = caches or choose_caches(measured.device)
         for case in measured:
             if case.code is not None:
                 code = caches_of(case.properties or {}).code
@@ -366,7 +366,7 @@ def compare(
     slug = measured.device.slug
     if device is None:
         beside = source if isinstance(source, Path | str) else None
-        device = known_device(slug, beside) or load_device(slug)
+        device = look_up_device(slug, beside) or load_device(slug)
     there = (*model_names(), "linear")
     if unknown := [name for name in models if name not in there]:
         raise errors.ParameterError(

@@ -13,10 +13,18 @@ from countperf.devices.identity import DeviceIdentity
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.errors import DocumentError
 from countperf.machine_code import tools
-from countperf.models.library import AvailableFit, NamedFit, find_fit, model_in, named_fits
+from countperf.models.library import AvailableFit, NamedFit, find_fit, list_fits, model_in
 from countperf.models.shipped import COMPILED
 from countperf.models.weights import WeightSet
-from countperf.text import Column, Printed, Result, columns_of, format_percent, picked, short_name
+from countperf.text import (
+    Column,
+    Printed,
+    Result,
+    columns_of,
+    extract,
+    format_percent,
+    short_name,
+)
 
 
 class AvailableWeights(tuple[AvailableFit, ...], Result):
@@ -28,7 +36,7 @@ class AvailableWeights(tuple[AvailableFit, ...], Result):
     def lay_out(self) -> Printed:
         """Give a row for each fit; the error is that of the model that predicts here."""
         what = ("name", "device", "models", "model", "date", "held_out_error", "is_here", "problem")
-        rows = [picked(fit, *what) for fit in self]
+        rows = [extract(fit, *what) for fit in self]
         none = "no fitted weights: measure a device and fit it first"
         return Printed(head=[] if rows else [none], rows=rows, columns=_FIT_COLUMNS, name="fits")
 
@@ -69,7 +77,7 @@ def why_not_compiled(
 def available_weights() -> AvailableWeights:
     """List the fitted weights that there are, those that ship first: a sequence that prints."""
     present = tuple(device.identity for device in discover().devices)
-    rows = (_row(fit, present) for fit in named_fits().values())
+    rows = (_row(fit, present) for fit in list_fits().values())
     return AvailableWeights([row for row in rows if row is not None])
 
 
@@ -99,7 +107,7 @@ def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | Non
     )
 
 
-def known_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:
+def look_up_device(slug: str, beside: Path | str | None = None) -> DeviceParameters | None:
     """Return what is known of a device, or None."""
     if beside is not None:
         fit = find_fit(str(beside))

@@ -14,7 +14,7 @@ import numpy as np
 from countperf import errors
 from countperf.counting.analysis import with_transactions
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.frontend.producers import known_unit, translation_unit
+from countperf.counting.frontend.producers import take_unit, translation_unit
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
@@ -74,7 +74,7 @@ def _load_with_object(specification: str) -> tuple[Any, Any]:
 
     def find_unit(loaded: object) -> object:
         """Return the translation unit of what a package that generates kernels handed out."""
-        if (unit := known_unit(loaded)) is None:
+        if (unit := take_unit(loaded)) is None:
             return loaded
         around.append(loaded)
         return unit

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from countperf import errors
-from countperf.api.fits import known_device
+from countperf.api.fits import look_up_device
 from countperf.api.kernels import Kernel
 from countperf.api.prediction import choose_weights
 from countperf.api.timing import time_resident_groups
@@ -26,7 +26,7 @@ from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy, 
 from countperf.models.library import find_fit, load_weights, model_in, short_name
 from countperf.models.predictions import DeviceAnswer, DeviceAnswers
 from countperf.models.validity import Level
-from countperf.sizes import checks_keywords, combine_sizes, given_sizes
+from countperf.sizes import checks_keywords, combine_sizes, merge_sizes
 from countperf.store import read_file_text
 
 
@@ -72,7 +72,7 @@ def predict_all(
     CountperfError
         As in `countperf.mechanistic.predict_all.answers_of`; or there is no such device or kernel.
     """
-    values = given_sizes(parameters, more)
+    values = merge_sizes(parameters, more)
     profiler = profiler_of(kernel, device, values, profile_options, statistics)
     return answering.answers_of(profiler, values, models)
 
@@ -106,7 +106,7 @@ def occupancy(
     CountperfError
         As for `predict_all`; or not even one group fits.
     """
-    values = given_sizes(parameters, more)
+    values = merge_sizes(parameters, more)
     profiler = profiler_of(kernel, device, values, profile_options, statistics)
     return KernelOccupancy(
         kernel=profiler.kernel,
@@ -159,7 +159,7 @@ def sweep(
     CountperfError
         As for `predict_all`, `countperf.time_kernel` and `countperf.mechanistic.sweep.sweep`.
     """
-    sizes = given_sizes(parameters, more)
+    sizes = merge_sizes(parameters, more)
     options: dict[str, Any] = {
         "max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS,
         **(profile_options or {}),
@@ -221,7 +221,7 @@ def step_formulas(
     >>> found.programs[0].transactions
     (1/512)*n^3 + (1/32)*n^2
     """
-    held = given_sizes(parameters, more)
+    held = merge_sizes(parameters, more)
     profiler = profiler_of(kernel, device, held, profile_options)
     return steps.step_formulas(profiler, held, label=kernel if isinstance(kernel, str) else "")
 
@@ -270,7 +270,7 @@ def find_described_device(
             f" machine ({option('device', 'DEVICE')})"
         )
         raise DeviceError(message)
-    parameters = known_device(slug, weights or slug)
+    parameters = look_up_device(slug, weights or slug)
     if parameters is None:
         message = (
             f"there is no description of {slug}; make one with: countperf characterize --store"
@@ -333,7 +333,7 @@ def predict_on(
     >>> [answer.device for answer in table.answers]
     ['nvidia-h100', 'nvidia-a100']
     """
-    points = combine_sizes(given_sizes(parameters, more))
+    points = combine_sizes(merge_sizes(parameters, more))
     options = dict(profile_options or {})
     asked = Kernel.of(kernel, statistics=options.pop("statistics", statistics))
     models = [models] if isinstance(models, str) else models
@@ -422,7 +422,7 @@ def _answers(
 def _find_fit_and_description(name: str) -> tuple[str, DeviceParameters | None]:
     """Return the device of a fit, empty if none has the name, and its description if known."""
     if (fit := find_fit(name)) is not None:
-        return fit.identity.slug, known_device(fit.identity.slug, name)
+        return fit.identity.slug, look_up_device(fit.identity.slug, name)
     if model_in(Path(name)):
         return load_weights(name).device.slug, None
     if name.endswith((".json", ".toml")) or name in available_devices():

@@ -14,14 +14,14 @@ from countperf.api.fits import why_not_compiled
 from countperf.api.kernels import Kernel
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
-from countperf.devices.identity import DeviceIdentity, counted_caches_of
+from countperf.devices.identity import DeviceIdentity, choose_caches
 from countperf.models.explanation import ExplainedPart, Explanation
 from countperf.models.function import model_inputs
-from countperf.models.library import find_fit, fits_for, load_weights, named_fits, short_name
+from countperf.models.library import find_fit, fits_for, list_fits, load_weights, short_name
 from countperf.models.shipped import COMPILED
 from countperf.models.validity import Level, refuse_negative
 from countperf.models.weights import WeightSet, charge_inputs
-from countperf.sizes import checks_keywords, given_sizes
+from countperf.sizes import checks_keywords, merge_sizes
 from countperf.text import ShortRepr
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def default_weights(identity: DeviceIdentity, *, model: str | None = None) -> We
         weights = load_weights(identity.slug, model=model)
         weights.check_device(identity)
         return weights
-    there = ", ".join(named_fits()) or "none"
+    there = ", ".join(list_fits()) or "none"
     raise errors.DeviceMismatchError(
         f"there is no fit for {identity.slug} ({identity.name}); fits there are: {there}; choose"
         f" one with {errors.option('weights', 'NAME')}, or make one with 'countperf measure' and"
@@ -238,7 +238,7 @@ def predict(
         A size is missing, or none of the kernel's; the kernel cannot be counted, a property has no
         weight, the device does not match; a timing is of another kernel or device.
     """
-    asked = Kernel.of(kernel, given_sizes(parameters, more), statistics, instruction_counts)
+    asked = Kernel.of(kernel, merge_sizes(parameters, more), statistics, instruction_counts)
     chosen = choose_weights(
         weights,
         model=model,
@@ -334,10 +334,10 @@ def with_compiled_code(
     CountingError, KernelBuildError, DeviceError, ParameterError
         The kernel is a property vector, or cannot be counted or compiled.
     """
-    asked = Kernel.of(kernel, given_sizes(parameters, more), statistics, instruction_counts)
+    asked = Kernel.of(kernel, merge_sizes(parameters, more), statistics, instruction_counts)
     asked.unit_with("code to compile")
     label = device or "pocl:0"
-    caches = counted_caches_of(find_device(label).identity, is_here=True)
+    caches = choose_caches(find_device(label).identity, is_here=True)
 
     def count(at: Kernel) -> PropertyVector:
         vector = at.count("structure", caches=caches)

@@ -15,7 +15,7 @@ from countperf.devices.workers import pool_or
 from countperf.errors import ParameterError, SearchSpaceError, nearest, option
 from countperf.measuring.runner import ApartRunner
 from countperf.models.weights import WeightSet
-from countperf.sizes import checks_keywords, given_sizes
+from countperf.sizes import checks_keywords, merge_sizes
 from countperf.steps import report
 from countperf.tuning.ranker import Point, PredictionTask, Ranking, rank_points
 from countperf.tuning.result import Budget, Plan, TuningResult
@@ -99,7 +99,7 @@ def rank(
     ParameterError
         A size is not positive, or is none of the space.
     """
-    sizes = given_sizes(parameters, more)
+    sizes = merge_sizes(parameters, more)
     space = load_space(space, sizes)
     target = None if device is None else find_device(device)
     task = _make_task(space, sizes, weights, model, target, force, incomplete_ok, statistics)
@@ -172,7 +172,7 @@ def tune(
     budget = Budget(seconds=seconds, measurements=measurements)
     plan = Plan(confidence=confidence, tolerance=tolerance)
     report("preparing the search", 0)
-    sizes = given_sizes(parameters, more)
+    sizes = merge_sizes(parameters, more)
     space = load_space(space, sizes)
     target = find_device(device)
     task = _make_task(space, sizes, weights, model, target, force, incomplete_ok, statistics)

@@ -23,14 +23,14 @@ from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.frontend.loopy_patches import record_launches
 from countperf.counting.frontend.producers import bound_arguments
 from countperf.counting.taxonomy import View
-from countperf.devices.binding import made_up_indices
+from countperf.devices.binding import describe_indices
 from countperf.devices.description import describe_kernel
 from countperf.devices.device import Device
 from countperf.devices.opencl import describe
 from countperf.errors import CountperfError, ParameterError
 from countperf.measuring.campaign import measure
 from countperf.measuring.runner import LONGEST_S, TIMING, open_runner
-from countperf.sizes import Sizes, checks_keywords, combine_sizes, given_sizes
+from countperf.sizes import Sizes, checks_keywords, combine_sizes, merge_sizes
 from countperf.steps import stepped
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def time_kernel(
     KernelBuildError, WrongResultError, MeasurementError
         No size could be measured. One that fails alone is among the failures of the result.
     """
-    asked = Kernel.of(kernel, given_sizes(sizes, more), statistics)
+    asked = Kernel.of(kernel, merge_sizes(sizes, more), statistics)
     cases = _cases(asked, make_arguments, reference, tolerance, unchecked=unchecked)
     protocol = protocol or TIMING
     with open_runner(runner, device, None, longest_s=longest_s) as opened:
@@ -312,7 +312,7 @@ def _describe_made_up_arrays(case: measuring.KernelCase) -> str:
         return ""
     with suppress(CountperfError, lp.LoopyError):
         kernel = describe_kernel(unit.copy(target=lp.PyOpenCLTarget()))
-        return made_up_indices(kernel, case.parameters, case.bound_arguments, case.statistics)
+        return describe_indices(kernel, case.parameters, case.bound_arguments, case.statistics)
     return ""
 
 

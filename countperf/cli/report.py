@@ -14,7 +14,7 @@ from typing import Any
 
 from countperf import __version__, figures
 from countperf.api.evaluation import evaluate, evaluate_ranking
-from countperf.api.fits import known_device
+from countperf.api.fits import look_up_device
 from countperf.api.prediction import choose_weights, explain
 from countperf.cli.common import as_dict, given, show
 from countperf.errors import ParameterError
@@ -24,7 +24,7 @@ from countperf.models.library import NamedFit, find_fit, load_weights, short_nam
 from countperf.models.metrics import Evaluation, RankingEvaluation
 from countperf.models.predictions import prediction_head
 from countperf.store import check_writable, read_file_text, write_atomically
-from countperf.text import Printed, format_quantity, picked, point_text
+from countperf.text import Printed, extract, format_quantity, point_text
 from countperf.tuning.result import fastest_of, read_journal, trials_in
 
 Part = Printed | tuple[str, Any]
@@ -146,7 +146,7 @@ def _kernel_page(options: argparse.Namespace) -> Page:
         **given(options, "weights", "model", "device"),
     )
     made = explained.prediction
-    device = known_device(made.device, options.weights)
+    device = look_up_device(made.device, options.weights)
     drawn: list[Part] = [("where the time goes", figures.prediction_figure(made))]
     if explained.flops > 0 and explained.global_bytes > 0:
         drawn.append(("roofline", figures.roofline_figure(explained, device)))
@@ -167,7 +167,10 @@ def _search_page(path: Path) -> Page:
     slug, winner = header.device.slug, fastest_of(tried)
     said = f", with statistics {point_text(header.statistics)}" if header.statistics else ""
     rows = [
-        {"choice": point_text(trial.choice), **picked(trial, "time_s", "predicted_s", "cut_short")}
+        {
+            "choice": point_text(trial.choice),
+            **extract(trial, "time_s", "predicted_s", "cut_short"),
+        }
         for trial in by_time
     ]
     return Page(

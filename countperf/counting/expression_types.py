@@ -124,12 +124,12 @@ def number_of(expr: Any) -> Any:
     return expr if is_number else None
 
 
-def flattened_operands(expr: Any, cls: type) -> tuple[Any, ...]:
+def flatten_operands(expr: Any, cls: type) -> tuple[Any, ...]:
     """Return the operands of nested sums or products, as they are emitted: unparenthesized."""
     return tuple(
         part
         for child in expr.children
-        for part in (flattened_operands(child, cls) if type(child) is cls else (child,))
+        for part in (flatten_operands(child, cls) if type(child) is cls else (child,))
     )
 
 

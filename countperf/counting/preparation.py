@@ -145,7 +145,7 @@ class KernelTally:
         if supplied is not None:
             within = instruction.within_inames
             reasons = frozenset({f"the caller's counts for instruction '{instruction_id}'"})
-            parts = supplied_parts(supplied, predicates, probability)
+            parts = find_supplied_parts(supplied, predicates, probability)
         else:
             within, reasons = self._rules.loops_around(instruction), frozenset[str]()
             tested = self._rules.tally_predicates(instruction) if instruction.predicates else {}
@@ -207,7 +207,7 @@ class PreparedKernel:
         self.statistics = Statistics(self.kernel, statistics or {})
         counter = Counter(assumptions_of(self.kernel))
         self.domains = Domains(self.kernel, self.callables, counter, self.statistics)
-        self.supplied = supplied_counts(self.kernel, instruction_counts or {})
+        self.supplied = find_supplied_counts(self.kernel, instruction_counts or {})
         self.can_supply = instruction_counts is not None
         self._launches: list[Launch] = []
         self._tallies: dict[TallyView, KernelTally] = {}
@@ -284,7 +284,7 @@ HOW_TO_SUPPLY = (
 )
 
 
-def supplied_counts(
+def find_supplied_counts(
     kernel: Any, given: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Fraction]]:
     """Return what the caller supplies for one execution of each instruction, by property."""
@@ -306,7 +306,7 @@ def supplied_counts(
     return counts
 
 
-def supplied_parts(
+def find_supplied_parts(
     numbers: Mapping[str, Fraction], predicates: Conditions, probability: Number
 ) -> tuple[InstructionPart, ...]:
     """Return what a caller supplies as parts: operations as such, the rest by property name."""

@@ -25,7 +25,7 @@ from loopy.library.reduction import ArgExtOp
 from loopy.symbolic import TypeCast, get_dependencies
 
 from countperf.counting.device_programs import LocalBarrier, Loop, RegionOutline
-from countperf.counting.expression_types import flattened_operands, name_of
+from countperf.counting.expression_types import flatten_operands, name_of
 from countperf.counting.keys import Grid, type_name
 from countperf.counting.operations.source_view import component_of, real_part
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, computing
@@ -323,7 +323,7 @@ def _yield_ways(expr: Any, reference: Any) -> Iterator[list[str]]:
 
 def _yield_ways_through_sum(expr: Any, reference: Any) -> Iterator[list[str]]:
     """Add from left to right; an addition of a product contracts with it."""
-    terms = flattened_operands(expr, p.Sum)
+    terms = flatten_operands(expr, p.Sum)
     if len(terms) == 1:
         yield from _yield_ways(terms[0], reference)
         return
@@ -342,7 +342,7 @@ def _is_product(expr: Any) -> bool:
     """Return whether an expression multiplies, negations aside."""
     if not isinstance(expr, p.Product):
         return isinstance(expr, p.Power) and expr.exponent == 2
-    factors = [f for f in flattened_operands(expr, p.Product) if f != -1]
+    factors = [f for f in flatten_operands(expr, p.Product) if f != -1]
     return len(factors) > 1 or any(_is_product(f) for f in factors)
 
 
@@ -352,7 +352,7 @@ def _children(expr: Any) -> list[tuple[Any, list[str]]]:
         case p.Sum():
             return [(child, ["add"]) for child in expr.children]
         case p.Product():
-            factors = flattened_operands(expr, p.Product)
+            factors = flatten_operands(expr, p.Product)
             real = [f for f in factors if f != -1]
             return [(f, ["mul"] * (len(real) - max(k, 1))) for k, f in enumerate(real)]
         case p.Quotient():

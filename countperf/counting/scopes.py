@@ -64,7 +64,7 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
     outside, _ = domains.trip_statistics(frozenset(around))
     if not counted:
         return factor
-    with _limited(domains, f"the trip count of {', '.join(sorted(counted))}"):
+    with _limit(domains, f"the trip count of {', '.join(sorted(counted))}"):
         factored = domains.factored(counted | outside)
         if factored is not None:
             outside &= frozenset[str]().union(*map(factored.component_of, counted))
@@ -81,7 +81,7 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
 
 
 @contextmanager
-def _limited(domains: Domains, what: str) -> Generator[None]:
+def _limit(domains: Domains, what: str) -> Generator[None]:
     """Leave a block, which goes on behind it, where isl refuses a count or takes too long."""
     what = f"kernel '{domains.kernel.name}': {what}"
     with suppress(CountingError), isl_sets.limit_operations(_OPERATIONS, what):
@@ -98,7 +98,7 @@ def slots_of(scope: Scope) -> Known:
     counted, _ = domains.trip_statistics(scope.within)
     if counted != scope.within:
         return None  # data decides how often a loop runs in each item
-    with _limited(domains, f"the slots in {', '.join(sorted(scope.within))}"):
+    with _limit(domains, f"the slots in {', '.join(sorted(scope.within))}"):
         return _count_slots(scope)
     return None
 

@@ -20,7 +20,7 @@ from countperf.counting.size_parameters import SizeParameters
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import View
 from countperf.errors import CountingError
-from countperf.sizes import given_sizes
+from countperf.sizes import merge_sizes
 from countperf.symbolic.compiled import CompiledCounts, CountSource
 from countperf.symbolic.isl_sets import from_isl_text
 from countperf.symbolic.piecewise import ZERO_COUNT, Guards, PiecewiseQuasiPolynomial
@@ -296,7 +296,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         self, parameters: Mapping[str, Any] | None, more: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the parameters as Python integers or int64 arrays, checked as in `evaluate`."""
-        given = given_sizes(parameters, more)
+        given = merge_sizes(parameters, more)
         idle = self._idle if len(given) < len(self.parameters) else ()
         return self._sizes.checked(given, idle=idle, held=self._ranges, arrays=True)
 

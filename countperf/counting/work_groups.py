@@ -171,7 +171,7 @@ def _by_group(
     parts: list[Any] = []
     for within, cases in executed:
         try:
-            points = domains.executed_set(within.difference(domains.data_loops), cases)
+            points = domains.find_executed(within.difference(domains.data_loops), cases)
         except DataDependentControlFlowError:
             continue
         points, _ = sets.fix_parameters(sets.at_values(points, values), {})

@@ -256,7 +256,7 @@ def default_inputs(
     return inputs
 
 
-def made_up_indices(
+def describe_indices(
     kernel: DeviceKernel,
     parameters: Mapping[str, Any],
     given: Mapping[str, Any],

@@ -139,7 +139,7 @@ def memory_hierarchy_of(
     return system or assumed.model_copy(update={"name": memory.UNKNOWN})
 
 
-def counted_caches_of(identity: DeviceIdentity, *, is_here: bool = False) -> memory.CountedCaches:
+def choose_caches(identity: DeviceIdentity, *, is_here: bool = False) -> memory.CountedCaches:
     """Return the caches for which kernels are counted for a device."""
     known = memory_hierarchy_of(identity, is_here=is_here)
     return memory.DEFAULT_CACHES if known.name == memory.UNKNOWN else known.counted

@@ -46,7 +46,7 @@ from countperf.machine_code.machine_state import (
     reader,
 )
 from countperf.machine_code.vector_moves import elements_of
-from countperf.machine_code.vector_unit import leads_to_integers, needed_lines, vector_action
+from countperf.machine_code.vector_unit import find_needed_lines, leads_to_integers, vector_action
 
 MOST_STEPS = 6_000_000
 """Integer instructions after which a group is given up."""
@@ -235,7 +235,7 @@ class MachineProgram:
             if self._ends_block(number):
                 blocks.append([])
         lines = [(line.mnemonic, line.operands) for line in self.lines]
-        return needed_lines(lines, blocks, range(2) if self._divisions else ())
+        return find_needed_lines(lines, blocks, range(2) if self._divisions else ())
 
     # }}}
 

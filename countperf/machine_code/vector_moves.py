@@ -90,7 +90,7 @@ _BROADCASTS = re.compile(r"^vp?broadcast(?:[if])?(?P<size>[bwdq]|s[sd]|128|32x[2
 _NARROWED = re.compile(r"^vpmov([qdw])([dwb])$")
 
 
-def rearranged(sources: Sequence[Source], order: Sequence[int], size: int) -> Source:
+def rearrange(sources: Sequence[Source], order: Sequence[int], size: int) -> Source:
     """Return what picks elements of vectors that lie side by side."""
     zero = np.zeros((1, size), dtype=np.int16)
     places = np.array(order)
@@ -111,19 +111,19 @@ def move_source(mnemonic: str, parts: Sequence[str], width: int) -> Source | Non
             own, new = source_of(parts[2], width), source_of(parts[1], size)
             count = width // size
             order = [count if k == by % count else k for k in range(count)]
-            return rearranged([own, new], order, size)
+            return rearrange([own, new], order, size)
         vector = VECTOR.match(parts[1])
         if vector is not None and len(parts) == 3:
             whole = WIDTHS[vector[1]]
-            return rearranged([source_of(parts[1], whole)], [by % (whole // size)], size)
+            return rearrange([source_of(parts[1], whole)], [by % (whole // size)], size)
         return None
     if (match := _BROADCASTS.match(mnemonic)) and len(parts) == 2:
         size = ELEMENT_BYTES[match["size"]]
-        return rearranged([source_of(parts[0], size)], [0] * (width // size), size)
+        return rearrange([source_of(parts[0], size)], [0] * (width // size), size)
     if (match := _NARROWED.match(mnemonic)) and (vector := VECTOR.match(parts[0])):
         wide, size = (ELEMENT_BYTES[group] for group in match.groups())
         whole = WIDTHS[vector[1]]
-        return rearranged([source_of(parts[0], whole)], range(0, whole // size, wide // size), size)
+        return rearrange([source_of(parts[0], whole)], range(0, whole // size, wide // size), size)
     for pattern, operands, rule in _ORDERS:
         match = pattern.match(mnemonic) if len(parts) == operands else None
         is_constant = by is not None
@@ -131,7 +131,7 @@ def move_source(mnemonic: str, parts: Sequence[str], width: int) -> Source | Non
             size = ELEMENT_BYTES[match[2]]
             inputs = [source_of(part, width) for part in reversed(parts[is_constant:-1])]
             order = rule(match[1], width // size, 16 // size, by or 0)
-            return rearranged(inputs, order, size)
+            return rearrange(inputs, order, size)
     return None
 
 

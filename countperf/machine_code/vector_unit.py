@@ -49,7 +49,7 @@ from countperf.machine_code.vector_moves import (
     elements_reader,
     mask_action,
     move_source,
-    rearranged,
+    rearrange,
     sign_elements,
     spread_mask,
 )
@@ -126,7 +126,7 @@ class _Effect:
             self.reads = own if keeps and mnemonic.startswith("v") else set[str]()
 
 
-def needed_lines(
+def find_needed_lines(
     lines: Sequence[tuple[str, str]],
     blocks: Iterable[Sequence[int]],
     always: Iterable[int] = (),
@@ -317,7 +317,7 @@ def _products(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Multiply every other element of 32 bits, of which the others may be unknown."""
     kind = np.uint64 if match[1] else np.int64
     places = range(0, width // 4, 2)
-    halves = [rearranged([source], places, 4) for source in _sources_of(parts[:2], width)]
+    halves = [rearrange([source], places, 4) for source in _sources_of(parts[:2], width)]
     return _compute(
         lambda a, b: a.astype(kind) * b.astype(kind), halves, 32, 64, is_signed=not match[1]
     )
@@ -329,7 +329,7 @@ def _saturate_elements(match: re.Match[str], parts: Sequence[str], width: int) -
     limits = np.iinfo(f"{'u' if match[1] == 'u' else 'i'}{narrow // 8}")
     pieces = width // 16
     order = [vector + piece for piece in range(pieces) for vector in (0, pieces)]
-    both = rearranged(_sources_of(parts[:2], width), order, 16)
+    both = rearrange(_sources_of(parts[:2], width), order, 16)
     return _compute(
         lambda a: np.clip(a, limits.min, limits.max), [both], wide, narrow, is_signed=True
     )
@@ -507,7 +507,7 @@ def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | 
     if (match := _EXTRACTED.match(mnemonic)) and len(parts) == 3:
         width = ELEMENT_BYTES[match[1] or match[2]]
         place = (immediate(parts[0]) or 0) % (16 // width)
-        source = rearranged([source_of(parts[1], 16)], [place], width)
+        source = rearrange([source_of(parts[1], 16)], [place], width)
     elif mnemonic in _SCALARS and len(parts) == 2:
         width = _SCALARS[mnemonic]
         source = source_of(parts[0], width)

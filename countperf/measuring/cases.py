@@ -58,7 +58,7 @@ from countperf.errors import (
     ParameterError,
     PropertyNameError,
 )
-from countperf.sizes import given_sizes
+from countperf.sizes import merge_sizes
 from countperf.store import make_file_error
 from countperf.text import ShortRepr
 
@@ -79,9 +79,9 @@ def _find_unit(given: Any) -> tuple[Any | None, dict[str, Any]]:
     """
     if given is None or isinstance(given, FunctionType | MethodType | partial):
         return None, {}
-    from countperf.counting.frontend.producers import bound_arguments, known_unit
+    from countperf.counting.frontend.producers import bound_arguments, take_unit
 
-    return known_unit(given), bound_arguments(given)
+    return take_unit(given), bound_arguments(given)
 
 
 Purpose = Literal["measurement", "test", "application", "variant"]
@@ -200,7 +200,7 @@ class KernelCase(ShortRepr):
                 f"case {self.name!r} has no kernel; pass kernel= a loopy.TranslationUnit, or build="
                 " a function that returns one"
             )
-        parameters = given_sizes(self.parameters, {})
+        parameters = merge_sizes(self.parameters, {})
         changes = {
             "parameters": parameters,
             "build": given,
@@ -208,7 +208,7 @@ class KernelCase(ShortRepr):
             "family": self.family or kernel or self.name,
             "check_parameters": parameters
             if self.check_parameters is _AS_TIMED
-            else given_sizes(self.check_parameters, {}),
+            else merge_sizes(self.check_parameters, {}),
             "bound_arguments": {**bound, **self.bound_arguments},
         }
         for name, value in changes.items():

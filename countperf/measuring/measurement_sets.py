@@ -19,7 +19,7 @@ from pydantic import Field, PositiveFloat, model_validator
 from countperf import store, text
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, CountingRules
-from countperf.devices.identity import DeviceIdentity, counted_caches_of
+from countperf.devices.identity import DeviceIdentity, choose_caches
 from countperf.documents import Document, IntervalOfTimes, Part
 from countperf.errors import DocumentError, PredictionError, option
 from countperf.measuring.cases import (
@@ -130,7 +130,7 @@ class MeasurementSet(text.Result, text.ShortRepr):
         """
         from countperf.measuring.tables import lines_of_table, table_header
 
-        lines = lines_of_table(table, kernels, ignore=ignore, caches=counted_caches_of(device))
+        lines = lines_of_table(table, kernels, ignore=ignore, caches=choose_caches(device))
         return cls(header=table_header(device, source), measurements=lines)
 
     @classmethod
@@ -207,7 +207,7 @@ class MeasurementSet(text.Result, text.ShortRepr):
             head=[f"{len(self)} measurements of {self.device.slug}"],
             rows=[
                 {
-                    **text.picked(case, *_MEASURED),
+                    **text.extract(case, *_MEASURED),
                     "group_x": case.group_shape[0],
                     "group_y": case.group_shape[1],
                     "runs": sum(map(len, case.samples_s)),
@@ -353,15 +353,15 @@ class Timing(Document, text.Result):
         """Give measured and predicted times: sentences, a row for each size, and what to know."""
         sizes: list[dict[str, Any]] = [
             {
-                **text.picked(
+                **text.extract(
                     size.measurement, "parameters", "spread", "noise", "stable", "remarks"
                 ),
                 "measured_s": size.measurement.time_s,
-                **text.picked(size, "predicted_s", "interval_s", "verdict", "reason"),
+                **text.extract(size, "predicted_s", "interval_s", "verdict", "reason"),
             }
             for size in self.sizes
         ]
-        failures = [text.picked(size, "parameters", "stage", "reason") for size in self.failures]
+        failures = [text.extract(size, "parameters", "stage", "reason") for size in self.failures]
         shown = ("parameters", "measured_s", "spread", "noise", "predicted_s", "interval_s")
         return text.Printed(
             head=self._say_verdicts(),
@@ -383,7 +383,7 @@ class Timing(Document, text.Result):
             },
             notes=self._list_notes(),
             facts={
-                **text.picked(self, "kernel", "weights", "model", "interval_level", "made_up"),
+                **text.extract(self, "kernel", "weights", "model", "interval_level", "made_up"),
                 "device": self.device.slug,
                 "protocol": self.protocol.name,
                 "sizes": sizes,

@@ -116,7 +116,7 @@ class Comparison(Document, text.Result):
                 **self.to_object(),
                 "geometric_mean": [
                     {
-                        **text.picked(model, "model", "level"),
+                        **text.extract(model, "model", "level"),
                         "overall": model.overall_error(),
                         "by_kernel": {k: e.value for k, e in model.by_kernel().items()},
                     }

@@ -1,8 +1,8 @@
 r"""MWP-CWP: warps whose memory requests overlap against warps that compute meanwhile.
 
 Three forms. `MwpCwpCycles` is the whole model of Hong & Kim (2009), doi:10.1145/1555754.1555775,
-for a device without caches. `restated_cycles` is its restatement for one compute unit by Lemeire,
-Cornelis & Konstantinidis, in costs and latencies; `corrected_cycles` is their MWP-CWP*, which
+for a device without caches. `restate_cycles` is its restatement for one compute unit by Lemeire,
+Cornelis & Konstantinidis, in costs and latencies; `correct_cycles` is their MWP-CWP*, which
 starts from the time that one sub-group takes alone. Equation numbers are those of the respective
 source; (1), (3) and (4) of Hong & Kim are (23), (24) and (22) without ``rep``.
 
@@ -48,7 +48,7 @@ from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.volkov import TwoSubsystems, latency_alone, two_subsystems
-from countperf.text import picked
+from countperf.text import extract
 
 Case = Literal["occupancy", "memory", "compute"]
 Variant = Literal["published", "corrected"]
@@ -218,7 +218,7 @@ class MwpCwpModel(base.MechanisticModel):
             time_s=cycles.exec_cycles_with_synch / inputs.clock_hz,
             bound=BOUNDS[cycles.case],
             breakdown={name: part / inputs.clock_hz for name, part in cycles.exec_parts.items()},
-            results=picked(cycles, "mwp", "cwp", "cpi", "rep", "occupancy"),
+            results=extract(cycles, "mwp", "cwp", "cpi", "rep", "occupancy"),
             advice=cycles.advice,
         )
 
@@ -236,7 +236,7 @@ class MwpCwpRun:
         self.wpc = occupancy / self.cpr  # sub-groups per cycle
 
 
-def restated_cycles(system: TwoSubsystems, occupancy: float) -> MwpCwpRun:
+def restate_cycles(system: TwoSubsystems, occupancy: float) -> MwpCwpRun:
     """Return the cycles of a run by the restated model.
 
     Lemeire et al., Eq. (15)-(16), (26)-(28). The printed conditions leave the tie MWP = CWP below
@@ -254,7 +254,7 @@ def restated_cycles(system: TwoSubsystems, occupancy: float) -> MwpCwpRun:
     return MwpCwpRun(system, occupancy, case, _find_parts(system, occupancy, mwp)[case])
 
 
-def corrected_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> MwpCwpRun:
+def correct_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> MwpCwpRun:
     """Return the cycles of a run by MWP-CWP*: the longest of the three cases."""
     base.check_all_positive(occupancy=occupancy, latency_app=latency_app)
     mwp, _, comp_p = _find_parallelism(system)
@@ -307,16 +307,16 @@ class RestatedMwpCwpModel(base.MechanisticModel):
         occupancy = geometry.occupancy
         if self.variant == "corrected":
             latency = latency_alone(kernel.profile, device, model=model)
-            run = corrected_cycles(system, occupancy, latency)
+            run = correct_cycles(system, occupancy, latency)
         else:
-            run = restated_cycles(system, occupancy)
+            run = restate_cycles(system, occupancy)
         return self._at_rate(
             run.wpc,
             geometry.total_sub_groups,
             BOUNDS[run.case],
             run.parts,
             {
-                **picked(run, "mwp", "cwp"),
+                **extract(run, "mwp", "cwp"),
                 "cpi": run.cpr / (occupancy * (system.alpha_comp + system.alpha_mem)),
                 "cpr": run.cpr,
                 "occupancy": occupancy,

@@ -27,8 +27,8 @@ from countperf.text import (
     Result,
     ShortRepr,
     columns_of,
+    extract,
     format_percent,
-    picked,
     point_text,
 )
 
@@ -253,7 +253,7 @@ class KernelOccupancy(Result):
                 for program in self.programs
                 if program.is_bound
             ],
-            facts=picked(self, "kernel", "device", "parameters"),
+            facts=extract(self, "kernel", "device", "parameters"),
             name="programs",
         )
 

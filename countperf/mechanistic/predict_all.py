@@ -194,7 +194,7 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
                     **{f"{part}_s": float(time_s) for part, time_s in answer.breakdown.items()},
                 }
                 facts[name] |= {
-                    **text.picked(answer, "time_s", "bound", "advice", "ignored"),
+                    **text.extract(answer, "time_s", "bound", "advice", "ignored"),
                     "breakdown_s": answer.breakdown,
                     "stalls_s": answer.stalls,
                     "results": {
@@ -225,7 +225,7 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
                 *dict.fromkeys(map(text.wrap_note, errors)),
             ],
             facts={
-                **text.picked(self, "kernel", "device", "parameters", "measured", "note"),
+                **text.extract(self, "kernel", "device", "parameters", "measured", "note"),
                 "models": facts,
             },
         )

@@ -19,7 +19,7 @@ from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import check_occupancy
-from countperf.text import picked
+from countperf.text import extract
 
 _TIE = 1e-12
 _KIND_ORDER: tuple[base.Bound, ...] = ("compute", "memory", "barrier", "issue")
@@ -152,5 +152,5 @@ class ByteRooflineModel(base.MechanisticModel):
             time_s=top.time_s,
             bound=top.bound,
             breakdown={top.bound: top.time_s},
-            results=picked(top, "intensity", "ridge"),
+            results=extract(top, "intensity", "ridge"),
         )

@@ -114,15 +114,15 @@ class SassAnalysis:
 
     def latency_bound(self, *trips: float) -> float:
         """Return the cycles of the critical path."""
-        return sum(t * s.critical_path for t, s in self._executed(trips))
+        return sum(t * s.critical_path for t, s in self._count_runs(trips))
 
     def ins_cuda(self, *trips: float) -> float:
         """Return the instructions of a sub-group on the cores."""
-        return sum(t * s.count("core") for t, s in self._executed(trips))
+        return sum(t * s.count("core") for t, s in self._count_runs(trips))
 
     def ins_issued(self, *trips: float) -> float:
         """Return the issue slots of a sub-group, without re-issues; one for each pair."""
-        return float(sum(t * (len(s.instructions) - s.pairs) for t, s in self._executed(trips)))
+        return float(sum(t * (len(s.instructions) - s.pairs) for t, s in self._count_runs(trips)))
 
     def applied(self, profiled: ProfiledKernel, *trips: float) -> ProfiledKernel:
         """Return a profile with latency bound, core instructions and issue slots of this code."""
@@ -131,7 +131,7 @@ class SassAnalysis:
         profile = replace(profiled.profile, latency_bound=cycles, ins_cuda=core, ins_issued=issued)
         return replace(profiled, profile=profile)
 
-    def _executed(self, trips: Sequence[float]) -> list[tuple[float, SassSegment]]:
+    def _count_runs(self, trips: Sequence[float]) -> list[tuple[float, SassSegment]]:
         return [
             (prod((float(trips[loop]) for loop in segment.loops), start=1.0), segment)
             for segment in self.segments

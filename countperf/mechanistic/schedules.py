@@ -83,8 +83,8 @@ class Schedule(text.Result):
         rows = [
             {
                 "step": timed.step.name,
-                **text.picked(timed.step, "kind", "device", "stream"),
-                **text.picked(timed, "start_s", "end_s"),
+                **text.extract(timed.step, "kind", "device", "stream"),
+                **text.extract(timed, "start_s", "end_s"),
                 "duration_s": timed.end_s - timed.start_s,
             }
             for timed in self.steps
@@ -100,7 +100,7 @@ class Schedule(text.Result):
                 **text.columns_of("start_s", text.format_seconds),
                 "duration_s": text.Column("takes", text.format_seconds),
             },
-            facts=text.picked(self, "source", "time_s", "serial_s"),
+            facts=text.extract(self, "source", "time_s", "serial_s"),
             name="steps",
         )
 
@@ -114,7 +114,7 @@ def lay_out_schedules(points: Sequence[Mapping[str, int]], of: Sequence[Schedule
         rows=[
             {
                 "variables": point,
-                **text.picked(scheduled, "time_s", "serial_s"),
+                **text.extract(scheduled, "time_s", "serial_s"),
                 "kernels_s": scheduled.busy_s("kernel"),
                 "transfers_s": scheduled.busy_s("h2d", "d2h", "d2d"),
                 "host_s": scheduled.busy_s("host"),

@@ -34,7 +34,15 @@ from countperf.symbolic.isl_sets import guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
-from countperf.text import Printed, Result, ShortRepr, columns_of, picked, point_text, wrap_note
+from countperf.text import (
+    Printed,
+    Result,
+    ShortRepr,
+    columns_of,
+    extract,
+    point_text,
+    wrap_note,
+)
 
 _FIRST, _LAST_FIRST = 2, 64
 """Multiples of which one is the first with formulas: loops have several iterations there."""
@@ -159,7 +167,7 @@ class StepFormulas(Result):
                 *([f"- bound by {_from(self.size, bounds)}"] if bounds else []),
             ],
             facts={
-                **picked(self, "kernel", "device", "held", "size", "multiple", "first"),
+                **extract(self, "kernel", "device", "held", "size", "multiple", "first"),
                 "num_cores": self.num_cores,
                 "filling_groups": [program.filling_groups for program in self.programs],
                 "bounds": [{"from": size, "bound": term} for size, term in bounds],

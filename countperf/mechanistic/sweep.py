@@ -144,7 +144,7 @@ class Sweep(text.Result):
             parts=tables if tables[1:] else (),
             notes=[*([self.note] if self.note else []), *lacking, *self._describe_timing()],
             facts={
-                **text.picked(self, "kernel", "device", "over", "note", "measured_on", "failures"),
+                **text.extract(self, "kernel", "device", "over", "note", "measured_on", "failures"),
                 "errors": errors,
             },
             name="points",

@@ -44,7 +44,7 @@ from typing import Any, ClassVar, Literal
 from countperf.errors import ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.text import picked
+from countperf.text import extract
 
 Term = Literal["work", "span", "memory"]
 
@@ -167,7 +167,7 @@ class TmmModel(base.MechanisticModel):
             bound=bound,
             breakdown={bound: even_s, "scheduling": time_s - even_s},
             results={
-                **picked(scheduled, "steps", "scheduling", "waves"),
+                **extract(scheduled, "steps", "scheduling", "waves"),
                 "work_items_per_core": items,
                 "occupancy": geometry.occupancy,
             },

@@ -11,7 +11,7 @@ from countperf.devices.parameters import DeviceParameters
 from countperf.models import predictions
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import DERIVED, Weight
-from countperf.models.predictions import OTHER, plain_name, uncharged_lines
+from countperf.models.predictions import OTHER, plain_name, write_uncharged
 
 _PLAIN = {"segment": "piece", "B": "byte"}
 """Units of documents, as people call them."""
@@ -189,7 +189,7 @@ class Explanation(text.Result, text.ShortRepr):
             }
             for part in self.parts
         ]
-        uncharged = uncharged_lines(made.ignored, every=True)
+        uncharged = write_uncharged(made.ignored, every=True)
         return text.Printed(
             head=[*predictions.prediction_head(made), f"time_s = {self.expression}"],
             rows=rows,
@@ -200,7 +200,7 @@ class Explanation(text.Result, text.ShortRepr):
                 "explanation": {
                     "expression": self.expression,
                     "parts": rows,
-                    **text.picked(self, "global_bytes", "flops"),
+                    **text.extract(self, "global_bytes", "flops"),
                 },
             },
         )

@@ -136,7 +136,7 @@ def model_in(path: Path) -> str:
     return head[1] if head else ""
 
 
-def named_fits() -> dict[str, NamedFit]:
+def list_fits() -> dict[str, NamedFit]:
     """List all fits by name: those that ship first, then the user's own."""
     shipped: dict[str, NamedFit] = {}
     for folder in reversed(fits_folders()):
@@ -160,7 +160,7 @@ def _find_modification(path: Path) -> float:
 
 def fits_for(device: DeviceIdentity) -> tuple[NamedFit, ...]:
     """Return the fits whose device matches: one that ships first, then the user's, newest first."""
-    fits = [fit for fit in named_fits().values() if fit.is_of(device)]
+    fits = [fit for fit in list_fits().values() if fit.is_of(device)]
     return tuple(sorted(fits, key=lambda fit: (fit.is_own, -fit.modified)))
 
 
@@ -205,7 +205,7 @@ def check_own_name(name: str) -> str:
 
 def find_fit(name: str) -> NamedFit | None:
     """Return the fit of a name, or the user's newest of the device of that slug; else None."""
-    known = named_fits()
+    known = list_fits()
     if name in known:
         return known[name]
     own = [(fit, fit.find_identity()) for fit in known.values() if fit.is_own]
@@ -241,7 +241,7 @@ def load_weights(name: Path | str, *, model: str | None = None) -> WeightSet:
     is_path = len(path.parts) > 1 and not str(name).startswith(OWN)
     is_path = is_path or isinstance(name, Path) or path.suffix == ".json" or path.is_file()
     if fit is None and not is_path:
-        known = named_fits()
+        known = list_fits()
         there = ", ".join(known) or "none: measure and fit a device first"
         raise DocumentError(
             f"no fitted weights are named {name!r}{nearest(str(name), known)} (available: {there})",

@@ -195,7 +195,7 @@ class Evaluation(Document, text.Result):
         return text.Printed(
             head=[f"{text.short_name(self.model)} model on {self.device}"],
             rows=[
-                text.picked(
+                text.extract(
                     case, "kernel", "purpose", *_CASE[1:], "within_noise", "interval_s", "complete"
                 )
                 for case in self.cases
@@ -276,7 +276,7 @@ def _of_purpose(purpose: str, of: Evaluation) -> list[text.Printed]:
             "outside its interval": case.is_covered is False,
         }
         remarks = ", ".join(remark for remark, applies in said.items() if applies)
-        rows.append({**text.picked(case, *_CASE), "noise": case.noise or None, "": remarks})
+        rows.append({**text.extract(case, *_CASE), "noise": case.noise or None, "": remarks})
     by_kernel = [{"kernel": k, "error": m.value, "worst": worst[k]} for k, m in means.items()]
     return [
         text.Printed(head=[error, *held], rows=rows, columns=_CASE_COLUMNS),
@@ -422,7 +422,7 @@ class RankingEvaluation(Document, text.Result):
         """Give a line for each set of variants, and one for all; regrets are over the fastest."""
         sets = [
             {
-                **text.picked(ranked, "family", "parameters"),
+                **text.extract(ranked, "family", "parameters"),
                 "variants": len(ranked.variants),
                 "refused": sum(variant.predicted_s is None for variant in ranked.variants),
                 "incomplete": sum(not variant.complete for variant in ranked.variants),
@@ -442,7 +442,7 @@ class RankingEvaluation(Document, text.Result):
             shown=text.table_of([*rows, total] if len(rows) > 1 else rows, _SET_COLUMNS),
             notes=[f"  {RANKING_NOTE}", *([left_out] if incomplete else [])],
             facts={
-                **text.picked(self, "device", "model"),
+                **text.extract(self, "device", "model"),
                 "sets": [
                     row | _figures(ranked) for row, ranked in zip(sets, self.sets, strict=True)
                 ],

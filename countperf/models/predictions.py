@@ -82,7 +82,7 @@ def plain_name(part: str) -> str:
 _FEW = 3
 
 
-def uncharged_lines(names: Sequence[str], *, every: bool = False) -> list[str]:
+def write_uncharged(names: Sequence[str], *, every: bool = False) -> list[str]:
     """Write which properties a model leaves out: few by name, of more how many, or all of them."""
     if not names:
         return []
@@ -189,14 +189,14 @@ class Prediction(text.Result):
         Weights are fitted to runs whose data the run before left in the caches.
         """
         facts = {
-            **text.picked(self, "kernel", "device", "weights", "model", "parameters"),
-            **text.picked(self, "time_s", "interval_s", "interval_level"),
+            **text.extract(self, "kernel", "device", "weights", "model", "parameters"),
+            **text.extract(self, "time_s", "interval_s", "interval_level"),
             "breakdown_s": self.breakdown,
             "complete": self.complete,
             "caches": "warm",
             "caveats": [f"{verdict.name}: {verdict.message}" for verdict in self.caveats],
         }
-        notes = [*uncharged_lines(self.ignored), *write_caveats(self)]
+        notes = [*write_uncharged(self.ignored), *write_caveats(self)]
         if not isinstance(self.time_s, np.ndarray):
             head = prediction_head(self)
             rows = [
@@ -266,7 +266,7 @@ class DeviceAnswers(text.Result):
         said: dict[str, None] = {}
         for one in self.answers:
             row = {
-                **text.picked(one, "device", "weights", "parameters", "model", "lacks"),
+                **text.extract(one, "device", "weights", "parameters", "model", "lacks"),
                 **_facts_of(one.prediction),
                 "reason": str(one.error or ""),
             }
@@ -315,10 +315,10 @@ def _facts_of(prediction: Prediction | None) -> dict[str, Any]:
         return {**nothing, "ignored": [], "missing": []}
     kinds = describe_bound(prediction).removeprefix("bound by ").partition(":")[0]
     return {
-        **text.picked(prediction, "time_s", "interval_s"),
+        **text.extract(prediction, "time_s", "interval_s"),
         "bound": getattr(prediction, "bound", None) or kinds,
         "breakdown_s": prediction.breakdown,
-        **text.picked(prediction, "ignored", "missing"),
+        **text.extract(prediction, "ignored", "missing"),
     }
 
 
@@ -365,7 +365,7 @@ class PredictionPair(text.Result):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row for each part, that which differs most first."""
-        parts = [corrected_parts(one) for one in (self.first, self.second)]
+        parts = [correct_parts(one) for one in (self.first, self.second)]
         rows: list[dict[str, Any]] = []
         for name in sorted({*parts[0], *parts[1]}):
             times = [one.get(name, 0.0) for one in parts]
@@ -510,7 +510,7 @@ class BreakdownRow:
         return "" if self.fraction is None else text.format_share(self.fraction)
 
 
-def corrected_parts(prediction: Prediction) -> dict[str, float]:
+def correct_parts(prediction: Prediction) -> dict[str, float]:
     """Return the parts of a time as the correction leaves them, s, without those that are zero."""
     parts = {name: _number(part) for name, part in prediction.breakdown.items()}
     added, whole = parts.pop(CORRECTION, 0.0), _number(prediction.time_s)
@@ -520,7 +520,7 @@ def corrected_parts(prediction: Prediction) -> dict[str, float]:
 
 def breakdown_rows(prediction: Prediction) -> tuple[BreakdownRow, ...]:
     """Return where a predicted time goes, the largest parts first."""
-    parts = corrected_parts(prediction)
+    parts = correct_parts(prediction)
     costs = sorted(((s, name) for name, s in parts.items() if s > 0), reverse=True)
     whole = sum(s for s, _ in costs)
     taken_s = sum(s for s in parts.values() if s < 0)

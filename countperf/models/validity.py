@@ -161,14 +161,14 @@ def make_caveats(**problems: Any) -> tuple[Verdict, ...]:
 
 def describe_guess(groups: Sequence[IndistinguishableGroup], counts: Mapping[str, Quantity]) -> str:
     """Say if the kernel needs weights apart that the measurements left together."""
-    names = "; ".join(", ".join(group.features) for group in broken_groups(groups, counts))
+    names = "; ".join(", ".join(group.features) for group in find_broken_groups(groups, counts))
     return names and (
         f"the measurements cannot tell apart {names}, and this kernel has them in another"
         " proportion: how their cost is shared is a guess"
     )
 
 
-def broken_groups(
+def find_broken_groups(
     groups: Sequence[IndistinguishableGroup], counts: Mapping[str, Quantity]
 ) -> list[IndistinguishableGroup]:
     """Return the groups of which a kernel breaks a relation that held in every measurement."""

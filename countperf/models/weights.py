@@ -42,7 +42,7 @@ from countperf.models.predictions import (
     largest_first,
 )
 from countperf.models.validity import LAUNCH, Level, Where
-from countperf.sizes import checks_keywords, given_sizes
+from countperf.sizes import checks_keywords, merge_sizes
 from countperf.text import Printed, Result, ShortRepr
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class WeightSet(Document, Result):
             )
         made = self.predict_counts(
             read_vector(counts, self),
-            given_sizes(parameters, more),
+            merge_sizes(parameters, more),
             incomplete_ok=incomplete_ok,
             level=level,
         )
@@ -318,7 +318,7 @@ class WeightSet(Document, Result):
 
     def _check_guessed(self, kernel: str, charge: Charge) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""
-        groups = validity.broken_groups(self.indistinguishable, charge.changes)
+        groups = validity.find_broken_groups(self.indistinguishable, charge.changes)
         names = {name for group in groups for name in group.features}
         sizes = {name: np.abs(np.asarray(part)) for name, part in charge.parts.items()}
         guessed = sum((part for n, part in sizes.items() if n in names), start=np.zeros(()))

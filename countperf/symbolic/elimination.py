@@ -258,7 +258,7 @@ class _Elimination:
         name = _choose_dimension(polyhedron, weight)
         floors = floors_in(weight, name)
         can_lift = solved.depth < _LIFTING_DEPTH and all(
-            abs(reduced_coefficient(floor, name)) == 1 for floor in floors
+            abs(reduce_coefficient(floor, name)) == 1 for floor in floors
         )
         if floors and not can_lift:
             return self._split_by_residues(solved, name)
@@ -341,7 +341,7 @@ def _choose_dimension(polyhedron: Polyhedron, weight: QuasiPolynomial) -> str:
     def cost(name: str) -> tuple[int, int, int]:
         values = [row[1 + polyhedron.names.index(name)] for row in polyhedron.inequalities]
         pairs = sum(v > 0 for v in values) * sum(v < 0 for v in values)
-        floors = sum(abs(reduced_coefficient(f, name)) != 1 for f in floors_in(weight, name))
+        floors = sum(abs(reduce_coefficient(f, name)) != 1 for f in floors_in(weight, name))
         return floors, max(map(abs, values), default=0), pairs
 
     return min(polyhedron.dimensions, key=cost)
@@ -483,7 +483,7 @@ def floors_in(weight: QuasiPolynomial, name: str) -> list[Floor]:
     return sorted(floors, key=lambda f: f.key)
 
 
-def reduced_coefficient(floor: Floor, name: str) -> int:
+def reduce_coefficient(floor: Floor, name: str) -> int:
     """Return the coefficient of a name in a floor, reduced to at most half the denominator.
 
     Zero stands for a numerator that is not affine with the name outside inner floors: such a
@@ -505,7 +505,7 @@ def lift_floor(
     row = [0] * (1 + len(names))
     for monomial, value in floor.numerator.terms.items():
         row[0 if not monomial else 1 + names.index(str(monomial[0][0]))] = int(value)
-    reduced = reduced_coefficient(floor, name)
+    reduced = reduce_coefficient(floor, name)
     if row[1 + names.index(name)] != reduced:
         row[1 + names.index(name)] = reduced
         replacement = replacement + QuasiPolynomial.name(name)

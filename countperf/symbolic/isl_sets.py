@@ -64,7 +64,7 @@ def to_isl(polyhedron: Polyhedron) -> IntegerSet:
     )
 
 
-def written_rows(basic_set: IntegerSet) -> tuple[list[list[int]], list[list[int]]]:
+def write_rows(basic_set: IntegerSet) -> tuple[list[list[int]], list[list[int]]]:
     """Return the equalities and inequalities of a basic set.
 
     They are read from isl's text in PolyLib's format: the numbers of rows and columns, then the
@@ -85,7 +85,7 @@ def from_isl(
 ) -> Polyhedron:
     """Return a basic set as a polyhedron; existentially quantified variables need names too."""
     count = len(dimensions)
-    equalities, inequalities = written_rows(basic_set)
+    equalities, inequalities = write_rows(basic_set)
     return Polyhedron(
         parameters,
         dimensions,
@@ -281,7 +281,7 @@ def _guards_of(parameter_set: IntegerSet) -> tuple[Guards, ...]:
         columns = [*floors, *map(QuasiPolynomial.name, names_of(piece, parameters=True)), ONE]
         zero, nonnegative = (
             {sum(map(operator.mul, columns, row), ZERO) for row in rows}
-            for rows in written_rows(piece)
+            for rows in write_rows(piece)
         )
         always = {g for g in nonnegative if g.is_constant and g.constant_term >= 0}
         result.append((frozenset(nonnegative - always), frozenset(zero - {ZERO})))

@@ -21,7 +21,7 @@ from countperf.symbolic.isl_sets import (
     from_isl,
     names_of,
     to_isl,
-    written_rows,
+    write_rows,
 )
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, Floor, QuasiPolynomial
 
@@ -253,7 +253,7 @@ def determined(hull: IntegerSet, candidates: Sequence[str]) -> dict[str, QuasiPo
     dimensions = names_of(hull, parameters=False)
     count = len(dimensions)
     solved: dict[str, QuasiPolynomial] = {}
-    for row in written_rows(hull)[0]:
+    for row in write_rows(hull)[0]:
         last = len(row) - 1 - len(parameters)
         if any(row[count:last]):
             continue  # holds modulo something only
@@ -365,7 +365,7 @@ def is_all_or_nothing(part: IntegerSet, whole: IntegerSet, name: str) -> bool:
     return bool((everything & shadow).is_subset(covered))
 
 
-def widened_along(integer_set: IntegerSet, ranges: Mapping[str, tuple[int, int]]) -> IntegerSet:
+def widen_along(integer_set: IntegerSet, ranges: Mapping[str, tuple[int, int]]) -> IntegerSet:
     """Let some dimensions take all values of constant ranges, where they take any value."""
     names = names_of(integer_set, parameters=False)
     result = add_dimensions(project_onto(integer_set, set(names) - ranges.keys()), names)

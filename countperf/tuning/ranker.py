@@ -328,7 +328,9 @@ class Ranking(Result):
             ),
             notes=notes,
             facts={
-                **text.picked(self, "space", "device", "weights", "model", "predicted", "complete"),
+                **text.extract(
+                    self, "space", "device", "weights", "model", "predicted", "complete"
+                ),
                 "seconds": self.seconds,
                 "parameters": dict(self.sizes),
                 "refused": list_refusals(self.refusals),
@@ -548,9 +550,9 @@ _ASIDE = ("interval_level", "missing")
 def lay_out_point(point: Point) -> dict[str, Any]:
     """Return a point as a row: its choice with the predicted time, or why it was refused."""
     if isinstance(point, Refused):
-        return text.picked(point, "choice", "stage", "reason")
+        return text.extract(point, "choice", "stage", "reason")
     missing = {"missing": list(point.missing)} if point.missing else {}
-    ends = text.picked(point, "interval_s", "interval_level")
+    ends = text.extract(point, "interval_s", "interval_level")
     return {"choice": dict(point.choice), "predicted_s": point.time_s, **ends, **missing}
 
 

@@ -204,9 +204,9 @@ class TuningResult(Outlook, Result):
         fastest = accumulate((trial.time_s for trial in self.tried), min)
         rows = [
             {
-                **text.picked(trial, "choice", "time_s", "predicted_s", "noise"),
+                **text.extract(trial, "choice", "time_s", "predicted_s", "noise"),
                 "runs": len(trial.samples_s),
-                **text.picked(trial, "cut_short", "at_s"),
+                **text.extract(trial, "cut_short", "at_s"),
                 "best_s": best_s,
                 "is_winner": trial.choice == self.winner.choice,
             }
@@ -226,8 +226,8 @@ class TuningResult(Outlook, Result):
             },
             parts=[text.Printed(notes=write_refusals(self.refusals))],
             facts={
-                **text.picked(self, *what, "confidence", "stopped", "spent_s", "ranking_s"),
-                **text.picked(self, "numbers_checked", "predicted"),
+                **text.extract(self, *what, "confidence", "stopped", "spent_s", "ranking_s"),
+                **text.extract(self, "numbers_checked", "predicted"),
                 "parameters": dict(self.sizes),
                 "winner": _list_facts(self.winner),
                 "within_noise": [_list_facts(trial) for trial in self.within_noise],
@@ -279,7 +279,7 @@ class TuningResult(Outlook, Result):
 
 def _list_facts(trial: Trial) -> dict[str, Any]:
     what = ("choice", "time_s", "predicted_s", "samples_s", "rounds", "cut_short", "at_s")
-    return text.picked(trial, *what, "interval_s", "interval_level")
+    return text.extract(trial, *what, "interval_s", "interval_level")
 
 
 class SearchInterrupt(KeyboardInterrupt):

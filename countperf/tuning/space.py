@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin,
 from countperf.counting.frontend.producers import translation_unit
 from countperf.errors import ParameterError, SearchSpaceError, UnknownSizeError, nearest
 from countperf.measuring import KernelCase
-from countperf.sizes import given_sizes
+from countperf.sizes import merge_sizes
 from countperf.text import ShortRepr
 from countperf.user_code import find_in_user_code
 
@@ -176,12 +176,13 @@ class SearchSpace(ShortRepr):
     specification: str = field(default="", init=False, repr=False)  # that `find_space` found it by
 
     def __post_init__(self) -> None:
+        given: Mapping[str, Sequence[Any]] = self.parameters
         plain = {
             name: [value.item() if hasattr(value, "item") else value for value in values]
-            for name, values in self.parameters.items()
+            for name, values in given.items()
         }
         object.__setattr__(self, "parameters", plain)  # without numbers of NumPy
-        object.__setattr__(self, "sizes", given_sizes(self.sizes, {}))
+        object.__setattr__(self, "sizes", merge_sizes(self.sizes, {}))
         if not self.parameters:
             raise SearchSpaceError(f"space '{self.name}' has no parameters; pass at least one")
         for name, values in self.parameters.items():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from countperf.api import calibration as calibrating
-from countperf.api.calibration import CalibrationTask, calibrate, sized_here
+from countperf.api.calibration import CalibrationTask, calibrate, size_here
 from countperf.api.prediction import predict
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.devices.device import Device
@@ -20,7 +20,7 @@ from countperf.measuring import MeasurementSet
 from countperf.measuring.runner import CALIBRATION, KernelRunner
 from countperf.models import library
 from countperf.models.fitting.prior import CalibrationResult, KernelChoice, load_shipped_choice
-from countperf.models.library import load_weights, named_fits
+from countperf.models.library import list_fits, load_weights
 from countperf.models.weights import WeightSet
 from countperf.text import MOST_LINES
 from measurement_kernels.catalog import entry
@@ -68,7 +68,7 @@ def _stored(result: CalibrationResult) -> dict[str, WeightSet]:
     """Return the weights of a calibration, loaded by the names of models that it says."""
     names = [model.model for model in result.models]
     models = {name: load_weights(result.name, model=name) for name in names}
-    assert sorted(models) == sorted(named_fits()[result.name].models)
+    assert sorted(models) == sorted(list_fits()[result.name].models)
     return models
 
 
@@ -131,7 +131,7 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
     )
     entries = [entry(kernel.name) for kernel in _small().kernels]
 
-    cases = sized_here(task, entries)
+    cases = size_here(task, entries)
 
     names = [case.name for case in cases]
     assert len({case.kernel for case in cases}) <= 8

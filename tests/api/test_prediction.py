@@ -26,7 +26,7 @@ from countperf.errors import (
     PredictionError,
 )
 from countperf.machine_code.tools import find_analyzer, find_objdump
-from countperf.models.library import fits_for, load_weights, named_fits
+from countperf.models.library import fits_for, list_fits, load_weights
 
 SLUG = "pocl-epyc-zen5"
 KERNEL = """
@@ -215,7 +215,7 @@ def test_models_are_looked_up_among_those_there_are(
 
 
 def test_the_models_that_are_listed_can_be_loaded_and_a_file_has_one_model() -> None:
-    models = named_fits()[SLUG].models
+    models = list_fits()[SLUG].models
     for model in models:
         assert model in load_weights(SLUG, model=model).model
     path = models["linear"]

@@ -98,11 +98,11 @@ def test_a_fit_that_is_removed_while_fits_are_listed_is_left_out(
         store_own_fit(make_weights({"launches": 1.0}, device=DEVICE), name=name)
 
     def listed_before() -> dict[str, library.NamedFit]:
-        listed = library.named_fits()
+        listed = library.list_fits()
         shutil.rmtree(folders[1] / "gone", ignore_errors=True)
         return listed
 
-    monkeypatch.setattr(available_fits, "named_fits", listed_before)
+    monkeypatch.setattr(available_fits, "list_fits", listed_before)
     assert [fit.name for fit in available_weights()] == ["mine/kept"]
 
 

@@ -166,7 +166,7 @@ def test_rows_that_are_there_entirely_or_not_at_all(part: str, expected: bool) -
 
 def test_containment_on_assumptions() -> None:
     guarded = isl.Set("[n] -> { [g, l] : 0 <= g and 0 <= l <= 3 and 4g + l < n }")
-    groups = sets.widened_along(guarded, {"l": (0, 3)})
+    groups = sets.widen_along(guarded, {"l": (0, 3)})
     multiple = isl.Set("[n] -> { : n mod 4 = 0 }")
 
     assert sets.contains(groups, guarded, None)

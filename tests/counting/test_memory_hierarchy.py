@@ -18,7 +18,7 @@ from countperf.counting.structure.memory_hierarchy import (
     load_hierarchy,
     read_system,
 )
-from countperf.devices.identity import DeviceIdentity, counted_caches_of, memory_hierarchy_of
+from countperf.devices.identity import DeviceIdentity, choose_caches, memory_hierarchy_of
 from countperf.errors import DeviceParameterError, DocumentError
 from countperf.models.fitting.fit_model import memory_verdict
 from countperf.models.shipped import structural
@@ -144,9 +144,9 @@ def test_the_usual_caches_are_those_of_documents_that_state_none() -> None:
 def test_kernels_are_counted_for_the_hierarchy_of_their_device() -> None:
     zen3 = _identity("AMD EPYC (AuthenticAMD family 25 model 1)")
 
-    assert counted_caches_of(zen3) == load_hierarchy("amd-zen3").counted
-    assert counted_caches_of(zen3).text == "32 KiB of 8 ways and 512 KiB of 8 ways"
-    assert counted_caches_of(_identity("Other (GenuineIntel family 6 model 999)")) == DEFAULT_CACHES
+    assert choose_caches(zen3) == load_hierarchy("amd-zen3").counted
+    assert choose_caches(zen3).text == "32 KiB of 8 ways and 512 KiB of 8 ways"
+    assert choose_caches(_identity("Other (GenuineIntel family 6 model 999)")) == DEFAULT_CACHES
 
 
 def test_limits_of_reuse_follow_from_sizes_and_ways() -> None:

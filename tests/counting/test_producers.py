@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import countperf
-from countperf.counting.frontend.producers import known_unit
+from countperf.counting.frontend.producers import take_unit
 from countperf.errors import CountingError, KernelSpecificationError
 from countperf.measuring import KernelCase
 from tests.kernels import made
@@ -104,7 +104,7 @@ def test_what_has_no_single_kernel_is_refused(handed_out: Any, said: str) -> Non
 
 
 def test_others_are_not_known_and_stay_what_they_are(tmp_path: Path) -> None:
-    assert all(known_unit(other) is None for other in (None, 3, "x", {}, heat, object, np.zeros(3)))
+    assert all(take_unit(other) is None for other in (None, 3, "x", {}, heat, object, np.zeros(3)))
     file = tmp_path / "kernels.py"
     file.write_text("number = 3\n")
     with pytest.raises(KernelSpecificationError, match=r"no loopy\.TranslationUnit"):

@@ -42,7 +42,7 @@ def _returns_missed(addresses: Iterable[int], size: int, ways: int) -> float:
     return (missed - first) / (len(walk) - first)
 
 
-def _executed(
+def _count_runs(
     unit: Any, access: str, caches: CountedCaches = DEFAULT_CACHES, **sizes: int
 ) -> dict[str, int]:
     """Return how often the access is executed at some sizes, by its steps."""
@@ -54,7 +54,7 @@ def _executed(
 
 def _walked(unit: Any, access: str, caches: CountedCaches = DEFAULT_CACHES, **sizes: int) -> str:
     """Return the step of all executions of the access, at some sizes."""
-    (name,) = _executed(unit, access, caches, **sizes)
+    (name,) = _count_runs(unit, access, caches, **sizes)
     return name.rpartition(".")[2]
 
 
@@ -160,7 +160,7 @@ def test_arrays_that_data_leads_anywhere_in(device: str, sizes: dict[int, str]) 
     unit = made("i<n", "out[i] = a[k[i]]", "a,out f32 n; k i32 n; n i32", split="i:16")
     caches = load_hierarchy(device).counted
     for n, step in sizes.items():  # elements of 4 bytes, of arrays that fill a cache or nearly so
-        assert _executed(unit, "gmem.load", caches, n=n) == {"next": n, step: n}
+        assert _count_runs(unit, "gmem.load", caches, n=n) == {"next": n, step: n}
 
 
 @pytest.mark.parametrize("assumptions", ["n >= 1 and n mod 96 = 0", "n >= 1"])
@@ -195,7 +195,7 @@ def test_of_copies_on_a_line_the_first_leads_there(copies: int, items: int, step
     unit = _unit(domain, f"out[i] = sum((j, k), a[i, {copies}*j + k])", f"n,{copies}*m", items)
     by_item = dict.fromkeys(("l1_reuse", step), 0)
     unit = lp.tag_inames(unit, {"k": "unr"})
-    for steps, executions in _executed(unit, "gmem.load", n=n, m=m).items():
+    for steps, executions in _count_runs(unit, "gmem.load", n=n, m=m).items():
         by_item[steps.partition(".")[0]] += executions
     walked = by_item.pop(step)
     assert walked == n * m * (copies if step == "l1_reuse" else 1)
@@ -218,7 +218,7 @@ def test_each_of_copies_on_lines_apart_leads_to_others(items: int, step: str) ->
     unit = _unit(domain, "out[i] = sum((j, k), a[i, 64*k + j])", "n,1024", items)
     unit = lp.assume(unit, "m <= 64")
     n, m = 8 * items, 16
-    executions = _executed(lp.tag_inames(unit, {"k": "unr"}), "gmem.load", n=n, m=m)
+    executions = _count_runs(lp.tag_inames(unit, {"k": "unr"}), "gmem.load", n=n, m=m)
     assert {s.partition(".")[0] for s in executions} == {step}
     assert sum(executions.values()) == 4 * n * m
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from countperf.devices.binding import (
     bind_arguments,
     default_inputs,
-    made_up_indices,
+    describe_indices,
     resolve_arguments,
 )
 from countperf.devices.description import describe_kernel
@@ -136,7 +136,7 @@ def test_rows_have_the_stated_mean_length(mean: float | None) -> None:
     stated = {} if mean is None else {"j": mean}
 
     given = default_inputs(kernel, np.random.default_rng(3), SIZES, statistics=stated)
-    said = made_up_indices(kernel, SIZES, {}, stated)
+    said = describe_indices(kernel, SIZES, {}, stated)
 
     lengths = np.diff(given["start"])
     wanted = SIZES["m"] / SIZES["n"] if mean is None else mean

@@ -21,7 +21,7 @@ from countperf.machine_code.loop_extrapolation import (
 from countperf.machine_code.machine_state import REGISTERS, Flags, Machine
 from countperf.machine_code.object_file import functions_of, program_of
 from countperf.machine_code.tools import find_objdump
-from countperf.machine_code.vector_unit import needed_lines
+from countperf.machine_code.vector_unit import find_needed_lines
 from tests.machine_code.machines import executed, program, value
 
 needs_objdump = pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
@@ -313,14 +313,14 @@ TESTED_MASK = (
 )
 def test_needed_vectors(code: str, expected: set[int]) -> None:
     lines = [(line.mnemonic, line.operands) for line in program(code).lines]
-    assert needed_lines(lines, [range(len(lines))]) == expected
+    assert find_needed_lines(lines, [range(len(lines))]) == expected
 
 
 def test_a_register_that_another_block_reads() -> None:
     lines = [("vmovdqa", "(%rax),%ymm0"), ("jmp", "0"), ("vmovd", "%xmm0,%eax")]
-    assert needed_lines(lines, [[0, 1], [2]]) == {0, 2}
-    assert needed_lines(lines[:2], [[0, 1]]) == set()
-    assert needed_lines(lines[:2], [[0, 1]], always=[0]) == {0}
+    assert find_needed_lines(lines, [[0, 1], [2]]) == {0, 2}
+    assert find_needed_lines(lines[:2], [[0, 1]]) == set()
+    assert find_needed_lines(lines[:2], [[0, 1]], always=[0]) == {0}
 
 
 # }}}

@@ -19,7 +19,7 @@ from countperf.mechanistic.merpsys import (
     resource_use,
     transfer_time,
 )
-from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel, corrected_cycles
+from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel, correct_cycles
 from countperf.mechanistic.occupancy import check_occupancy, resident_groups
 from countperf.mechanistic.pipeline import PipelineModel, Workload
 from countperf.mechanistic.profile import (
@@ -201,8 +201,8 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
             lambda: WorkFlowModel(device=full_device(), variant=WRONG).estimate(EXAMPLE_KERNEL),
         ),
         ("variant", lambda: RestatedMwpCwpModel(device=example_device(), variant=WRONG)),
-        ("occupancy", lambda: corrected_cycles(EXAMPLE, -1, 25)),
-        ("latency_app", lambda: corrected_cycles(EXAMPLE, 1, 0)),
+        ("occupancy", lambda: correct_cycles(EXAMPLE, -1, 25)),
+        ("latency_app", lambda: correct_cycles(EXAMPLE, 1, 0)),
         ("work_items_per_core", lambda: step_bound(**STEPS, max_work_items_per_core=3)),
         ("work", lambda: step_bound(**{**STEPS, "work": 0, "span": 0, "transactions": 0})),
         ("num_compute_units", lambda: scheduling_factor(1, 1, 0)),

@@ -11,7 +11,7 @@ import pytest
 from countperf.errors import DocumentError, ParameterError
 from countperf.mechanistic.predict_all import model_names
 from countperf.models import library
-from countperf.models.library import find_fit, fits_folders, load_weights, named_fits
+from countperf.models.library import find_fit, fits_folders, list_fits, load_weights
 from tests.models.builders import make_device, make_weights
 
 Have = Callable[..., None]
@@ -47,7 +47,7 @@ def test_a_slug_is_found_in_the_folders_in_order(tmp_path: Path, have: Have) -> 
     have(first, second, tmp_path / "absent")
 
     assert (value("pocl-a"), value("pocl-b")) == (1.0, 3.0)
-    assert list(named_fits()) == ["pocl-a", "pocl-b"]
+    assert list(list_fits()) == ["pocl-a", "pocl-b"]
 
 
 def test_a_fit_of_ones_own_never_shadows_one_that_ships(tmp_path: Path, have: Have) -> None:
@@ -64,8 +64,8 @@ def test_a_fit_of_ones_own_never_shadows_one_that_ships(tmp_path: Path, have: Ha
 
     have(shipped, own=own)
 
-    assert list(named_fits()) == ["pocl-a", "mine/pocl-a", "mine/pocl-b", "mine/second-try"]
-    assert [value(name) for name in named_fits()] == [1.0, 2.0, 3.0, 4.0]
+    assert list(list_fits()) == ["pocl-a", "mine/pocl-a", "mine/pocl-b", "mine/second-try"]
+    assert [value(name) for name in list_fits()] == [1.0, 2.0, 3.0, 4.0]
     assert value("pocl-b") == 4.0  # nothing ships for it: the newest of one's own
     fit = find_fit("mine/second-try")
     assert fit is not None
@@ -114,7 +114,7 @@ def test_an_installed_package_and_a_checkout_have_their_fits(
 
 
 def test_names_of_models_are_short() -> None:
-    shipped = [fit for fit in named_fits().values() if not fit.is_own]
+    shipped = [fit for fit in list_fits().values() if not fit.is_own]
     names = {*model_names(), *(name for fit in shipped for name in fit.models)}
 
     assert {"structural", "compiled", "volkov"} <= names

@@ -7,15 +7,15 @@ from functools import cache
 
 import pytest
 
-from countperf.models.library import load_weights, named_fits
+from countperf.models.library import list_fits, load_weights
 from countperf.models.predictions import (
     Prediction,
     Verdict,
     breakdown_rows,
     describe_bound,
     plain_name,
-    uncharged_lines,
     verdict_lines,
+    write_uncharged,
 )
 from countperf.models.weights import WeightSet
 from tests.models.builders import make_weight, make_weights, sum_model
@@ -27,7 +27,7 @@ def _resources() -> dict[str, str]:
     """Return the resources of all parts of the shipped models."""
     found: dict[str, str] = {}
     for name in ("nvidia-gtx-680", "pocl-epyc-zen3"):
-        for model in named_fits()[name].models:
+        for model in list_fits()[name].models:
             found |= load_weights(name, model=model).resources
     return found
 
@@ -139,7 +139,7 @@ def test_a_corrected_prediction_is_read_in_this_order() -> None:
 def _weights() -> list[WeightSet]:
     """Return the weights of all shipped models."""
     return [
-        load_weights(fit.name, model=model) for fit in named_fits().values() for model in fit.models
+        load_weights(fit.name, model=model) for fit in list_fits().values() for model in fit.models
     ]
 
 
@@ -210,13 +210,13 @@ def test_models_state_resources_of_features_whatever_their_names() -> None:
 
 def test_of_many_properties_without_a_charge_the_number_is_said_and_explanations_list_all() -> None:
     names = ["iop.add.i32", "groups", "code.gather", *(f"items{k}" for k in range(20))]
-    lines = uncharged_lines(names, every=True)
+    lines = write_uncharged(names, every=True)
 
-    assert uncharged_lines(names[:3]) == [
+    assert write_uncharged(names[:3]) == [
         "not charged by this model: integer additions i32, starting work groups,"
         " machine code: gather"
     ]
-    assert "23 properties" in uncharged_lines(names)[0]
+    assert "23 properties" in write_uncharged(names)[0]
     assert set(" ".join(lines).replace(",", "").split()) > set(names)
 
 

@@ -18,7 +18,7 @@ from countperf.counting.structure.issue import (
     apply_policy,
 )
 from countperf.models.function import ModelFunction, model_inputs
-from countperf.models.library import load_weights, named_fits
+from countperf.models.library import list_fits, load_weights
 from countperf.models.shipped import LINEAR, POLICIES, policy_on, structural
 from tests.kernels import made
 from tests.models.builders import make_device
@@ -103,7 +103,7 @@ def test_a_runtime_has_the_policy_that_its_shipped_fits_mostly_have(
 @pytest.mark.parametrize("runtime", list(POLICIES))
 def test_options_of_a_policy_are_those_of_most_shipped_fits(runtime: str) -> None:
     shipped = [
-        load_weights(name).definition.policy for name in named_fits() if name.startswith(runtime)
+        load_weights(name).definition.policy for name in list_fits() if name.startswith(runtime)
     ]
     assert len(shipped) >= 4
     for option in set(ExecutionPolicy.model_fields) - {"units"}:

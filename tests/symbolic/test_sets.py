@@ -155,7 +155,7 @@ def test_the_order_of_parameters_and_constraints_is_that_of_their_names() -> Non
         found = [isl_sets.in_fixed_order(kind(text)) for text in texts]
         assert {isl_sets.names_of(each, parameters=True) for each in found} == {("m", "n")}
         pieces = [piece for each in found for piece in isl_sets.as_set(each).get_basic_sets()]
-        (first, *others) = map(isl_sets.written_rows, pieces)
+        (first, *others) = map(isl_sets.write_rows, pieces)
         assert len(pieces) == 3
         assert len(first[1]) == 4
         assert all(other == first for other in others)

@@ -20,7 +20,7 @@ _AROUND = ("pytato_program", "program", "t_unit")
 
 def translation_unit(kernel: Any) -> Any:
     """Return the translation unit of a kernel, whichever package handed it out."""
-    unit = known_unit(kernel)
+    unit = take_unit(kernel)
     if unit is None:
         raise CountingError(
             f"a loopy.TranslationUnit was expected, not {type(kernel).__name__}; pass the one that"
@@ -29,7 +29,7 @@ def translation_unit(kernel: Any) -> Any:
     return unit
 
 
-def known_unit(kernel: Any) -> Any | None:
+def take_unit(kernel: Any) -> Any | None:
     """Return the translation unit of a kernel; None if the object is none that is known."""
     *_, inside = _unpack(kernel)
     if isinstance(inside, lp.LoopKernel):

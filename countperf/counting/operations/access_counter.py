@@ -104,7 +104,7 @@ class AccessCounter(RefusingMapper):
             self._convert(source, target)
         return source
 
-    def _inferred(self, expr: Any) -> DType:
+    def _infer(self, expr: Any) -> DType:
         """Return the type that Loopy infers for an expression."""
         if self._type_reader is None:
             self._type_reader = TypeReader(self.kernel, self.callables)

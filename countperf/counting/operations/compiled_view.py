@@ -86,7 +86,7 @@ from countperf.counting import device_programs as programs
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import (
     DType,
-    flattened_operands,
+    flatten_operands,
     is_constant,
     leading_constants,
     number_of,
@@ -457,9 +457,9 @@ class CompiledCounter(SourceCounter):
 
     def _term(self, expr: Any) -> _SumTerm:
         if isinstance(expr, p.Product):
-            return self._product(flattened_operands(expr, p.Product))
+            return self._product(flatten_operands(expr, p.Product))
         if isinstance(expr, p.Power) and is_constant(expr.exponent) and expr.exponent == 2:
-            return self._product(flattened_operands(p.Product((expr.base,) * 2), p.Product))
+            return self._product(flatten_operands(p.Product((expr.base,) * 2), p.Product))
         dtype = self.rec(expr)
         return _SumTerm(dtype, self._value)
 
@@ -467,7 +467,7 @@ class CompiledCounter(SourceCounter):
         """A sum as in the source's view, with contraction (rule 3)."""
         if self._is_complex(expr):
             return super().map_sum(expr)
-        children = flattened_operands(expr, p.Sum)
+        children = flatten_operands(expr, p.Sum)
         leading = leading_constants(children)
         total = self._term(children[0])
         for position, child in enumerate(children[1:], start=1):
@@ -506,7 +506,7 @@ class CompiledCounter(SourceCounter):
         """A product as in the source's view."""
         if self._is_complex(expr):
             return super().map_product(expr)
-        term = self._product(flattened_operands(expr, p.Product))
+        term = self._product(flatten_operands(expr, p.Product))
         self._value = self._finish_counting(term)
         return term.dtype
 

@@ -146,7 +146,7 @@ class InstructionCounter(AccessCounter):
 
     def map_sum(self, expr: Any) -> DType | None:
         """A sum of k terms is k - 1 additions from left to right; leading constants fold."""
-        children = expressions.flattened_operands(expr, p.Sum)
+        children = expressions.flatten_operands(expr, p.Sum)
         steps = self._operands(children)
         for dtype in steps[max(expressions.leading_constants(children), 1) :]:
             self._operation("add", dtype)
@@ -154,7 +154,7 @@ class InstructionCounter(AccessCounter):
 
     def map_product(self, expr: Any) -> DType | None:
         """A product of k factors is k - 1 multiplications, those by -1 ``neg``; constants fold."""
-        children = expressions.flattened_operands(expr, p.Product)
+        children = expressions.flatten_operands(expr, p.Product)
         steps = self._operands(children)
         leading = expressions.leading_constants(children)
         folded = 1
@@ -220,8 +220,8 @@ class InstructionCounter(AccessCounter):
         if expressions.is_literal(exponent) and exponent == 2:
             return self.rec(p.Product((expr.base, expr.base)))
         base = self.rec(expr.base)
-        result = self._inferred(expr)
-        if self._inferred(exponent).kind in "iu":
+        result = self._infer(expr)
+        if self._infer(exponent).kind in "iu":
             self._integer_power(expr, base, result)
         else:
             self.rec(exponent)
@@ -361,7 +361,7 @@ class InstructionCounter(AccessCounter):
     def map_comparison(self, expr: Any) -> DType | None:
         """A comparison of data is one ``compare``; of loop variables it is free."""
         if not self._is_free(expr):
-            with self._set(_context=expressions.context_of(self._inferred(expr.left - expr.right))):
+            with self._set(_context=expressions.context_of(self._infer(expr.left - expr.right))):
                 self._operation("compare", self._operands((expr.left, expr.right))[-1])
         return np.dtype(np.bool_)
 
@@ -391,7 +391,7 @@ class InstructionCounter(AccessCounter):
     def map_if(self, expr: Any) -> DType | None:
         """Each branch counts on its own part; a select between values of data is ``select``."""
         self.rec(expr.condition)
-        result = self._inferred(expr)
+        result = self._infer(expr)
         for branch, holds in ((expr.then, True), (expr.else_, False)):
             self._branch(expr.condition, branch, holds=holds, target=result)
         self._operation("select", result)

@@ -149,7 +149,7 @@ class SourceCounter(InstructionCounter):
     def _is_complex(self, expr: Any) -> bool:
         """Return whether Loopy takes an expression for complex; it does not look in subscripts."""
         is_possible = self._has_complex and self._context != "i"
-        return is_possible and self._inferred(expr).kind == "c"
+        return is_possible and self._infer(expr).kind == "c"
 
     def _helper(self, name: str, dtype: DType, number: int = 1) -> None:
         real = real_part(dtype)
@@ -174,7 +174,7 @@ class SourceCounter(InstructionCounter):
             or target.kind != "c"
             or is_constant(expr)
             or not self._is_complex(expr)
-            or self._inferred(expr) == target
+            or self._infer(expr) == target
         ):
             return super()._as_type(expr, target)
         source = self.rec(expr)
@@ -229,7 +229,7 @@ class SourceCounter(InstructionCounter):
         return self._join_terms(expr, "mul")
 
     def _join_terms(self, expr: Any, name: str) -> DType | None:
-        target = self._inferred(expr)
+        target = self._infer(expr)
         if all(map(is_constant, expr.children)):
             return target
         if not self.kernel.options.allow_fp_reordering:
@@ -306,9 +306,9 @@ class SourceCounter(InstructionCounter):
         """Return whether an operand is a constant, or a call of the helper of products."""
         if is_constant(expr):
             return "constant"
-        while isinstance(expr, TypeCast) and self._inferred(expr.child) == target:
+        while isinstance(expr, TypeCast) and self._infer(expr.child) == target:
             expr = expr.child
-        if self._inferred(expr) != target:  # a cast is emitted around it
+        if self._infer(expr) != target:  # a cast is emitted around it
             return "value"
         if isinstance(expr, p.Power):
             return "product" if expr.exponent in (2, 3, 4) else "value"
@@ -323,7 +323,7 @@ class SourceCounter(InstructionCounter):
         upper, lower = self._is_complex(expr.numerator), self._is_complex(expr.denominator)
         if not (upper or lower):
             return super().map_quotient(expr)
-        target = self._inferred(expr)
+        target = self._infer(expr)
         self._as_type(expr.numerator, target)
         self._as_type(expr.denominator, target)
         name = "divide" if upper and lower else "divider" if upper else "rdivide"
@@ -340,7 +340,7 @@ class SourceCounter(InstructionCounter):
         """Exponents 2, 3 and 4 are products; others call a helper."""
         if not self._is_complex(expr) or type(expr.exponent) is UnrolledVariable:
             return super().map_power(expr)
-        target = self._inferred(expr)
+        target = self._infer(expr)
         if is_constant(expr.exponent) and expr.exponent in (2, 3, 4):
             value = expr.base
             for _ in range(int(expr.exponent) - 1):
@@ -413,8 +413,8 @@ class SourceCounter(InstructionCounter):
         if low != 0 or high is None:
             return None
         domains = self.domains
-        whole = domains.counter.count(domains.executed_set(within, ()))
-        vectors = domains.counter.count(domains.executed_set(within - {lane}, ()))
+        whole = domains.counter.count(domains.find_executed(within, ()))
+        vectors = domains.counter.count(domains.find_executed(within - {lane}, ()))
         return high + 1 if whole == vectors.scale(high + 1) else None
 
     # --- elements

@@ -43,7 +43,7 @@ from countperf.models.fitting.solve import (
     solve,
 )
 from countperf.models.function import ColumnKey, IndistinguishableGroup, ModelFunction, model_inputs
-from countperf.models.validity import broken_groups
+from countperf.models.validity import find_broken_groups
 from countperf.text import ShortRepr
 
 _MOST_INSTRUCTIONS_PER_S = 1e12
@@ -326,7 +326,7 @@ class Estimate(ShortRepr):
         by_key = dict(zip(function.keys, scaled, strict=True))
         for position in np.flatnonzero(known) if self.diagnosis.groups else ():
             changes = {key: float(row[position]) for key, row in by_key.items()}
-            known[position] = not broken_groups(self.diagnosis.groups, changes)
+            known[position] = not find_broken_groups(self.diagnosis.groups, changes)
         return np.where(known, self.solution.coefficients @ scaled, np.nan)
 
 

@@ -49,7 +49,7 @@ from countperf.models.predictions import Verdict, verdict_lines
 from countperf.models.shipped import LINEAR
 from countperf.models.validity import NOTABLE_SHARE, SHORTEST_LAUNCH_S
 from countperf.models.weights import WeightSet
-from countperf.text import Printed, Result, format_percent, picked, short_name, some_of
+from countperf.text import Printed, Result, extract, format_percent, short_name, some_of
 
 LEAST_GAIN = 0.002
 """Decrease of the logarithm of the factor over left-out families that a correction has to bring."""
@@ -99,7 +99,7 @@ class FitResult(Result):
             ],
             rows=[
                 {
-                    **picked(case, "kernel", "family", "stable"),
+                    **extract(case, "kernel", "family", "stable"),
                     "case": case.name,
                     "measured_s": case.time_s,
                     "predicted_s": predicted_s[i],

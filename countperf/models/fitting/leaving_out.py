@@ -141,7 +141,7 @@ def learn(fitted: Estimate, observations: Sequence[Observation]) -> Correction |
     )
 
 
-def left_out_corrections(
+def correct_left_out(
     fitted: Estimate,
     observations: Sequence[Observation],
     left_out: Mapping[tuple[str, ...], LeftOut],
@@ -243,7 +243,7 @@ def leave_families_out(
         prior,
         groups,
     )
-    factors = left_out_corrections(near, observations, left_out) if with_correction else None
+    factors = correct_left_out(near, observations, left_out) if with_correction else None
     times = np.full(len(observations), np.nan)
     for part in left_out.values():
         times[~part.outside] = part.times_s

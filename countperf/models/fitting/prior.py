@@ -47,7 +47,7 @@ from countperf.models.fitting.solve import LogPrior, Recipe, Vector
 from countperf.models.function import ColumnKey
 from countperf.models.shipped import COMPILED, load_fitted_model
 from countperf.models.weights import WeightSet
-from countperf.text import Column, Printed, Result, ShortRepr, format_percent, picked
+from countperf.text import Column, Printed, Result, ShortRepr, extract, format_percent
 
 SPREAD = 0.5
 """Standard deviation of a weight's logarithm between devices of one platform, of most features."""
@@ -320,7 +320,7 @@ class CalibrationResult(Result):
         unsettled = f" ({self.unsettled} times did not settle and were {used})"
         strange = ": no known device has this platform, so that it says little"
         what = ("model", "held_out_error", "expected_error", "factor")
-        rows = [{**picked(model, *what), "weights": str(model.path)} for model in self.models]
+        rows = [{**extract(model, *what), "weights": str(model.path)} for model in self.models]
         notes = [
             f"{model.model}: errors are {model.factor:.1f} times those of other devices: this one"
             " is unlike them, or other programs disturbed it"
@@ -349,13 +349,13 @@ class CalibrationResult(Result):
             },
             notes=[*notes, f"to use it: countperf predict KERNEL SIZES --weights {self.name}"],
             facts={
-                **picked(self, "name", "known", "store", "kernels", "cases", "unsettled"),
-                **picked(self, "spent_s", "without_code"),
+                **extract(self, "name", "known", "store", "kernels", "cases", "unsettled"),
+                **extract(self, "spent_s", "without_code"),
                 "device": self.device.slug,
                 "prior_of_platform": self.is_kin,
                 "complete": self.is_complete,
                 "models": [
-                    {**picked(model, *what[:3]), "written": str(model.path)}
+                    {**extract(model, *what[:3]), "written": str(model.path)}
                     for model in self.models
                 ],
             },

@@ -369,7 +369,7 @@ def test_fits_are_listed_with_the_error_of_the_model_that_predicts(
     here: bool, model: str, stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = find_fit(stored)
-    monkeypatch.setattr(fits, "named_fits", lambda: {"one": found})
+    monkeypatch.setattr(fits, "list_fits", lambda: {"one": found})
     monkeypatch.setattr(fits, "matching_devices", lambda identity: [identity] if here else [])
     monkeypatch.setattr(fits, "why_no_code", lambda _: "")
 
