@@ -179,6 +179,8 @@ class SearchSpace(ShortRepr):
         given: Mapping[str, Sequence[Any]] = self.parameters
         plain = {
             name: [value.item() if hasattr(value, "item") else value for value in values]
+            if any(hasattr(value, "item") for value in values)
+            else values
             for name, values in given.items()
         }
         object.__setattr__(self, "parameters", plain)  # without numbers of NumPy
