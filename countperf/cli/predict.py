@@ -65,7 +65,7 @@ def run_predict(options: argparse.Namespace) -> None:
                 " --model all --on nvidia-k620",
                 parameter=name,
             )
-    asked, compares = _list_asked(options)
+    asked, compares = _list_predictions(options)
     made = [predict(kernel, sizes, **named) for kernel, sizes, named in asked]
     for choice in dict.fromkeys(result.model_choice for result in made if result.model_choice):
         say(f"countperf: {choice}")
@@ -82,7 +82,7 @@ def run_predict(options: argparse.Namespace) -> None:
         show_all(options, shown)
 
 
-def _list_asked(
+def _list_predictions(
     options: argparse.Namespace,
 ) -> tuple[list[tuple[str, dict[str, Any], dict[str, Any]]], bool]:
     """Return kernel, sizes and options of what is to be predicted, and whether two are compared."""

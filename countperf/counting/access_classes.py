@@ -352,7 +352,7 @@ def unite_accessed_cells(
     parts: list[IntegerSet] = []
     for functions, within, cases in accessed:
         counted, _ = domains.trip_statistics(within)
-        executed = domains.find_executed(counted, cases)
+        executed = domains.find_points(counted, cases)
         for part, values in _without_quotients(executed, tuple(functions), domains):
             parts.append(sets.image(part, values))
     return domains.counter.as_one_piece(sets.union(parts))

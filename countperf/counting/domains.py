@@ -334,7 +334,7 @@ class Domains:
                 others.append(predicate)
         return tuple(cases), others
 
-    def find_executed(self, within: frozenset[str], cases: Sequence[Case | FirstIteration]) -> Any:
+    def find_points(self, within: frozenset[str], cases: Sequence[Case | FirstIteration]) -> Any:
         """Return the points of the loops at which all cases hold, all iterations of them."""
         result = self.domain(within)
         for case in cases:
@@ -374,7 +374,7 @@ class Domains:
                 conditions = tuple(c for c in conditions if not c.names & first.loops)
         count = None if conditions else self._count_factors(within, kept)
         if count is None:
-            executed = sets.project_onto(self.find_executed(within, conditions), kept)
+            executed = sets.project_onto(self.find_points(within, conditions), kept)
             count = self.counter.count(executed)
         return count * factor
 

@@ -105,7 +105,7 @@ class _Writer:
         """Return the values of some sequential loops at which something is executed."""
         if names is not None:
             return self._find_members(iterations).onto(names)
-        executed = self.program.find_executed(iterations, self.sub_group_size)
+        executed = self.program.find_points(iterations, self.sub_group_size)
         return Membership(at_values(executed, self.fixed))
 
     def _find_statements(self, items: Sequence[Item]) -> list[Statement]:

@@ -367,7 +367,7 @@ class Region(ToQuasiPolynomial):
         _, unknown = fix_parameters(domain, data.sizes)
         for name in unknown:
             with suppress(*REFUSALS):  # without it, the loop has no bound that is known
-                bound = QuasiPolynomial.name(name) - self._read_written(name)
+                bound = QuasiPolynomial.name(name) - self._read_private(name)
                 self.points = sets.restrict(self.points, zero=[bound])
         self.is_exact = not unknown  # whether all points are reached
         self._reader = reader
@@ -405,7 +405,7 @@ class Region(ToQuasiPolynomial):
             return QuasiPolynomial.name(expr.name)
         if expr.name in self._data.sizes:
             return QuasiPolynomial.constant(self._data.sizes[expr.name])
-        return self._read_written(expr.name)
+        return self._read_private(expr.name)
 
     def map_subscript(self, expr: Any) -> QuasiPolynomial:
         """Take an element of an argument that the kernel does not write."""
@@ -468,7 +468,7 @@ class Region(ToQuasiPolynomial):
         self.points = sets.union(chosen_points)
         return chosen
 
-    def _read_written(self, name: str) -> QuasiPolynomial:
+    def _read_private(self, name: str) -> QuasiPolynomial:
         """Return the value of a private variable, if it is written once before it is read."""
         kernel = self._data.kernel
         variable = kernel.temporary_variables.get(name)

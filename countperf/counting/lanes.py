@@ -44,7 +44,7 @@ _MAXIMUM_ENTRIES = 2**25
 """Points of one part, and addresses, that are listed at most."""
 
 
-def _check_listed(number: int, most: int, what: str) -> None:
+def _check_number(number: int, most: int, what: str) -> None:
     if number > most:
         raise CountingError(
             f"more than {most} {what} would have to be listed; choose smaller parameters"
@@ -78,7 +78,7 @@ class _Component:
         for factor in self.factors:
             more, more_number = points_of_set(factor, {}, _MAXIMUM_POINTS)
             loops = f"points of the loops {', '.join(sorted(self.names))}"
-            _check_listed(number * more_number, _MAXIMUM_POINTS, loops)
+            _check_number(number * more_number, _MAXIMUM_POINTS, loops)
             points = {name: np.repeat(column, more_number) for name, column in points.items()}
             points |= {name: np.tile(column, number) for name, column in more.items()}
             number *= more_number
@@ -204,7 +204,7 @@ def list_touched_addresses(
         touched = np.array([base], np.int64)
         for component in components:
             steps = np.unique(component.list_executed_addresses())
-            _check_listed(len(touched) * len(steps), _MAXIMUM_ENTRIES, "addresses")
+            _check_number(len(touched) * len(steps), _MAXIMUM_ENTRIES, "addresses")
             touched = np.unique(touched[:, np.newaxis] + steps)
         parts.append(touched)
     return np.unique(np.concatenate(parts))
@@ -319,7 +319,7 @@ def _sort_component(
     passes, pass_of = _number_tuples(list(others.values()), len(address))
     width = prod(items[axis] for axis in lanes.values())
     loops = f"points of the loops {', '.join(sorted(points))}"
-    _check_listed(passes * width, _MAXIMUM_ENTRIES, loops)
+    _check_number(passes * width, _MAXIMUM_ENTRIES, loops)
     table = np.full((passes, width), _INACTIVE, np.int64)
     table[pass_of[kept], lane[kept]] = address[kept]
     table = table[(table != _INACTIVE).any(axis=1)]

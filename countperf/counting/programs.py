@@ -351,11 +351,11 @@ class KernelProgram(ShortRepr):
         return counted != without
 
     @memoize_method
-    def find_executed(self, iterations: Iterations, sub_group_size: int) -> Any:
+    def find_points(self, iterations: Iterations, sub_group_size: int) -> Any:
         """Return where sub-groups execute something."""
         within, cases = iterations
         counted, _ = self.domains.trip_statistics(within)
-        executed = self.domains.find_executed(counted, cases)
+        executed = self.domains.find_points(counted, cases)
         lanes = self.lanes(within)
         if self.depends_on_lane(iterations):
             return find_sub_groups_executing(executed, lanes, self.grid.items, sub_group_size)
@@ -370,7 +370,7 @@ class KernelProgram(ShortRepr):
             items = self.domains.executions(within, cases, self.grid)
             return items.scale(Fraction(number, self.grid.group_size))
         _, factor = self.domains.trip_statistics(within)
-        count = self.domains.counter.count(self.find_executed(iterations, sub_group_size)) * factor
+        count = self.domains.counter.count(self.find_points(iterations, sub_group_size)) * factor
         used = {self.domains.group_axes.get(name) for name in within}
         for axis, size in self.grid.groups.items():
             if axis not in used:

@@ -87,7 +87,7 @@ class WorkGroups:
         most: int = MAX_KINDS,
     ) -> GroupKinds:
         """Sort the groups of a launch of a device program into so many kinds, or by place."""
-        executed, is_known = self._find_executed(program)
+        executed, is_known = self._list_executions(program)
         values = self._find_values(program, sizes, arguments)
         try:
             with _limit_points(self._prepared.domains):
@@ -106,7 +106,7 @@ class WorkGroups:
         arguments: Sequence[int | None] = (),
     ) -> Point:
         """Return the number of a group of the kind that executes the most, the middle if it may."""
-        executed, _ = self._find_executed(program)
+        executed, _ = self._list_executions(program)
         values = self._find_values(program, sizes, arguments)
         return typical_group(self._prepared.domains, executed, groups, values)
 
@@ -120,7 +120,7 @@ class WorkGroups:
         return {**sizes, **{n: v for n, v in passed if n in loops and v is not None}}
 
     @memoize_method
-    def _find_executed(self, name: str) -> tuple[list[Executed], bool]:
+    def _list_executions(self, name: str) -> tuple[list[Executed], bool]:
         """Return what a device program executes, and whether no data decides it."""
         domains = self._prepared.domains
         to_condition = ToCondition(domains.to_address, lambda n: n not in domains.data_loops)
@@ -171,7 +171,7 @@ def _by_group(
     parts: list[Any] = []
     for within, cases in executed:
         try:
-            points = domains.find_executed(within.difference(domains.data_loops), cases)
+            points = domains.find_points(within.difference(domains.data_loops), cases)
         except DataDependentControlFlowError:
             continue
         points, _ = sets.fix_parameters(sets.at_values(points, values), {})

@@ -52,7 +52,7 @@ KERNEL trial(GLOBAL const float *in, GLOBAL float *out)
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What the backends found on this machine."""
+    """Devices and problems that the backends found on this machine."""
 
     findings: tuple[Findings, ...]
 

@@ -167,14 +167,14 @@ class Machine:
             if states.count(_KNOWN) == size:
                 return int.from_bytes(content[start : start + size], "little")
             if not any(states) and size <= 4:
-                return self._take_given(address, bits)
+                return self._read_array(address, bits)
         if _LOST in states:
             return None
         half = size // 2
         low, high = self.look(address, 8 * half), self.look(address + half, 8 * half)
         return None if low is None or high is None else low | high << 8 * half
 
-    def _take_given(self, address: int, bits: int) -> Value:
+    def _read_array(self, address: int, bits: int) -> Value:
         """Return what an array holds whose contents are known, or a constant."""
         for start, end, data in self.arrays:
             if start <= address < end:

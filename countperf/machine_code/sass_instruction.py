@@ -93,7 +93,7 @@ class SassInstruction:
 
     @cached_property
     def modifiers(self) -> frozenset[str]:
-        """What stands behind its name."""
+        """Words of its opcode behind the name."""
         return frozenset(self.opcode.split(".")[1:])
 
     @cached_property

@@ -35,7 +35,7 @@ _OPERAND = re.compile(
     r"|SR_\w+(?:\.\w)?|SRZ))\|?(?P<rest>(?:\.\w+)*)$"
 )
 _FIXED = {"RZ": 0, "URZ": 0, "SRZ": 0, "PT": 1, "UPT": 1}
-"""What registers hold that always hold the same."""
+"""Registers with a constant content, and that content."""
 
 _LOWEST = np.iinfo(np.int64).min
 _OTHER_BANK = re.compile(r"^-?\|?c\s*\[(?!0x0\])")

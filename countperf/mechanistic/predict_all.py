@@ -85,7 +85,7 @@ ModelChoice = Sequence[str] | str
 """Models: their names, or one name (``"all"`` for every model)."""
 
 Answer = MechanisticPrediction | ParameterError | DeviceParameterError
-"""What one model says: a prediction, or the error that names the input it lacks."""
+"""Answer of one model: a prediction, or the error that names the input it lacks."""
 
 _ANSWER_COLUMNS = {
     **text.columns_of("model"),
@@ -98,7 +98,7 @@ _ANSWER_COLUMNS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelAnswers(text.Result, Mapping[str, Answer]):
-    """What every model says of a kernel on a device: a mapping by name, which prints as a table."""
+    """Answers of all models on a kernel and a device, by name; they print as a table."""
 
     kernel: str  # name of the kernel
     device: str  # slug of the device

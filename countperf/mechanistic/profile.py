@@ -325,7 +325,7 @@ class MechanisticModel(ABC):
             resources=_RESOURCES,
             ignored=tuple(
                 name
-                for name in sorted(self._find_ignored(kernel.profile))
+                for name in sorted(self._find_unused_inputs(kernel.profile))
                 if name != "barriers" or "barrier" not in breakdown
             ),
             bound="launch" if overhead > estimate.time_s else estimate.bound,
@@ -360,7 +360,7 @@ class MechanisticModel(ABC):
             advice=advice,
         )
 
-    def _find_ignored(self, profile: KernelProfile) -> set[str]:
+    def _find_unused_inputs(self, profile: KernelProfile) -> set[str]:
         ignored: set[str] = set()
         names = {*profile.alpha, *(profile.idg.nodes if profile.idg is not None else ())}
         kinds = {self.device.classes[name].kind for name in names if name in self.device.classes}

@@ -1,4 +1,4 @@
-"""What times and weights are made of, with units, uncertainty and the rates that they imply."""
+"""Parts of times and weights, with units, uncertainty and the rates that they imply."""
 
 from __future__ import annotations
 

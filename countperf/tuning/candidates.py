@@ -1,4 +1,4 @@
-"""What is known of variants: which runs leave hope, what may be left, which are promising."""
+"""Knowledge of variants in a search: which runs leave hope, what may be left, what is promising."""
 
 from __future__ import annotations
 

@@ -335,7 +335,7 @@ class Entry(Part):
 
     @property
     def content(self) -> Trial | Refused | End:
-        """What the line is about."""
+        """The measured variant, the refused one, or the end that the line states."""
         content = self.tried or self.refused or self.end
         assert content is not None
         return content

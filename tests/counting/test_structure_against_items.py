@@ -40,7 +40,7 @@ BANKS = ((4, 4, 4), (8, 4, 8), (32, 4, 32), (3, 2, 5), (4, 8, 16))
 
 
 class _Comparison:
-    """What is said of a kernel, against what its work items do at some sizes."""
+    """Statements on a kernel, against what its work items do at some sizes."""
 
     def __init__(
         self, analysis: KernelAnalysis, recorder: LaneRecorder, sizes: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""What instructions count as, and which of their accesses come back too late for a cache."""
+"""Classes of instructions, and which of their accesses come back too late for a cache."""
 
 from __future__ import annotations
 

@@ -222,10 +222,14 @@ class AccessCounter(RefusingMapper):
                 direction=direction,
                 array=variable.name,
                 bits=8 * variable.dtype.numpy_dtype.itemsize if bits is None else bits,
-                index=index,
+                index=self._subscripts(index),
                 component_of=component_of,
             )
             self._access(access)
+
+    def _subscripts(self, index: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the subscripts of an access as they are written."""
+        return index
 
     def _access(self, access: MemoryAccess) -> None:
         self._add(access)

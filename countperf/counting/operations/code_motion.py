@@ -1,4 +1,4 @@
-"""What a compiler moves: out of loops (rules 4 to 7 of `compiled_view`), into branches (rule 9)."""
+"""Code that a compiler moves: out of loops (rules 4 to 7 of `compiled_view`), or into branches."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ class Hoisting:
             return self._is_unguarded(counted, cases, outer)
         if not cases and not inner:
             return True
-        executed = sets.project_onto(self._domains.find_executed(counted, cases), outer)
+        executed = sets.project_onto(self._domains.find_points(counted, cases), outer)
         return sets.is_all_or_nothing(executed, self._domains.domain(outer), region.iname)
 
     def _is_unguarded(
         self, within: frozenset[str], cases: Sequence[Case], outer: frozenset[str]
     ) -> bool:
         """Return whether all items of a group execute a node in all iterations of outer loops."""
-        executed = sets.project_onto(self._domains.find_executed(within, cases), outer)
+        executed = sets.project_onto(self._domains.find_points(within, cases), outer)
         lanes = {name: self._lanes[name] for name in outer & set(self._lanes)}
         everything = sets.widen_along(self._domains.domain(outer), lanes)
         return sets.contains(executed, everything, assumptions_of(self._domains.kernel))

@@ -108,17 +108,8 @@ class InstructionCounter(AccessCounter):
             else super().map_variable(expr)
         )
 
-    def _touch(
-        self,
-        direction: str,
-        variable: Any,
-        index: tuple[Any, ...],
-        bits: int | None = None,
-        component_of: int = 0,
-    ) -> None:
-        if self.unrolled:  # subscripts are kept as they are written
-            index = tuple(map(_AS_WRITTEN, index))
-        super()._touch(direction, variable, index, bits, component_of)
+    def _subscripts(self, index: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(map(_AS_WRITTEN, index)) if self.unrolled else index
 
     # --- arithmetic
 

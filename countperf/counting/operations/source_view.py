@@ -413,8 +413,8 @@ class SourceCounter(InstructionCounter):
         if low != 0 or high is None:
             return None
         domains = self.domains
-        whole = domains.counter.count(domains.find_executed(within, ()))
-        vectors = domains.counter.count(domains.find_executed(within - {lane}, ()))
+        whole = domains.counter.count(domains.find_points(within, ()))
+        vectors = domains.counter.count(domains.find_points(within - {lane}, ()))
         return high + 1 if whole == vectors.scale(high + 1) else None
 
     # --- elements

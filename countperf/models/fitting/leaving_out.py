@@ -313,7 +313,7 @@ def corrected(held_out: Iterable[HeldOutCase]) -> tuple[HeldOutCase, ...]:
     return tuple(replace(case, predicted_s=case.corrected_s) for case in held_out)
 
 
-def _select_judged(held_out: Iterable[HeldOutCase]) -> tuple[list[HeldOutCase], NDArray[np.intp]]:
+def _select_cases(held_out: Iterable[HeldOutCase]) -> tuple[list[HeldOutCase], NDArray[np.intp]]:
     """Return cases with a prediction that do not only launch, and their families by number."""
     cases = [case for case in held_out if case.predicted_s is not None and not case.overhead_only]
     numbers = {f: number for number, f in enumerate(dict.fromkeys(case.family for case in cases))}
@@ -326,7 +326,7 @@ def held_out_factor(held_out: Iterable[HeldOutCase]) -> float:
     Cases without a prediction and kernels that only launch do not count.
     """
     logs: defaultdict[str, list[float]] = defaultdict(list)
-    for case in _select_judged(held_out)[0]:
+    for case in _select_cases(held_out)[0]:
         factor = factor_between(case.predicted_s or 0.0, case.measured_s)
         logs[case.family].append(math.log(min(factor, LARGEST_FACTOR)))
     return float(np.exp(np.mean([np.mean(of_family) for of_family in logs.values()])))
@@ -334,7 +334,7 @@ def held_out_factor(held_out: Iterable[HeldOutCase]) -> float:
 
 def interval_calibration(held_out: Iterable[HeldOutCase]) -> Calibration | None:
     """Return what intervals are made of; None with less than three families to go by."""
-    cases, family = _select_judged(held_out)
+    cases, family = _select_cases(held_out)
     sizes = np.bincount(family)
     if (number := len(sizes)) < _FEWEST_FAMILIES:
         return None
@@ -357,7 +357,7 @@ def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | N
     It is the honest check of a calibration with the measurements that it is made from. Each family
     counts the same.
     """
-    cases, family = _select_judged(held_out)
+    cases, family = _select_cases(held_out)
     sizes = np.bincount(family)
     if (number := len(sizes)) <= _FEWEST_FAMILIES:
         return None
