@@ -1,9 +1,9 @@
 """Memory accesses: addresses, strides between work items, footprints, utilization.
 
-The *stride* of an access is the change of its flattened address, in elements, from one work item to
-the next along local axis 0. Its *utilization ratio* is the number of cells of the array that the
-kernel accesses in that direction, over the number of those cells each widened by the stride - 1
-cells after it (Stevens & Klöckner 2016, section 2.1: the gaps along axis 0 filled in).
+The *stride* of an access is the change of its flattened address, in elements, along local axis 0.
+Its *utilization ratio* is the number of cells that the kernel accesses in that direction, over the
+number of those cells each widened by the stride - 1 cells after it (Stevens & Klöckner 2016,
+section 2.1: the gaps along axis 0 filled in).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from countperf.counting.automatic import describe_assumed_order
 from countperf.counting.keys import MemoryAccess
 from countperf.errors import UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.affine import NotAffineError, exact_quotient
+from countperf.symbolic.affine import NotAffineError, exact_quotient, try_affine
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, QuasiPolynomial
@@ -44,10 +44,7 @@ class Layout(ShortRepr):
         return all(s.is_constant for s in self.strides)
 
     def compact_order(self) -> tuple[int, ...] | None:
-        """Return the axes from slowest to fastest if each stride is the product of faster extents.
-
-        None if the layout has gaps or its strides cannot be compared.
-        """
+        """Return the axes, slowest first, if each stride is the product of faster extents."""
         remaining = [k for k in range(len(self.strides)) if k not in self.separate]
         order: list[int] = []
         expected: QuasiPolynomial | None = ONE
@@ -64,8 +61,8 @@ class Layout(ShortRepr):
     def nest_axes(self) -> tuple[tuple[int, ...], tuple[QuasiPolynomial | None, ...]] | None:
         """Return the axes from slowest to fastest, and how many elements each counts up to.
 
-        Of a compact layout these are its extents; rows may have padding, too, such as those of the
-        strides (lda, 1). None if the strides are no products of each other.
+        Rows may have padding, as with strides (lda, 1). None if the strides are no products of each
+        other.
         """
         order = self.compact_order()
         if order is not None:
@@ -123,13 +120,10 @@ def layout_of(
                 f"{name}: axis {axis} is tagged {tag}; only strided axes, separate arrays and "
                 "vectors have a counting rule"
             )
-    shape: list[QuasiPolynomial | None] = []
     extents = array.shape if isinstance(array.shape, tuple) else (None,) * len(strides)
-    for extent in extents:
-        try:
-            shape.append(None if extent is None else to_polynomial(extent))
-        except NotAffineError:
-            shape.append(None)
+    shape: list[QuasiPolynomial | None] = [
+        None if extent is None else try_affine(to_polynomial, extent) for extent in extents
+    ]
     number = 1
     for axis in reversed(separate):
         strides[axis] = strides[axis] * number
@@ -235,7 +229,7 @@ def step_along(
     return None if any(other in bounds for other in step.names()) else step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class UtilizationClass:
     """A class of accesses to global memory and where it applies."""
 
@@ -266,11 +260,7 @@ def utilization_classes(
             where = undecided if is_decided else undecided | {fits}
             if not counter.is_empty(where, zeros):
                 name = f"{used}of{suffix}"
-                classes.append(
-                    UtilizationClass(
-                        name=name, nonnegative=where, zero=zeros, approximations=approximations
-                    )
-                )
+                classes.append(UtilizationClass(name, where, zeros, approximations))
             if is_decided:
                 break
             undecided = undecided | {-fits - 1}

@@ -1,13 +1,10 @@
-"""Arguments that only say where arrays lie: offsets, and strides that are left to the caller.
-
-Loopy adds an argument for each ``offset=lp.auto`` and each ``stride:auto``. No caller of ours has
-to give them: offsets are 0, and strides those of C order, unless something else is said.
-"""
+"""Arguments that Loopy adds for automatic offsets and strides, 0 and C order by default."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,14 +60,13 @@ def with_arguments(kernel: Any) -> Any:
 
 def automatic_strides(array: Any) -> dict[str, int]:
     """Return the arguments that Loopy added for strides of an array: name, and axis."""
-    strides: dict[str, int] = {}
-    for axis, tag in enumerate(array.dim_tags or ()):
-        stride = getattr(tag, "stride", None)
-        if isinstance(stride, Variable):
-            pattern = rf"{re.escape(array.name)}_stride{axis}(?:_\d+)?"
-            if re.fullmatch(pattern, stride.name):
-                strides[stride.name] = axis
-    return strides
+    strides = [getattr(tag, "stride", None) for tag in array.dim_tags or ()]
+    return {
+        stride.name: axis
+        for axis, stride in enumerate(strides)
+        if isinstance(stride, Variable)
+        and re.fullmatch(rf"{re.escape(array.name)}_stride{axis}(?:_\d+)?", stride.name)
+    }
 
 
 def default_values(
@@ -86,22 +82,13 @@ def default_values(
             continue
         step = ONE
         strides: dict[str, QuasiPolynomial] = {}
-        try:
+        with suppress(NotAffineError):
             for name, axis in sorted(names.items(), key=lambda item: -item[1]):
                 strides[name] = step
                 if axis:
                     step = step * to_polynomial(array.shape[axis])
-        except NotAffineError:
-            continue
-        defaults |= strides
+            defaults |= strides
     return defaults
-
-
-# --- Strides that Loopy leaves to the caller of a kernel: ``stride:auto``
-# A kernel whose arrays have automatic strides takes them as arguments, and gets them from the
-# arrays that it is called with. Here such arrays are taken to be in C order, which Loopy's own
-# default is; what rests on that says so. ``loopy.tag_array_axes(t_unit, "x", "C,C")`` states it of
-# two axes.
 
 
 @dataclass(frozen=True)
@@ -113,16 +100,18 @@ class AssumedOrder(Tag):
 
 def with_strides(kernel: Any) -> Any:
     """Return a kernel whose arrays have no automatic strides left where the shape is known."""
-    arguments = [_with_strides(argument) for argument in kernel.args]
+    arguments = [_set_strides(argument) for argument in kernel.args]
     if all(new is old for new, old in zip(arguments, kernel.args, strict=True)):
         return kernel
     return kernel.copy(args=arguments)
 
 
-def _with_strides(array: Any) -> Any:
-    if not isinstance(array, ArrayBase) or not array.dim_tags or not _is_known(array.shape):
+def _set_strides(array: Any) -> Any:
+    if not isinstance(array, ArrayBase) or not array.dim_tags or not isinstance(array.shape, tuple):
         return array
     shape: Any = array.shape
+    if any(extent is None or extent is lp.auto for extent in shape):
+        return array
     strided = [n for n, tag in enumerate(array.dim_tags) if hasattr(tag, "stride")]
     open_axes = [axis for axis in strided if array.dim_tags[axis].stride is lp.auto]
     if not open_axes or len(open_axes) < len(strided):
@@ -133,10 +122,6 @@ def _with_strides(array: Any) -> Any:
         tags[axis] = tags[axis].copy(stride=stride)
         stride = stride * shape[axis]
     return array.copy(dim_tags=tuple(tags)).tagged(AssumedOrder())
-
-
-def _is_known(shape: Any) -> bool:
-    return isinstance(shape, tuple) and not any(e is None or e is lp.auto for e in shape)
 
 
 def describe_assumed_order(array: Any) -> str:

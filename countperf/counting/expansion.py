@@ -80,11 +80,10 @@ class _Writer:
         self.values: dict[str, int] = {}  # of the loops that are open
         self.private: dict[str, dict[Index, frozenset[int]]] = {}
         self.stored: dict[tuple[Any, ...], int] = {}
-        arrays: dict[str, set[str]] = {"load": set(), "store": set()}
-        for node in (node for statement in program.statements for node in statement.nodes):
-            if isinstance(node.key, MemoryAccess):
-                arrays[node.key.direction].add(node.key.array)
-        self._forwarding = arrays["load"] & arrays["store"]
+        keys = [node.key for statement in program.statements for node in statement.nodes]
+        accesses = {(k.array, k.direction) for k in keys if isinstance(k, MemoryAccess)}
+        stored = {array for array, direction in accesses if direction == "store"}
+        self._forwarding = {array for array in stored if (array, "load") in accesses}
 
     def _choose_value(self, name: str, parameters: Mapping[str, int], number: int | None) -> int:
         """Return the value of a loop variable by its number, by default that in the middle."""

@@ -21,7 +21,7 @@ from loopy.diagnostic import LoopyError
 from loopy.symbolic import WalkMapper, get_dependencies, simplify_via_aff
 from numpy.typing import NDArray
 from pymbolic import evaluate
-from pymbolic.primitives import Subscript, Variable
+from pymbolic.primitives import Variable
 
 from countperf.counting.automatic import offset_of
 from countperf.counting.expression_types import name_of, type_of
@@ -52,9 +52,8 @@ Conditions = tuple[tuple[Any, bool], ...]
 class IndexRange:
     """Smallest and largest value of a combination of subscripts."""
 
-    # both are included
     low: int
-    high: int
+    high: int  # included
     is_exact: bool  # whether both are reached; else the values lie between them
     access: str  # the access with the largest value, for messages: ``store b[i]``
 
@@ -88,9 +87,8 @@ class ArrayAccess:
 class IndexLimits:
     """Range of the elements of an integer array."""
 
-    # smallest and largest value
     low: int
-    high: int
+    high: int  # included
     bounds_loops: bool  # whether elements bound loops: they should not fall, then
     rows: str = ""  # loop from an element to the one behind it, as over rows of CSR; else empty
 
@@ -388,9 +386,6 @@ def _is_inside(ends: Sequence[Interval], extent: int) -> bool:
     return all(low >= 0 and high < extent for low, high in ends)
 
 
-# --- Ends of subscripts
-
-
 @dataclass(frozen=True)
 class Subscripts:
     """Subscripts of a kernel at given sizes, and at ranges of the elements of integer arrays."""
@@ -403,13 +398,9 @@ class Subscripts:
     @cached_property
     def least(self) -> int:
         """The least number with which C computes as mathematics does."""
-        kernel = self.kernel
-        names = (*kernel.arg_dict, *kernel.temporary_variables)
-        return (
-            0
-            if any(type_of(kernel, name).kind == "u" for name in names)
-            else int(np.iinfo(_INT).min)
-        )
+        names = (*self.kernel.arg_dict, *self.kernel.temporary_variables)
+        has_unsigned = any(type_of(self.kernel, name).kind == "u" for name in names)
+        return 0 if has_unsigned else int(np.iinfo(_INT).min)
 
     def follow(
         self,
@@ -468,10 +459,9 @@ class Region(ToQuasiPolynomial):
             try:
                 followed = ToCondition(self)(condition)  # which may add points
                 holding = sets.where_holds(self.points, followed)
+                self.points = holding if holds else self.points - holding
             except _REFUSALS:
                 self.is_exact = False
-                continue
-            self.points = holding if holds else self.points - holding
 
     def read(self, expressions: Sequence[Any]) -> list[QuasiPolynomial]:
         """Return expressions as quasi-polynomials, and note which arrays decide them."""
@@ -607,9 +597,6 @@ class Region(ToQuasiPolynomial):
         return value
 
 
-# --- Elements of index arrays that are not given
-
-
 def _adapt(
     data: Subscripts,
     ranges: dict[str, Interval],
@@ -653,18 +640,14 @@ def _find_rows(subscripts: Subscripts) -> dict[str, str]:
                 points = sets.restrict(region.points, zero=places)
                 ends = extremes(points, [QuasiPolynomial.name(iname)])
                 length = 0 if ends is None else ends[0][1] - ends[0][0] + 1
-                if _is_next(first, last) and length == _SOME_ROW[1] - _SOME_ROW[0]:
+                if (
+                    length == _SOME_ROW[1] - _SOME_ROW[0]
+                    and first.aggregate == last.aggregate
+                    and len(first.index_tuple) == 1
+                    and simplify_via_aff(last.index_tuple[0] - first.index_tuple[0]) == 1
+                ):
                     rows[first.aggregate.name] = iname
     return rows
-
-
-def _is_next(element: Subscript, other: Subscript) -> bool:
-    """Return whether another element is the next one of the same array of one axis."""
-    if element.aggregate != other.aggregate or len(element.index_tuple) != 1:
-        return False
-    one: Any = element.index_tuple[0]
-    following: Any = other.index_tuple[0]
-    return simplify_via_aff(following - one) == 1
 
 
 def _find_names_behind(kernel: Any, expressions: Iterable[Any]) -> set[str]:
@@ -672,10 +655,9 @@ def _find_names_behind(kernel: Any, expressions: Iterable[Any]) -> set[str]:
     waiting = {name for expression in expressions for name in get_dependencies(expression)}
     names: set[str] = set()
     while waiting:
-        name = waiting.pop()
-        names.add(name)
-        if name in kernel.temporary_variables:
-            for writer in kernel.writer_map().get(name, ()):
-                written = getattr(kernel.id_to_insn[writer], "expression", 0)
-                waiting |= get_dependencies(written) - names
+        names.add(name := waiting.pop())
+        own = kernel.writer_map().get(name, ()) if name in kernel.temporary_variables else ()
+        for writer in own:
+            written = getattr(kernel.id_to_insn[writer], "expression", 0)
+            waiting |= get_dependencies(written) - names
     return names

@@ -197,16 +197,10 @@ AxisKind = Literal["local", "group", "loop", "barrier loop", "launch loop", "unr
 class AxisStride(ShortRepr):
     """Change of an access's address along one axis of the launch or one loop."""
 
-    # what runs along it: work items of a group, groups, iterations of an item's own loop, of a loop
-    # that contains barriers, of a host loop around the launch, or copies of the instruction
-    # (``unr``, ``ilp``)
-    kind: AxisKind
+    kind: AxisKind  # "loop" is an item's own one; "unrolled" are copies of the instruction
     axis: int | None  # number of the local or group axis; None for loops
-    # the loop variable; None for an axis of the launch that the access does not use (all items
-    # along it access the same element)
-    iname: str | None
-    # signed change of the address from one value to the next, elements; None where it is not the
-    # same everywhere, or where the address is read from data
+    iname: str | None  # the loop variable; None for an axis that the access does not use
+    # change of the address from one value to the next, elements; None if uneven, or read from data
     stride: QuasiPolynomial | None
 
     def __str__(self) -> str:

@@ -58,17 +58,12 @@ class BoundArguments:
     def read(self, name: str) -> NDArray[Any]:
         """Copy an array of the kernel from the device, in its own shape."""
         (array,) = (array for array in self.kernel.arrays if array.name == name)
-        views: dict[tuple[int, ...], NDArray[Any]] = {}
-        for index, part in array.parts.items():
-            placement = self.bindings.placements[part.name]
-            memory = self.arguments[part.name]
-            flat = self.session.download(memory, part.dtype, placement.count)
-            views[index] = placement.view(flat)
-        if not array.separate:
-            return views[()]
         whole = np.empty(self.bindings.shapes[name], array.dtype)
-        for index, (_, part) in zip(array.parts, array.split(whole), strict=True):
-            part[...] = views[index]
+        for argument, part in array.split(whole):
+            placement = self.bindings.placements[argument.name]
+            memory = self.arguments[argument.name]
+            flat = self.session.download(memory, argument.dtype, placement.count)
+            part[...] = placement.view(flat)
         return whole
 
 
@@ -77,12 +72,14 @@ def resolve_arguments(
 ) -> Bindings:
     """Find the values of all scalars, and where arrays lie, at given sizes."""
     arrays = {array.name: array for array in kernel.arrays}
-    given = {name: np.asarray(value) for name, value in (inputs or {}).items() if name in arrays}
+    given: dict[str, NDArray[Any]] = {}
     numbers = {**dict.fromkeys(kernel.offsets, 0), **parameters}
     for name, value in (inputs or {}).items():
         if name in kernel.scalars:
             numbers[name] = value
-        elif name not in arrays:
+        elif name in arrays:
+            given[name] = np.asarray(value)
+        else:
             listed = ", ".join([*arrays, *kernel.scalars])
             raise KernelBuildError(
                 f"kernel {kernel.name!r} has no argument {name!r} (it has: {listed})"
@@ -114,11 +111,11 @@ def resolve_arguments(
             for stride, value in strides.items():
                 values[stride] = as_scalar(kernel.scalars[stride], value, f"stride {stride}")
     kernel.check_sizes(values)
-    placements: dict[str, Placement] = {}
-    for name, array in arrays.items():
-        part_shape = array.without_separate(shapes[name])
-        for part in array.parts.values():
-            placements[part.name] = part.placement(values, kernel.addressed, part_shape)
+    placements = {
+        part.name: part.placement(values, kernel.addressed, array.without_separate(shapes[name]))
+        for name, array in arrays.items()
+        for part in array.parts.values()
+    }
     return Bindings(scalars=values, shapes=shapes, placements=placements)
 
 
@@ -152,8 +149,7 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
 def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Bindings) -> None:
     """Refuse private arrays that are larger than what a device has for a work group of them.
 
-    Processors have the arrays of all work items of a group on the stack of a thread: what exceeds
-    it ends the process. GPUs address 512 KiB for each work item.
+    Processors have them on the stack of a thread: what exceeds it ends the process.
     """
     source = kernel.addressed.kernel
     if source is None:
@@ -196,10 +192,7 @@ def bind_arguments(
     *,
     unchecked: bool = False,
 ) -> BoundArguments:
-    """Put a kernel's inputs into device memory, and allocate what it gets no inputs for.
-
-    Unchecked are subscripts that data decide.
-    """
+    """Put a kernel's inputs into device memory, and allocate what it gets no inputs for."""
     bindings = resolve_arguments(kernel, parameters, inputs)
     check_private_arrays(kernel, session.device, bindings)
     if not unchecked:
@@ -212,18 +205,13 @@ def bind_arguments(
                 size = bindings.placements[part.name].size_bytes
                 arguments[part.name] = session.allocate(size)
             continue
-        whole = np.asarray(given)
-        for part, content in array.split(whole) if array.separate else [(array.parts[()], whole)]:
+        for part, content in array.split(np.asarray(given)):
             placement = bindings.placements[part.name]
             arguments[part.name] = session.upload(placement.contents(content))
     return BoundArguments(kernel=kernel, session=session, arguments=arguments, bindings=bindings)
 
 
-# --- Default inputs of a kernel, made from its arguments
-#
-# Numbers are positive, so that roots, logarithms and divisions are of ordinary values; integer
-# arrays whose elements are subscripts, or bound loops, hold what keeps every access inside of its
-# array.
+# --- Default inputs of a kernel: positive, so that roots and logarithms are of ordinary values
 
 _AROUND_1 = 0.5, 1.5  # so that long products neither vanish nor overflow
 _LARGEST_INTEGER = 3
