@@ -470,7 +470,7 @@ def _sort_component(
     items = scope.grid.items
     lane = np.zeros(len(address), np.int64)
     for name, axis in sorted(lanes.items(), key=lambda item: -item[1]):
-        first, _ = sets.constant_bounds(scope.domains.domain(frozenset([name])))[name]
+        first, _ = scope.domains.value_bounds(name)
         assert first is not None  # else the launch geometry was refused
         lane = lane * items[axis] + (points[name] - first)
     others = {name: column for name, column in points.items() if name not in lanes}

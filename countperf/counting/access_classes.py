@@ -126,7 +126,7 @@ class Footprints:
                 if address is None:
                     raise self._refuse_address(access, "is no quasi-polynomial of loops and sizes")
                 strides = self._find_strides(access, within, address)
-                classes = [self.classes(access, layout, along) for along in strides]
+                classes = [self.classes(access, along) for along in strides]
             except (UnsupportedExpressionError, DataDependentControlFlowError) as error:
                 if statistics.pattern_of(access.array, access.text) is not None:
                     yield self._count_through_data(access, executions, why)
@@ -196,7 +196,7 @@ class Footprints:
         return [_Stride(flat, digits_of(flat, layout), where) for flat, where in strides]
 
     def classes(
-        self, access: MemoryAccess, layout: accesses.Layout, stride: _Stride
+        self, access: MemoryAccess, stride: _Stride
     ) -> tuple[accesses.UtilizationClass, ...]:
         """Return the classes of an access to global memory."""
         flat = stride.flat
@@ -205,22 +205,20 @@ class Footprints:
             return (accesses.UtilizationClass("stride1" if number else "uniform"),)
         key = (access.array, access.direction, flat, stride.digits)
         if key not in self._classes:
-            self._classes[key] = self._classify_by_footprint(access, layout, stride, number)
+            self._classes[key] = self._classify_by_footprint(access, stride, number)
         return self._classes[key]
 
     def _classify_by_footprint(
-        self, access: MemoryAccess, layout: accesses.Layout, stride: _Stride, number: int | None
+        self, access: MemoryAccess, stride: _Stride, number: int | None
     ) -> tuple[accesses.UtilizationClass, ...]:
         """Return classes by the footprint; by the access alone, marked, if it is not countable."""
-        name = self.domains.kernel.name
-        what = f"kernel '{name}': the footprint of array '{access.array}'"
         try:
-            with isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
+            with self.domains.limit(f"the footprint of array '{access.array}'"):
                 cells, cell_layout, is_flattened = self._find_accessed_cells(access)
                 digits = stride.digits
-                if cell_layout is not layout:
+                if cell_layout is not self.domains.layout_of(access):
                     digits = digits_of(stride.flat, cell_layout)
-                array = f"kernel '{name}', array '{access.array}'"
+                array = f"kernel '{self.domains.kernel.name}', array '{access.array}'"
                 widener = _Widener(array, cell_layout, stride.flat, digits, is_flattened)
                 counts = widener.count(cells, self.domains.counter)
                 return accesses.utilization_classes(number, *counts)
@@ -325,9 +323,6 @@ def _select_countable_steps(
     if not are_apart and steps[0].share > Fraction(1, 2):
         return [(steps[0].change, ALWAYS)]
     return [(step.change, step.where) for step in steps] if can_split else []
-
-
-FOOTPRINT_OPERATIONS = 500_000  # of isl, about a second; beyond it a footprint is refused
 
 
 def unite_accessed_cells(

@@ -22,7 +22,7 @@ from countperf.counting.access_analysis import (
     lines_moved,
     transactions,
 )
-from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
+from countperf.counting.access_classes import unite_accessed_cells
 from countperf.counting.accesses import Address
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.program_analysis import ProgramAnalysis, analyze_program
@@ -32,7 +32,6 @@ from countperf.counting.size_parameters import SizeParameters, require_sizes
 from countperf.counting.vector import DISTINCT, SUB_GROUPS, PropertyVector
 from countperf.errors import CountingError
 from countperf.sizes import checks_keywords
-from countperf.symbolic import isl_sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import Column, FieldsAlone, Printed, Result, ShortRepr, plain
 
@@ -144,7 +143,7 @@ def footprints_of(accesses: Iterable[AccessAnalysis]) -> tuple[Footprint, ...]:
 def _count_cells(members: Sequence[AccessAnalysis]) -> Known:
     first, domains = members[0], members[0].scope.domains
     layout = domains.layout_of(first.access)
-    what = f"kernel '{first.sizes.kernel}': the footprint of array '{first.access.array}'"
+    what = f"the footprint of array '{first.access.array}'"
     is_mixed = any(access.access.component_of != first.access.component_of for access in members)
     if is_mixed or any(access.index is None or access.is_estimate for access in members):
         return None
@@ -161,7 +160,7 @@ def _count_cells(members: Sequence[AccessAnalysis]) -> Known:
         subscripts = zip(address.index, layout.strides, strict=True)
         return tuple(part for part, stride in subscripts if stride)
 
-    with suppress(CountingError), isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
+    with suppress(CountingError), domains.limit(what):
         accessed = ((tell_apart(i), w, c) for i, w, c in scopes if i is not None)
         return domains.counter.count(unite_accessed_cells(accessed, domains))
     return None

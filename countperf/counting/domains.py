@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -40,7 +40,7 @@ from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
 from countperf.symbolic.sets import quotients
 
-_OPERATIONS = 500_000  # of isl: beyond, a trip count counts as unknown
+_OPERATIONS = 500_000  # of isl, about a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,11 @@ class Domains:
         argument = self.kernel.arg_dict.get(name)
         return self.kernel.temporary_variables[name] if argument is None else argument
 
+    def limit(self, what: str, factor: int = 1) -> AbstractContextManager[None]:
+        """Refuse what takes isl longer than about a second, or that times a factor."""
+        text = f"kernel '{self.kernel.name}': {what}"
+        return isl_sets.limit_operations(factor * _OPERATIONS, text)
+
     @memoize_method
     def layout(self, array: str, component_of: int = 0) -> Layout:
         """Return the layout of an array, or of the components of its vectors."""
@@ -87,11 +92,6 @@ class Domains:
     def address(self, access: MemoryAccess) -> Address | None:
         """Return the address of an access; None if data decides, or if it has no formula."""
         return address_of(access, self.layout_of(access), self.to_address)
-
-    def opaque_address(self, access: MemoryAccess) -> Address | None:
-        """Return the address of an access, in private scalars too where data decides it."""
-        known = self.address(access)
-        return known or address_of(access, self.layout_of(access), self.to_opaque)
 
     @cached_property
     def changing(self) -> dict[str, frozenset[str]]:
@@ -188,8 +188,7 @@ class Domains:
     ) -> PiecewiseQuasiPolynomial | None:
         """Count the iterations of a loop for given values of those around it; None if unknown."""
         joint = sets.project_onto(whole, around | {name})
-        what = f"kernel '{self.kernel.name}': the trip count of {name}"
-        with suppress(CountingError), isl_sets.limit_operations(_OPERATIONS, what):
+        with suppress(CountingError), self.limit(f"the trip count of {name}"):
             known = sets.under_assumptions(joint, assumptions_of(self.kernel))
             return count_within(known, around)
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import repeat
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from pymbolic import evaluate
 from countperf.counting.extents import IndexLimits, ranges_of
 from countperf.devices.description import (
     DeviceKernel,
-    KernelArray,
     Placement,
     as_scalar,
     components_of,
@@ -96,17 +96,19 @@ def resolve_arguments(
         )
     shapes: dict[str, tuple[int, ...]] = {}
     for name, array in arrays.items():
-        shape = shapes[name] = _find_shape(kernel, array, values, given.get(name))
         has = given.get(name)
+        own = None if has is None else array.without_separate(has.shape)
+        parts = array.parts.values()
+        # parts of an array without a declared shape may go differently far
+        extents = [part.extents(values, kernel.addressed, own) for part in parts]
+        shape = shapes[name] = array.whole([max(some) for some in zip(*extents, strict=True)])
         if has is not None and (has.dtype != array.dtype or has.shape != shape):
             raise KernelBuildError(
                 f"argument {name!r} wants {array.dtype} of shape {shape}, not {has.dtype} of shape"
                 f" {has.shape}"
             )
-        parts = [(part, None) for part in array.parts.values()]
-        if has is not None and has.size:
-            parts = list(array.split(has))
-        for part, content in parts:
+        contents = array.split(has) if has is not None and has.size else zip(parts, repeat(None))
+        for part, content in contents:
             strides = part.choose_strides(array.without_separate(shape), values, content)
             for stride, value in strides.items():
                 values[stride] = as_scalar(kernel.scalars[stride], value, f"stride {stride}")
@@ -117,15 +119,6 @@ def resolve_arguments(
         for part in array.parts.values()
     }
     return Bindings(scalars=values, shapes=shapes, placements=placements)
-
-
-def _find_shape(
-    kernel: DeviceKernel, array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
-) -> tuple[int, ...]:
-    own = None if given is None else array.without_separate(given.shape)
-    # parts of an array without a declared shape may go differently far
-    shapes = [part.extents(values, kernel.addressed, own) for part in array.parts.values()]
-    return array.whole([max(extents) for extents in zip(*shapes, strict=True)])
 
 
 def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
