@@ -1,37 +1,20 @@
 r"""MERPSYS: throughput and latency bounds of a kernel, and times of transfers.
 
-Models a kernel by Volkov's two bounds, latency over occupancy and the busiest of three resources,
-with one factor for the architecture; a transfer by a startup and a bandwidth. Source: Gajger &
-Czarnul (2018), "Modelling and simulation of GPU processing in the MERPSYS environment"; equation
-numbers are theirs.
-
-Assumptions: occupancy and throughput are constant over the run; the bytes of global memory are
-those that caches do not serve.
-
-===================  ==================================  ==========================
-symbol               name                                unit
-===================  ==================================  ==========================
-W_L                  ``total_sub_groups``                sub-group
-Lat_bound            ``latency_bound``                   cycle
-INS_CUDA             ``ins_cuda``                        instruction/sub-group
-INS_issued           ``ins_issued``                      issue slot/sub-group
-GMem_bytes           ``gmem_bytes``                      byte/sub-group
-w_th                 ``wpc``                             sub-group/cycle
-lambda_k, lambda_c   ``lambda_k``, ``lambda_c``          1
-t_s, bw              ``startup_s``, ``bandwidth_byte_per_s``  s, byte/s
-===================  ==================================  ==========================
+Source: Gajger & Czarnul (2018), "Modelling and simulation of GPU processing in the MERPSYS
+environment"; equation numbers are theirs. Volkov's two bounds, with one factor for the
+architecture.
 
 Left out: local memory, special functions, double precision, caches, gradual saturation of memory,
-the last partial wave.
+the last partial wave. Bytes of global memory are those that caches do not serve.
 
 Where this departs from the paper: ``lambda_k`` is the estimated over the measured time (printed:
 estimated over estimated); ``lambda_c`` solves Eq. (4.6) exactly, with the startup taken off, where
 the text divides estimated by measured. Slots saved by issuing two instructions at once count as
 often as their loop runs (the text counts such a pair inside the loop once). What a profile does not
-state is derived where that is the same quantity: the latency bound is the time of one sub-group
-alone; ``ins_cuda`` are its computations and ``ins_issued`` all its instructions, with none issued
-twice or in pairs; the bytes are those of its memory instructions; and the peak of global memory is
-``bandwidth_byte_per_s`` where the device does not state a memory clock.
+state is derived: the latency bound is the time of one sub-group alone; ``ins_cuda`` are its
+computations, ``ins_issued`` all its instructions, with none issued twice or in pairs; the bytes are
+those of its memory instructions; and the peak of global memory is ``bandwidth_byte_per_s`` where
+the device does not state a memory clock.
 """
 
 from __future__ import annotations
@@ -72,9 +55,6 @@ def bytes_per_cycle(
     clock_hz: float,
 ) -> float:
     """Return the share of global memory of a compute unit, byte/cycle, Eq. (4.5)."""
-    base.check_all_positive(mem_clock_hz=mem_clock_hz, bus_width_bits=bus_width_bits)
-    base.check_all_positive(num_compute_units=num_compute_units, data_rate=data_rate)
-    base.check_positive(clock_hz, "clock_hz")
     return mem_clock_hz * bus_width_bits / 8 * data_rate / (num_compute_units * clock_hz)
 
 
@@ -89,10 +69,6 @@ def resource_use(
     byte_per_cycle: float,
 ) -> ResourceUse:
     """Bound the throughput of a compute unit by its busiest resource, Eq. (4.4)."""
-    base.check_none_negative(ins_cuda=ins_cuda, ins_issued=ins_issued, gmem_bytes=gmem_bytes)
-    base.check_all_positive(sub_group_size=sub_group_size, byte_per_cycle=byte_per_cycle)
-    base.check_positive(cores_per_compute_unit, "cores_per_compute_unit")
-    base.check_positive(schedulers_per_compute_unit, "schedulers_per_compute_unit")
     cycles: dict[Resource, float] = {
         "cuda_cores": sub_group_size * ins_cuda / cores_per_compute_unit,
         "schedulers": ins_issued / schedulers_per_compute_unit,
@@ -107,23 +83,14 @@ def resource_use(
 
 def critical_path(num_nodes: int, edges: Iterable[tuple[int, int, float]]) -> float:
     """Return the longest path through a graph of instructions in program order, cycles."""
-    base.check_whole(num_nodes, "num_nodes")
     starts = [0.0] * num_nodes
     for source, target, cycles in sorted(edges):
-        if not 0 <= source < target < num_nodes:
-            message = (
-                f"edge ({source}, {target}) leaves the {num_nodes} nodes or leads backwards, which"
-                " would make a cycle"
-            )
-            raise ParameterError(message, parameter="edges")
-        base.check_not_negative(cycles, "edges")
         starts[target] = max(starts[target], starts[source] + cycles)
     return max(starts)
 
 
 def transfer_time(link: LinkParameters, n_bytes: float) -> float:
     """Return the time of a transfer between host and device, s, Eq. (4.6)."""
-    base.check_not_negative(n_bytes, "n_bytes")
     return link.startup_s + n_bytes / (link.bandwidth_byte_per_s * link.lambda_c)
 
 

@@ -3,10 +3,8 @@ r"""Roofline: the bound on throughput from subsystems that overlap perfectly.
 Source: Williams, Waterman & Patterson (2009), doi:10.1145/1498765.1498785, as restated by Lemeire,
 Cornelis & Konstantinidis, Eq. (1); mixes of instruction types after Konstantinidis & Cotronis.
 
-Assumptions: complete overlap, no latency, any occupancy is enough, work evenly divided. The time is
-a lower bound. The restatement divides IPC_roof by the alpha of the bounding subsystem; Eq. (1)
-counts computations, so it has to be divided by ``alpha_comp`` always, as here. The original has no
-issue limit; a device that states none has no such bound.
+No latency; any occupancy is enough. The restatement divides IPC_roof by the alpha of the bounding
+subsystem; Eq. (1) counts computations, so it has to be divided by ``alpha_comp`` always, as here.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from countperf.devices.parameters import DeviceParameters
-from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.errors import ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import check_occupancy
 from countperf.text import extract
@@ -47,14 +45,8 @@ class ByteRoof:
     ridge: float
 
 
-def roof(
-    counts: Mapping[str, float],
-    device: DeviceParameters,
-    *,
-    issue_limit: float | None = None,
-    instructions_per_sub_group: float | None = None,
-) -> Roof:
-    r"""Bound the throughput of a compute unit by its busiest subsystem.
+def roof(counts: Mapping[str, float], device: DeviceParameters) -> Roof:
+    r"""Bound the throughput of a compute unit by its busiest subsystem, and by its issue limit.
 
     :math:`b_s = \sum_{i \in s} \alpha_i \lambda_i`, :math:`WPC = 1/\max_s b_s`. On a tie
     (relative 1e-12) the first in the order compute, memory, barrier, issue, then by name.
@@ -62,7 +54,7 @@ def roof(
     per_class: dict[str, dict[base.Bound, float]] = {}
     for name, count in counts.items():
         instruction = device.require_class(name, model="roofline")
-        cycles = base.check_not_negative(count, f"alpha[{name}]") * instruction.cpi
+        cycles = count * instruction.cpi
         kinds = per_class.setdefault(instruction.subsystem, {})
         kinds[instruction.kind] = kinds.get(instruction.kind, 0.0) + cycles
     kind_of: dict[str, base.Bound] = {
@@ -74,23 +66,11 @@ def roof(
     if not any(busy.values()):
         message = "the kernel has no work: all busy cycles are zero"
         raise ParameterError(message, parameter="alpha")
-    if issue_limit is not None:
-        base.check_positive(issue_limit, "issue_limit")
-        if instructions_per_sub_group is None:
-            message = "an issue limit needs instructions_per_sub_group; pass it, or no limit"
-            raise ModelNotApplicableError(message, parameter="instructions_per_sub_group")
-        base.check_not_negative(instructions_per_sub_group, "instructions_per_sub_group")
-        busy["issue"], kind_of["issue"] = instructions_per_sub_group / issue_limit, "issue"
+    if device.issue_limit is not None:
+        busy["issue"], kind_of["issue"] = sum(counts.values()) / device.issue_limit, "issue"
     most = max(busy.values())
     bound = next(name for name, cycles in busy.items() if cycles >= most * (1 - _TIE))
     return Roof(wpc=1 / most, bound=bound, kind=kind_of[bound], busy=busy)
-
-
-def profile_roof(profile: base.KernelProfile, device: DeviceParameters, *, model: str) -> Roof:
-    """Bound a kernel's throughput, under the issue limit that the device states; see `roof`."""
-    counts, limit = profile.counts(model=model), device.issue_limit
-    total = sum(counts.values())
-    return roof(counts, device, issue_limit=limit, instructions_per_sub_group=total)
 
 
 def byte_roof(
@@ -100,9 +80,6 @@ def byte_roof(
 
     :math:`\max(F/\pi, Q/\beta)`: Williams, Waterman & Patterson (2009), unnumbered formula.
     """
-    base.check_none_negative(total_flops=total_flops, total_bytes=total_bytes)
-    base.check_positive(peak_flops, "peak_flops")
-    base.check_positive(bandwidth_byte_per_s, "bandwidth_byte_per_s")
     if total_flops == 0 and total_bytes == 0:
         message = "the kernel has no work: total_flops and total_bytes are zero"
         raise ParameterError(message, parameter="total_flops")
@@ -125,7 +102,7 @@ class RooflineModel(base.MechanisticModel):
         """Estimate the time of one launch."""
         if kernel.launch.occupancy is not None:
             check_occupancy(kernel.launch.occupancy, self.device)
-        top = profile_roof(kernel.profile, self.device, model=self.model)
+        top = roof(kernel.profile.counts(model=self.model), self.device)
         size = self.device.require_int("sub_group_size", model=self.model)
         sub_groups = kernel.launch.total_sub_groups(size)
         busy = {f"busy[{name}]": cycles for name, cycles in top.busy.items()}

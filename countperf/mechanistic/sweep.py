@@ -21,7 +21,6 @@ from countperf.mechanistic.occupancy import launch_geometry, resident_groups
 from countperf.mechanistic.profile import (
     MechanisticPrediction,
     ProfiledKernel,
-    check_choice,
     check_whole,
 )
 from countperf.models.metrics import mape, mape_shape
@@ -174,7 +173,9 @@ def sweep(
     models: predict_all.ModelChoice = predict_all.ALL,
 ) -> Sweep:
     """Predict a kernel by all models over an axis."""
-    check_choice(over, "over", AXES)
+    if over not in AXES:
+        message = f"over must be one of {', '.join(AXES)}, not {over!r}"
+        raise ParameterError(message, parameter="over")
     profile, launch = profiled.profile, profiled.launch
     if over == "group_size":
         require_registers(profiled, device)

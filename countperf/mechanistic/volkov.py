@@ -1,22 +1,17 @@
 r"""Volkov's occupancy roofline, and transit: throughput over the concurrent sub-groups.
 
 Source: Volkov (2016), "Understanding latency hiding on GPUs", as restated by Lemeire, Cornelis &
-Konstantinidis, Eq. (2) and (3).
-
-At low occupancy the latency of one sub-group bounds the throughput (Little's law), above the ridge
-the roofline does. Assumes ideal scheduling: other sub-groups hide completely behind the first until
-the roof is reached, so the throughput is an upper bound. Left out: barriers, groups, fill and drain
-of pipelines, and Volkov's contention function (a regression).
+Konstantinidis, Eq. (2) and (3). Assumes ideal scheduling: other sub-groups hide completely behind
+the first until the roof is reached, so the throughput is an upper bound. Left out: barriers,
+groups, fill and drain of pipelines, and Volkov's contention function (a regression).
 
 Transit: of the concurrent sub-groups some compute and the rest wait for memory. Source: Li et al.
-(2015) as restated by Lemeire, Cornelis & Konstantinidis, section 2.2.1, Eq. (4) to (14).
-
-Two subsystems, no parallelism inside a sub-group, one memory request outstanding per sub-group,
-steady state. Printed Eq. (9) exchanges its denominators and Eq. (10) mixes dimensions; Eq. (11) to
-(14) are right and are used here. Of the sub-groups, :math:`WPC\,\alpha_{comp} \Lambda_{comp}`
-compute and the rest waits; where computations are the roof, the fewest wait that are in balance,
-:math:`WPC\,\alpha_{mem} \Lambda_{mem}`. Theorem 1: the throughput equals Volkov's without
-parallelism.
+(2015) as restated by Lemeire, Cornelis & Konstantinidis, section 2.2.1, Eq. (4) to (14): two
+subsystems, no parallelism inside a sub-group, one memory request outstanding per sub-group. Printed
+Eq. (9) exchanges its denominators and Eq. (10) mixes dimensions; Eq. (11) to (14) are right and are
+used here. Of the sub-groups, :math:`WPC\,\alpha_{comp} \Lambda_{comp}` compute and the rest waits;
+where computations are the roof, the fewest wait that are in balance, :math:`WPC\,\alpha_{mem}
+\Lambda_{mem}`. Theorem 1: the throughput equals Volkov's without parallelism.
 """
 
 from __future__ import annotations
@@ -29,7 +24,7 @@ from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.roofline import profile_roof
+from countperf.mechanistic.roofline import roof
 
 
 class OccupancyRoof:
@@ -39,7 +34,6 @@ class OccupancyRoof:
     """
 
     def __init__(self, *, occupancy: float, latency_app: float, wpc_roof: float) -> None:
-        base.check_all_positive(occupancy=occupancy, latency_app=latency_app, wpc_roof=wpc_roof)
         self.wpc = min(wpc_roof, occupancy / latency_app)  # sub-groups per cycle
         # cycles of ``occupancy`` sub-groups
         self.cpr = latency_app if self.wpc < wpc_roof else occupancy / wpc_roof
@@ -67,8 +61,7 @@ def latency_from_graph(graph: base.InstructionGraph, device: DeviceParameters) -
 def latency_from_counts(counts: Mapping[str, float], device: DeviceParameters) -> float:
     """Return the cycles of one sub-group alone without any parallelism: an upper value."""
     return sum(
-        base.check_not_negative(count, f"alpha[{name}]")
-        * device.require_class(name, model="volkov").known_latency
+        count * device.require_class(name, model="volkov").known_latency
         for name, count in counts.items()
     )
 
@@ -99,7 +92,7 @@ class VolkovModel(base.MechanisticModel):
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         """Estimate the time: that of the busiest subsystem, and what latency adds to it."""
         geometry = launch_geometry(kernel, self.device)
-        top = profile_roof(kernel.profile, self.device, model=self.model)
+        top = roof(kernel.profile.counts(model=self.model), self.device)
         latency = latency_alone(kernel.profile, self.device, model=self.model)
         at_occupancy = OccupancyRoof(
             occupancy=geometry.occupancy, latency_app=latency, wpc_roof=top.wpc
@@ -131,7 +124,6 @@ class TwoSubsystems:
     latency_mem: float
 
     def __post_init__(self) -> None:
-        base.check_fields(self, base.check_not_negative, "alpha_comp alpha_mem")
         base.check_fields(self, base.check_positive, "cpi_comp latency_comp cpi_mem latency_mem")
         for name in ("alpha_comp", "alpha_mem"):
             if getattr(self, name) == 0:
@@ -150,7 +142,6 @@ def transit_throughput(system: TwoSubsystems, occupancy: float) -> float:
     Lemeire et al., Eq. (13) below both roofs: :math:`\omega / (\Lambda_{mem} \alpha_{mem} +
     \Lambda_{comp} \alpha_{comp})`, and never above either roof.
     """
-    base.check_positive(occupancy, "occupancy")
     latency = system.latency_comp * system.alpha_comp + system.latency_mem * system.alpha_mem
     return min(system.wpc_roof, occupancy / latency)
 
