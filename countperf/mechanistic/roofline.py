@@ -9,15 +9,15 @@ subsystem; Eq. (1) counts computations, so it has to be divided by ``alpha_comp`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import check_occupancy
-from countperf.text import extract
 
 _TIE = 1e-12
 _KIND_ORDER: tuple[base.Bound, ...] = ("compute", "memory", "barrier", "issue")
@@ -32,17 +32,6 @@ class Roof:
     kind: base.Bound  # what that is
     # cycles per sub-group by subsystem, in the order in which ties are decided
     busy: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByteRoof:
-    """Roofline of the whole device in flop and byte."""
-
-    time_s: float  # lower bound of the time, s
-    bound: Literal["compute", "memory"]  # what attains it
-    # operational intensity of the kernel (``inf`` if it moves no data) and of the ridge, flop/byte
-    intensity: float
-    ridge: float
 
 
 def roof(counts: Mapping[str, float], device: DeviceParameters) -> Roof:
@@ -73,25 +62,6 @@ def roof(counts: Mapping[str, float], device: DeviceParameters) -> Roof:
     return Roof(wpc=1 / most, bound=bound, kind=kind_of[bound], busy=busy)
 
 
-def byte_roof(
-    *, total_flops: float, total_bytes: float, peak_flops: float, bandwidth_byte_per_s: float
-) -> ByteRoof:
-    r"""Bound the time of a kernel by compute peak and memory traffic.
-
-    :math:`\max(F/\pi, Q/\beta)`: Williams, Waterman & Patterson (2009), unnumbered formula.
-    """
-    if total_flops == 0 and total_bytes == 0:
-        message = "the kernel has no work: total_flops and total_bytes are zero"
-        raise ParameterError(message, parameter="total_flops")
-    compute_s, memory_s = total_flops / peak_flops, total_bytes / bandwidth_byte_per_s
-    return ByteRoof(
-        time_s=max(compute_s, memory_s),
-        bound="compute" if compute_s >= memory_s * (1 - _TIE) else "memory",
-        intensity=total_flops / total_bytes if total_bytes else float("inf"),
-        ridge=peak_flops / bandwidth_byte_per_s,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RooflineModel(base.MechanisticModel):
     """Roofline over the subsystems of a compute unit, from counts of instructions."""
@@ -116,18 +86,25 @@ class ByteRooflineModel(base.MechanisticModel):
     name: ClassVar[str] = "roofline-bytes"
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
-        """Estimate the time, the same for every launch."""
+        r"""Estimate the time, the same for every launch.
+
+        :math:`\max(F/\pi, Q/\beta)`: Williams, Waterman & Patterson (2009), unnumbered formula.
+        """
         if kernel.launch.occupancy is not None:
             check_occupancy(kernel.launch.occupancy, self.device)
-        top = byte_roof(
-            total_flops=kernel.profile.require("total_flops", model=self.model),
-            total_bytes=kernel.profile.require("total_bytes", model=self.model),
-            peak_flops=self.constant("peak_flops"),
-            bandwidth_byte_per_s=self.constant("bandwidth_byte_per_s"),
-        )
+        flops = kernel.profile.require("total_flops", model=self.model)
+        moved = kernel.profile.require("total_bytes", model=self.model)
+        peak_flops, bandwidth = self.constant("peak_flops"), self.constant("bandwidth_byte_per_s")
+        if flops == 0 and moved == 0:
+            message = "the kernel has no work: total_flops and total_bytes are zero"
+            raise ParameterError(message, parameter="total_flops")
+        compute_s, memory_s = flops / peak_flops, moved / bandwidth
+        time_s = max(compute_s, memory_s)
+        bound: base.Bound = "compute" if compute_s >= memory_s * (1 - _TIE) else "memory"
+        intensity = flops / moved if moved else math.inf  # flop/byte, as that of the ridge
         return base.TimeEstimate(
-            time_s=top.time_s,
-            bound=top.bound,
-            breakdown={top.bound: top.time_s},
-            results=extract(top, "intensity", "ridge"),
+            time_s=time_s,
+            bound=bound,
+            breakdown={bound: time_s},
+            results={"intensity": intensity, "ridge": peak_flops / bandwidth},
         )

@@ -27,19 +27,6 @@ from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.roofline import roof
 
 
-class OccupancyRoof:
-    r"""Bound of the throughput at an occupancy.
-
-    Lemeire et al., Eq. (3): :math:`WPC = \min(WPC_{roof}, \omega/\Lambda_{app})`.
-    """
-
-    def __init__(self, *, occupancy: float, latency_app: float, wpc_roof: float) -> None:
-        self.wpc = min(wpc_roof, occupancy / latency_app)  # sub-groups per cycle
-        # cycles of ``occupancy`` sub-groups
-        self.cpr = latency_app if self.wpc < wpc_roof else occupancy / wpc_roof
-        self.ridge_occupancy = latency_app * wpc_roof  # at which the roof is reached
-
-
 def latency_from_graph(graph: base.InstructionGraph, device: DeviceParameters) -> float:
     """Return the cycles of one sub-group alone, from its instructions and dependencies.
 
@@ -90,24 +77,26 @@ class VolkovModel(base.MechanisticModel):
     name: ClassVar[str] = "volkov"
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
-        """Estimate the time: that of the busiest subsystem, and what latency adds to it."""
+        r"""Estimate the time: that of the busiest subsystem, and what latency adds to it.
+
+        Lemeire et al., Eq. (3): :math:`WPC = \min(WPC_{roof}, \omega/\Lambda_{app})`.
+        """
         geometry = launch_geometry(kernel, self.device)
         top = roof(kernel.profile.counts(model=self.model), self.device)
         latency = latency_alone(kernel.profile, self.device, model=self.model)
-        at_occupancy = OccupancyRoof(
-            occupancy=geometry.occupancy, latency_app=latency, wpc_roof=top.wpc
-        )
-        share = at_occupancy.wpc / top.wpc
+        occupancy = geometry.occupancy
+        wpc = min(top.wpc, occupancy / latency)
+        share = wpc / top.wpc
         return self._at_rate(
-            at_occupancy.wpc,
+            wpc,
             geometry.total_sub_groups,
             top.kind if share >= 1 else "latency",
             {top.kind: share, "latency": 1 - share},
             {
-                "cpr": at_occupancy.cpr,
-                "occupancy": geometry.occupancy,
+                "cpr": latency if wpc < top.wpc else occupancy / top.wpc,
+                "occupancy": occupancy,
                 "latency_app": latency,
-                "ridge_occupancy": at_occupancy.ridge_occupancy,
+                "ridge_occupancy": latency * top.wpc,
             },
         )
 

@@ -12,10 +12,7 @@ import pytest
 from countperf.devices.parameters import declare_device
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.mechanistic.gpumech import Interval, IntervalCycles
-from countperf.mechanistic.merpsys import (
-    MerpsysModel,
-    resource_use,
-)
+from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
 from countperf.mechanistic.occupancy import check_occupancy, resident_groups
 from countperf.mechanistic.pipeline import PipelineModel, Workload
@@ -25,7 +22,7 @@ from countperf.mechanistic.profile import (
     MechanisticModel,
     ProfiledKernel,
 )
-from countperf.mechanistic.roofline import byte_roof, roof
+from countperf.mechanistic.roofline import ByteRooflineModel, roof
 from countperf.mechanistic.tmm import (
     TmmModel,
     step_bound,
@@ -46,7 +43,7 @@ from tests.mechanistic.builders import (
     make_class,
 )
 from tests.mechanistic.test_mwp_cwp import TABLE_2
-from tests.mechanistic.test_tmm_and_merpsys import RESOURCES, STEPS
+from tests.mechanistic.test_tmm_and_merpsys import STEPS
 
 COSTS = WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6)
 EXAMPLE = TwoSubsystems(
@@ -120,10 +117,7 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
     ParameterError: [
         ("alpha[C]", lambda: example_profile(alpha={"C": -1})),
         ("alpha", lambda: roof({"C": 0, "M": 0}, example_device())),
-        (
-            "total_flops",
-            lambda: byte_roof(total_flops=0, total_bytes=0, peak_flops=1, bandwidth_byte_per_s=1),
-        ),
+        ("total_flops", _estimate(ByteRooflineModel, full_profile(total_flops=0, total_bytes=0))),
         (
             "latency_app",
             lambda: latency_alone(example_profile(idg=None, alpha={"C": 0}), example_device()),
@@ -140,10 +134,7 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
         ("work_items_per_core", lambda: step_bound(**STEPS, max_work_items_per_core=3)),
         ("work", lambda: step_bound(**{**STEPS, "work": 0, "span": 0, "transactions": 0})),
         ("work_items_per_core", _estimate(TmmModel, max_work_items_per_core=0.5)),
-        (
-            "ins_cuda",
-            lambda: resource_use(**{**RESOURCES, "ins_cuda": 0, "ins_issued": 0, "gmem_bytes": 0}),
-        ),
+        ("ins_cuda", _estimate(MerpsysModel, full_profile(**dict.fromkeys(COUNTED, 0)))),
         (
             "sub_group_programs",
             lambda: _workload(programs=(EXAMPLE_GRAPH,) * 3, sub_groups_per_group=2),
