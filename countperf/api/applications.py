@@ -159,15 +159,9 @@ def predict_application(
     variables, **more : int
         Values of the text's variables. ``devices`` is the number of devices, by default of all;
         more than one of a single device are alike.
-    model : str, optional
-        Mechanistic model of the kernels; MERPSYS by default, whose transfers are taken for all.
-    profile_options : mapping, optional
-        As for `countperf.predict_all`, for all kernels.
-
-    Returns
-    -------
-    Schedule
-        ``time_s`` is the application's time; it prints when each step runs.
+    model, profile_options : optional
+        Mechanistic model of the kernels, and options as for `countperf.predict_all`; MERPSYS by
+        default, whose transfers are taken for all.
 
     Raises
     ------

@@ -148,10 +148,6 @@ class GpuMechModel(base.MechanisticModel):
             geometry.total_sub_groups,
             bound,
             {"issue": result.issue_cycles, "latency": result.stall_cycles},
-            {
-                "cpr": result.cpr * repetitions,
-                "ipc": result.ipc,
-                "occupancy": geometry.occupancy,
-            },
+            {"cpr": result.cpr * repetitions, "ipc": result.ipc, "occupancy": geometry.occupancy},
             stalls,
         )
