@@ -27,7 +27,7 @@ from countperf.devices.parameters import LinkParameters
 from countperf.errors import ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.volkov import latency_alone
+from countperf.mechanistic.roofline import latency_alone
 
 _BOUNDS: dict[str, base.Bound] = {
     "cuda_cores": "compute",

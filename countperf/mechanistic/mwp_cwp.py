@@ -28,7 +28,7 @@ from typing import ClassVar, Literal
 from countperf.errors import ModelNotApplicableError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.volkov import TwoSubsystems, latency_alone, two_subsystems
+from countperf.mechanistic.roofline import TwoSubsystems, latency_alone, two_subsystems
 from countperf.text import extract
 
 Case = Literal["occupancy", "memory", "compute"]

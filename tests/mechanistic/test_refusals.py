@@ -22,14 +22,15 @@ from countperf.mechanistic.profile import (
     MechanisticModel,
     ProfiledKernel,
 )
-from countperf.mechanistic.roofline import ByteRooflineModel, roof
+from countperf.mechanistic.roofline import (
+    ByteRooflineModel,
+    TwoSubsystems,
+    latency_alone,
+    roof,
+)
 from countperf.mechanistic.tmm import (
     TmmModel,
     step_bound,
-)
-from countperf.mechanistic.volkov import (
-    TwoSubsystems,
-    latency_alone,
 )
 from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowCycles, WorkFlowModel
 from tests.mechanistic.builders import (

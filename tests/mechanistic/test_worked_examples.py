@@ -19,14 +19,15 @@ from countperf.mechanistic.profile import (
     MechanisticModel,
     ProfiledKernel,
 )
-from countperf.mechanistic.roofline import ByteRooflineModel, roof
-from countperf.mechanistic.volkov import (
+from countperf.mechanistic.roofline import (
+    ByteRooflineModel,
     TransitModel,
     TwoSubsystems,
     VolkovModel,
     latency_alone,
     latency_from_counts,
     latency_from_graph,
+    roof,
     transit_throughput,
 )
 from countperf.mechanistic.wfg import (
