@@ -269,6 +269,7 @@ def explained(prediction: Prediction) -> Explanation:
     counts = prediction.origin.kernel.evaluate(prediction.parameters)
     values = charge_inputs(weights, model_inputs(weights.definition, counts)).values
     by_feature = weights.by_feature
+    numbers = dict(zip(by_feature, values.tolist(), strict=True))
     return Explanation(
         prediction=prediction,
         expression=weights.definition.expression,
@@ -276,7 +277,7 @@ def explained(prediction: Prediction) -> Explanation:
             ExplainedPart(
                 name=name,
                 weight=by_feature.get(name),
-                count=float(values[name]) if name in by_feature else None,
+                count=numbers.get(name),
                 part_s=float(np.asarray(seconds).item()),
             )
             for name, seconds in prediction.breakdown.items()

@@ -1,36 +1,12 @@
 """A model whose weights are fitted: a sum of terms, as a document that users can write.
 
-A model in TOML or JSON::
+A *term* is a sum over features: each property that its patterns match, or derived feature that they
+name, gets a weight of its own, in s per unit. The time is the sum of the terms, each times its
+`scale`, a *derived feature*: a formula of properties, written with underscores. With an execution
+policy the properties are those of what a device issues, else those of what Loopy emits.
 
-    format = "countperf-model"
-    version = 3
-    name = "mine"
-    ignored = ["iop.*", "flop.convert.*", "gmem.min.*", "barrier.global"]
-
-    [terms]
-    launch = ["launches"]
-    global_memory = ["gmem.load.*.*", "gmem.store.*.*", "beyond_cache"]
-    on_chip = { charged = ["flop.*.*", "lmem.*.*", "barrier.local"], lower = 0.0, scale = "rounds" }
-
-    [derived]
-    beyond_cache = "4*gmem_load_32_stride1*max(0, 1 - 1048576/max(1, 4*gmem_load_32_stride1))"
-    rounds = "2*ceil(groups/2)/groups"
-
-- A *term* is a sum over features: each property that its patterns match, or derived feature that
-  they name, gets a weight of its own, in s per unit. The time is the sum of the terms, each times
-  its `scale`, a derived feature.
-- A *derived feature* is a formula of properties, written with underscores.
-- With an execution policy (``[policy]`` and ``width = 8`` below it;
-  `countperf.counting.structure.issue`) the properties are those of what a device issues:
-  ``issue.vector.gmem.load.next``, the bytes and pieces of memory that groups touch
-  (``bytes.group.load.dense``, ``segments.group.load``), ``groups``, ``launches``,
-  ``barrier.local``. Without one they are those of what Loopy emits.
-- ``items`` and ``rows`` are the work items of all groups, and their rows along local axis 0:
-  ``items/groups`` is the size of a group, ``items/rows`` the length of its rows. Kernels are then
-  counted in the structure view.
-
-A property that no term and no derived feature covers, and that is not ignored, is
-*unknown* to the model: it is never dropped silently.
+A property that no term and no derived feature covers, and that is not ignored, is *unknown* to the
+model: it is never dropped silently.
 """
 
 from __future__ import annotations

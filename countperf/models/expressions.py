@@ -1,17 +1,8 @@
 """Formulas of derived features: Python's syntax, of which only this is let through.
 
-=========================================  =======================================================
-written                                    meaning
-=========================================  =======================================================
-``1.5e-6``, ``3``                          real numbers
-``groups``, ``global_memory``, ``w_row``   names; dots of property names are underscores
-``a + b``, ``a - b``, ``a*b``, ``a/b``     arithmetic; ``a**b`` with a base that is not negative
-``min(a, b, ...)``, ``max(a, b, ...)``     smallest, largest
-``floor(a)``, ``ceil(a)``                  rounding
-``sqrt(a)``, ``log(a)``, ``exp(a)``        elementary functions
-=========================================  =======================================================
-
-Everything else is refused by name.
+Real numbers; names, with underscores for the dots of property names; ``+ - * /``, and ``a**b`` with
+a base that is not negative; ``min`` and ``max`` of two or more; ``floor``, ``ceil``, ``sqrt``,
+``log``, ``exp`` of one. Everything else is refused by name.
 """
 
 from __future__ import annotations

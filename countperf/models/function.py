@@ -118,12 +118,12 @@ class ModelFunction(ShortRepr):
         of_columns = np.array([term for term, _ in self.columns])
         return {term: np.flatnonzero(of_columns == term) for term in self.model.terms}
 
-    def scaled(self, values: Array, variables: Mapping[str, Quantity]) -> Array:
-        """Return features times the scales of their terms: derivatives of the time by weights."""
+    def scale_values(self, values: Array, variables: Mapping[str, Quantity]) -> Array:
+        """Return features, along the last axis, times the scales of their terms."""
         scaled = np.array(values, np.float64)
         for term, members in self.members.items():
             if (scale := self.model.terms[term].scale) and members.size:
-                scaled[members] *= variables[scale]
+                scaled[..., members] *= np.asarray(variables[scale])[..., np.newaxis]
         return scaled
 
     @cached_property
@@ -154,7 +154,7 @@ class Weight(Part):
     largest: float  # value of the feature over the measurements
     term: str = "cost"  # the term of the model that the weight is in
 
-    def scaled(self, factor: float) -> Self:
+    def scale_by(self, factor: float) -> Self:
         """Return it with its standard error times a factor."""
         error = self.standard_error_s
         error = None if error is None else factor * error

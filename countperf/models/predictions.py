@@ -1,9 +1,5 @@
 """Predictions of time models, with their parts, uncertainty and caveats.
 
-Models name parts by features, such as ``issue.scalar.gmem.load.set_conflict``. People read "scalar
-global loads that miss L1 by set conflicts", in the group "memory: L2".
-
-A correction multiplies a time: parts are shown as it leaves them, so that they sum to the time.
 Shares are of the parts that cost time; what negative weights take off is a row without a share.
 """
 

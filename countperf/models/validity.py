@@ -193,7 +193,7 @@ def anywhere(places: Iterable[Where]) -> Where:
 
 
 def features_outside(
-    weights: Mapping[str, Weight], counts: Mapping[str, Quantity], parts: Mapping[str, Quantity]
+    weights: Mapping[str, Weight], values: Iterable[Quantity], parts: Mapping[str, Quantity]
 ) -> tuple[dict[str, Where], dict[str, Where]]:
     """Return the notable features far above the range of the measurements, and those below it.
 
@@ -204,10 +204,9 @@ def features_outside(
     work = whole - sizes.get("launches", 0.0)
     above: dict[str, Where] = {}
     below: dict[str, Where] = {}
-    for key, weight in weights.items():
+    for (key, weight), count in zip(weights.items(), values, strict=True):
         if key not in parts:
             continue
-        count = np.asarray(counts[key])
         is_far = count > EXTRAPOLATION_FACTOR * weight.largest
         if np.any(places := is_far & (sizes[key] >= NOTABLE_SHARE * whole)):
             above[key] = places

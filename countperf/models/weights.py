@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
@@ -112,9 +112,9 @@ class WeightSet(Document, Result):
         return ModelFunction(model=self.definition, columns=columns)
 
     @cached_property
-    def unknowns(self) -> tuple[float, ...]:
+    def unknowns(self) -> Array:
         """The weights, s per unit."""
-        return tuple(weight.value_s for weight in self.weights)
+        return np.array([weight.value_s for weight in self.weights], np.float64)
 
     @cached_property
     def by_feature(self) -> dict[str, Weight]:
@@ -239,12 +239,14 @@ class WeightSet(Document, Result):
         time_s, parts, corrections = correct_charge(self, charge)
         if not incomplete_ok:
             self._check_guessed(vector.kernel, charge)
-        outside, below = validity.features_outside(self.by_feature, charge.values, parts)
+        values = np.moveaxis(charge.values, -1, 0)
+        outside, below = validity.features_outside(self.by_feature, values, parts)
         for name, value in inputs.variables.items():
             limit = self.ranges[name].largest if name in self.ranges else np.inf
             if np.any(beyond := np.asarray(value) > validity.EXTRAPOLATION_FACTOR * limit):
                 outside[name] = beyond
-        unsure = (validity.breaks(group, charge.changes) for group in self.indistinguishable)
+        changes = name_changes(self, charge)
+        unsure = (validity.breaks(group, changes) for group in self.indistinguishable)
         reach = shrink * find_log_reach(self, charge, level)
         by_data = np.asarray(counts.get(UNKNOWN_GROUPS, 0) if self.definition.reads_code else 0) > 0
         is_wide = validity.anywhere((*outside.values(), *below.values(), by_data))
@@ -256,7 +258,7 @@ class WeightSet(Document, Result):
         charged = [f"{own[1]} as {to[1]}" for own, to in columns.items() if own != to]
         caveats = validity.make_caveats(
             complete=missing and f"without the cost of {', '.join(missing)}",
-            indistinguishable=validity.describe_guess(self.indistinguishable, charge.changes),
+            indistinguishable=validity.describe_guess(self.indistinguishable, changes),
             extrapolation=(outside or below) and validity.describe_range(outside, below) + widened,
             masked=charged and f"without weights of their own, charged are {', '.join(charged)}",
             launch=np.any(np.asarray(parts.get(LAUNCH, 0.0)) > 0)
@@ -309,7 +311,7 @@ class WeightSet(Document, Result):
             device=self.device.slug,
             vector=vector,
             function=self.function,
-            weights_s=np.array(self.unknowns, np.float64),
+            weights_s=self.unknowns,
             lacking=lacking_cost(self.function, self.ranges, vector),
             incomplete_ok=incomplete_ok,
             correction=self.correction,
@@ -318,13 +320,14 @@ class WeightSet(Document, Result):
 
     def _check_guessed(self, kernel: str, charge: Charge) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""
-        groups = validity.find_broken_groups(self.indistinguishable, charge.changes)
+        changes = name_changes(self, charge)
+        groups = validity.find_broken_groups(self.indistinguishable, changes)
         names = {name for group in groups for name in group.features}
         sizes = {name: np.abs(np.asarray(part)) for name, part in charge.parts.items()}
         guessed = sum((part for n, part in sizes.items() if n in names), start=np.zeros(()))
         whole = sum(sizes.values(), start=np.zeros(()))
         if np.any(guessed > MOST_GUESSED * whole):
-            problem = validity.describe_guess(groups, charge.changes)
+            problem = validity.describe_guess(groups, changes)
             raise errors.PredictionError(
                 f"kernel {kernel!r}: {problem}; {validity.REMEDIES['indistinguishable']}, or ask"
                 f" for the guess ({errors.option('incomplete_ok', 'True')})"
@@ -400,9 +403,9 @@ class Charge(ShortRepr):
     """A time, and what it is made of."""
 
     time_s: Quantity
-    values: dict[str, Quantity]  # features by key of the weights
-    parts: dict[str, Quantity]  # the breakdown of the time, s
-    changes: dict[str, Quantity]  # derivatives of the time by weights: rows of `scaled`, by key
+    values: Array  # features of the weights, along the last axis
+    scaled: Array  # the same times the scales of their terms: derivatives of the time by weights
+    parts: dict[str, Quantity]  # the breakdown of the time, s, by key of the weights
 
 
 def charge_inputs(weights: WeightSet, inputs: ModelInputs) -> Charge:
@@ -414,22 +417,13 @@ def charge_inputs(weights: WeightSet, inputs: ModelInputs) -> Charge:
         amounts[column] = amounts[column] + amount if column in amounts else amount
     rows = [amounts.get(column, 0.0) for column in function.columns]
     shape = np.broadcast_shapes(*map(np.shape, (*rows, *inputs.variables.values())))
-    full = [np.broadcast_to(row, shape) for row in rows] if shape else rows
-    values = np.array(full, np.float64)
-    scaled = function.scaled(values, inputs.variables)
-    unknowns = np.asarray(weights.unknowns, np.float64)
-    times = _at_each_size(lambda row: np.tensordot(unknowns, row, 1), scaled)
+    values = np.stack([np.broadcast_to(row, shape) for row in rows], axis=-1).astype(np.float64)
+    scaled = function.scale_values(values, inputs.variables)
+    times = np.vecdot(scaled, weights.unknowns)
     validity.refuse_infinite(weights.model, times)
-    return Charge(
-        time_s=_plain(times),
-        values={key: _plain(row) for key, row in zip(function.keys, values, strict=True)},
-        changes={key: _plain(row) for key, row in zip(function.keys, scaled, strict=True)},
-        parts={
-            key: _plain(weight * row)
-            for key, weight, row in zip(function.keys, weights.unknowns, scaled, strict=True)
-            if np.any(row != 0)
-        },
-    )
+    rows = zip(function.keys, weights.unknowns, np.moveaxis(scaled, -1, 0), strict=True)
+    parts = {key: _plain(weight * row) for key, weight, row in rows if np.any(row != 0)}
+    return Charge(time_s=_plain(times), values=values, scaled=scaled, parts=parts)
 
 
 def correct_charge(
@@ -438,22 +432,19 @@ def correct_charge(
     """Return the time that is predicted, s, its parts, s, and what it is corrected by."""
     time_s, parts, verdicts = charge.time_s, charge.parts, ()
     if (correction := weights.correction) is not None:
-        values, scaled = (np.array([*d.values()]) for d in (charge.values, charge.changes))
-        columns, known = weights.function.columns, cache(correction.of_columns)
-
-        def log_factor_at(row: Array, changes: Array) -> Quantity:
-            roots, logs = profile(columns, row, changes, weights.unknowns)
-            there = np.flatnonzero(roots + logs)
-            return known(tuple(there))(roots[there], logs[there])
-
-        log_factor = _plain(_at_each_size(log_factor_at, values, scaled))
+        told = profile(weights.function.columns, charge.values, charge.scaled, weights.unknowns)
+        log_factor = correction.find_log_factors(*told)
         time_s = _plain(np.asarray(charge.time_s * np.exp(log_factor)))
         parts = {**parts, CORRECTION: time_s - charge.time_s}
-        told = profile(columns, values, scaled, weights.unknowns)
         verdicts = (correction.verdict(log_factor, told),)
     raised = validity.raise_to_launch(time_s, weights.shortest_launch_s)
     added = raised - time_s
     return raised, {**parts, LAUNCH: added} if np.any(added) else parts, verdicts
+
+
+def name_changes(weights: WeightSet, charge: Charge) -> dict[str, Quantity]:
+    """Return the derivatives of the time by weights, by key of the weights."""
+    return dict(zip(weights.function.keys, np.moveaxis(charge.scaled, -1, 0), strict=True))
 
 
 def find_missing(weights: WeightSet, inputs: ModelInputs) -> dict[str, Where]:
@@ -474,7 +465,7 @@ def find_log_reach(weights: WeightSet, charge: Charge, level: Level) -> Quantity
     if weights.quality is None:
         return np.nan
     rank = len(weights.weights) - sum(len(g.relations) for g in weights.indistinguishable)
-    deviations = zip(weights.weights, charge.changes.values(), strict=True)
+    deviations = zip(weights.weights, np.moveaxis(charge.scaled, -1, 0), strict=True)
     squares = (((weight.standard_error_s or 0.0) * row) ** 2 for weight, row in deviations)
     error = np.sqrt(sum(squares)) / np.maximum(charge.time_s, np.finfo(np.float64).tiny)
     freedom = 0 if weights.source is None else weights.source.cases - rank
@@ -483,10 +474,3 @@ def find_log_reach(weights: WeightSet, charge: Charge, level: Level) -> Quantity
 
 def _plain(row: Array) -> Quantity:
     return row if row.ndim else float(row)
-
-
-def _at_each_size(function: Callable[..., Any], *rows: Array) -> Array:
-    """Call a function at each size by itself: BLAS rounds otherwise at several sizes at once."""
-    shape = rows[0].shape[1:]
-    columns = [np.ascontiguousarray(some.reshape(len(some), -1).T) for some in rows]
-    return np.array([function(*at) for at in zip(*columns, strict=True)], float).reshape(shape)

@@ -1,43 +1,25 @@
 r"""Posterior of the errors of predictions for a family, from the variants measured so far.
 
 The ratio of measured to predicted time, :math:`y = \ln(t / \hat t)`, is a Student process over the
-variants: every part of the predicted time is off by a factor of its own, and the rest depends on
-the parameters,
+variants:
 
 .. math:: y \mid s^2 \sim N(0, s^2 K), \qquad s^2 \sim \text{Inverse-Gamma}(a_0, a_0 s_0^2),
 
 .. math:: K_{xx'} = c \sum_k a_k a'_k + (1 - \lambda) \prod_q (1 - \phi_q + \phi_q k_q)
     + \lambda \delta_{xx'}
 
-where :math:`a_k` is the share of part k in the predicted time, the derivative of its logarithm by
-that of the part's weight: the first term is what is left of the prediction when weights have
-normal errors of logarithm. :math:`k_q` tells how alike two variants are in parameter q:
-:math:`e^{-|r - r'|}` for the ranks of numbers, 1 or 0 for texts and truth values; the logarithm of
-the predicted time, in halves, is one of them. How much parameter q matters, :math:`\phi_q`, and
-how much is each variant's own, :math:`\lambda`, are drawn from their posterior
-(`draws`); distributions are averaged over the draws. Given those, an
-unmeasured variant's is Student's t with :math:`2 a_0 + n` degrees of freedom. Where measured
-variants, each told from the others, are further off than that says, it is widened accordingly.
+where :math:`a_k` is the share of part k in the predicted time. :math:`k_q` tells how alike two
+variants are in parameter q: :math:`e^{-|r - r'|}` for the ranks of numbers, 1 or 0 for texts and
+truth values; the logarithm of the predicted time is one of them. How much parameter q matters,
+:math:`\phi_q`, and how much is each variant's own, :math:`\lambda`, are drawn from their posterior,
+each in turn from a grid. Where measured variants, each told from the others, are further off than
+that says, distributions are widened.
 
-=================  ================  =========================================================
-letter             name              unit
-=================  ================  =========================================================
-:math:`s_0`        prior_scatter     1 (of a natural logarithm): what the prior holds typical
-:math:`2 a_0`      PRIOR_FREEDOM     measurements that the prior's scatter is worth
-:math:`c`          PART_VARIANCE     variance of a part's logarithm, in units of s**2
-=================  ================  =========================================================
-
-Sources: Rasmussen, Williams (2006), "Gaussian processes for machine learning", section 4.2
-(products of kernels), 5.1 (relevance of inputs), equations 5.10 to 5.12 (each from the others);
-Shah, Wilson, Ghahramani (2014), "Student-t processes as alternatives to Gaussian processes" (the
-predictive distribution; ours has the conjugate inverse gamma spelled out); Tracey, Wolpert (2018),
-"Upgrading from Gaussian processes to Student's-T processes", arXiv:1801.06147 (expected
-improvement), after Jones, Schonlau, Welch (1998), doi:10.1023/A:1008306431147; averaged over draws
-after Snoek, Larochelle, Adams (2012), arXiv:1206.2944; Ritter, Tanner (1992), "Facilitating the
-Gibbs sampler: the Gibbs stopper and the griddy-Gibbs sampler", doi:10.1080/01621459.1992.10475289,
-by which each length scale is drawn in turn from a grid, given the others, with even odds before
-anything is measured: parameters that may have no effect at all have to be told from those that
-decide, from few measurements, and the most probable values alone are too sure of themselves.
+Sources: Rasmussen, Williams (2006), "Gaussian processes for machine learning", sections 4.2, 5.1,
+equations 5.10 to 5.12; Shah, Wilson, Ghahramani (2014), "Student-t processes as alternatives to
+Gaussian processes"; Tracey, Wolpert (2018), arXiv:1801.06147 (expected improvement); Snoek,
+Larochelle, Adams (2012), arXiv:1206.2944; Ritter, Tanner (1992), "Facilitating the Gibbs sampler",
+doi:10.1080/01621459.1992.10475289.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Predicting the points of a space: one by one, and streamed by any executor in bounded memory.
 
-A task holds a model with all that was measured for it, some megabytes: packing and unpacking it for
-each chunk, and finding anew what a model remembers of kernels, takes as long as predicting. So it
-is packed once, and unpacked once in each process.
+A task is packed once, and unpacked once in each process: it holds some megabytes.
 """
 
 from __future__ import annotations

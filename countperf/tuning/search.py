@@ -1,7 +1,4 @@
-"""Tuning: predict all, measure the most promising, learn, stop when the rest has no chance.
-
-Variants are built several at a time, and timed one at a time.
-"""
+"""Tuning: predict all, measure the most promising, learn, stop when the rest has no chance."""
 
 from __future__ import annotations
 

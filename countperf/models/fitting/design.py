@@ -1,15 +1,9 @@
 r"""The design matrix of a fit, what it can tell apart, and the weights that fit it best.
 
 Row :math:`j` is a measured case, column :math:`i` a feature; each row is divided by its measured
-time :math:`T_j`, so that relative errors are minimised against a target of ones:
-
-.. math:: \alpha = \arg\min \sum_j \bigl( 1 - \sum_i \alpha_i p_i(n_j) / T_j \bigr)^2
-
-Source: Stevens & Klöckner (2016), the fit of their linear model.
-
-Beyond the paper, a row counts for :math:`w_j = e / \sqrt{e^2 + n_j^2}`, where :math:`n_j` is the
-noise of the case and :math:`e` the size of the model's own errors: what the measurement leaves open
-is not the model's fault.
+time :math:`T_j`: :math:`\alpha = \arg\min \sum_j ( 1 - \sum_i \alpha_i p_i(n_j) / T_j )^2`
+(Stevens & Klöckner, 2016). Beyond the paper, a row counts for :math:`w_j = e / \sqrt{e^2 + n_j^2}`,
+with the noise :math:`n_j` of the case and the size :math:`e` of the model's own errors.
 """
 
 from __future__ import annotations
@@ -91,7 +85,7 @@ class Design(ShortRepr):
     @cached_property
     def scaled(self) -> Matrix:
         """Features times the scales of their terms, shape (n_cases, n_columns)."""
-        return self.function.scaled(self.counts.T, self.scales).T
+        return self.function.scale_values(self.counts, self.scales)
 
     @cached_property
     def relative(self) -> Matrix:
@@ -321,8 +315,8 @@ class Estimate(ShortRepr):
         function = self.function
         unfitted = [column not in function.columns for column in cases.function.columns]
         known = ~cases.has_unknown & ~np.any(cases.counts[:, unfitted] != 0, axis=1)
-        values = np.ascontiguousarray(cases.with_columns(function.columns).counts.T)
-        scaled = function.scaled(values, cases.scales)
+        counts = cases.with_columns(function.columns).counts
+        scaled = np.ascontiguousarray(function.scale_values(counts, cases.scales).T)
         by_key = dict(zip(function.keys, scaled, strict=True))
         for position in np.flatnonzero(known) if self.diagnosis.groups else ():
             changes = {key: float(row[position]) for key, row in by_key.items()}

@@ -1,20 +1,13 @@
 r"""Prior of a device's weights, from the fits of other devices.
 
 The logarithm :math:`u_{dj}` of the weight of feature :math:`j` on device :math:`d` is taken as
+:math:`u_{dj} = \mu_j + b_{p(d)j} + e_{dj}`: a mean of the feature, what devices of one platform
+:math:`p` share, and what a device has alone, the last two normal. The prior of a new device is the
+conditional distribution given the known :math:`u_{dj}`, each with the variance that its own fit
+left (kriging, feature by feature), with a spread that is the larger the less devices agree.
 
-.. math:: u_{dj} = \mu_j + b_{p(d)j} + e_{dj},
-
-a mean of the feature, what devices of one platform :math:`p` share, and what a device has alone,
-the last two normal. The prior of a new device is the conditional distribution given the known
-:math:`u_{dj}`, each with the variance that its own fit left (kriging, feature by feature), with a
-spread that is the larger the less devices agree: a feature's own where many devices say it, and
-that of all features else (an inverse-gamma prior on it: empirical Bayes). The features of a device
-share what all its weights, and all those of its memory, are off by.
-
-The residuals of one device explain 24 to 83 % of the variance of those of another of the same
-platform, kernel by kernel (structural models, classes left out). So a share of them is taken out of
-each measured time before weights are fitted to it (`KnownModel.carried`): few kernels then show how
-the device differs from the known ones.
+A share of the known devices' residuals is taken out of each measured time before weights are fitted
+to it, kernel by kernel: few kernels then show how the device differs from the known ones.
 """
 
 from __future__ import annotations

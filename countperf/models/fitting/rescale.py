@@ -1,9 +1,9 @@
 r"""Rescale weights that ship for a device to kernels that a calibration measured on it.
 
-Clock and memory change after a fit. Weights expect a measured kernel :math:`i` to take :math:`e_i`,
-of which each group :math:`g` of weights takes a share :math:`a_{ig}`: work in the core, which goes
-with the clock, memory beyond the second cache, and memory beyond the last one. From times
-:math:`t_i` now, weights of group :math:`g` are multiplied by :math:`s_g`, the most likely factors
+Weights expect a measured kernel :math:`i` to take :math:`e_i`, of which each group :math:`g` of
+weights takes a share :math:`a_{ig}`: work in the core, memory beyond the second cache, and memory
+beyond the last one. From times :math:`t_i` now, weights of group :math:`g` are multiplied by
+:math:`s_g`, the most likely factors
 
 .. math::
 
@@ -11,8 +11,6 @@ with the clock, memory beyond the second cache, and memory beyond the last one. 
    + \Bigl(\frac{\log s_\text{core}}{\sigma_\text{core}}\Bigr)^2
    + \Bigl(\frac{\log s_\text{memory}}{\sigma_\text{memory}}\Bigr)^2
    + \Bigl(\frac{\log s_\text{far} - \log s_\text{memory}}{\sigma_\text{far}}\Bigr)^2
-
-Launches keep their cost.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ def group_of(feature: str) -> str | None:
 def split_time(weights: WeightSet, case: Observation) -> tuple[float, list[float]]:
     """Predict the time of a measured case, s, and return it with the share of each group."""
     charge = charge_inputs(weights, model_inputs(weights.definition, case.counts))
-    parts = np.array([*charge.changes.values()], np.float64) * np.array(weights.unknowns)
+    parts = charge.scaled * weights.unknowns
     groups = [group_of(feature) for _, feature in weights.function.columns]
     whole = parts.sum() or 1.0
     shares = [
@@ -119,6 +117,6 @@ def rescale_weights(
         quality = quality.model_copy(update=changes)
     found = find_factors(expected, shares, measured, then).tolist()
     by_group = {None: 1.0, **dict(zip(GROUPS, found, strict=True))}
-    rescaled = tuple(one.scaled(by_group[group_of(one.feature)]) for one in weights.weights)
+    rescaled = tuple(one.scale_by(by_group[group_of(one.feature)]) for one in weights.weights)
     source = measurement_source(cases, header)
     return weights.model_copy(update={"weights": rescaled, "quality": quality, "source": source})

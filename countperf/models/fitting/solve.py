@@ -2,19 +2,13 @@ r"""The solver of all fits: bounded least squares of residuals, with a prior or 
 
 Minimised is :math:`\sum_j \rho(r_j^2)` with residuals :math:`r_j = 1 - p_j / m_j` of predicted and
 measured times, or :math:`\log(p_j / m_j)`, and SciPy's robust losses :math:`\rho`. A prior adds
-:math:`\sigma^2 (u - m)^T K^{-1} (u - m)` for the logarithms :math:`u` of the weights, the prior's
-mean :math:`m` and covariance :math:`K`, and the size :math:`\sigma` of the model's own errors; the
-unknowns are then these logarithms, and else the weights, scaled by what they contribute.
+:math:`\sigma^2 (u - m)^T K^{-1} (u - m)` for the logarithms :math:`u` of the weights, which are
+then the unknowns.
 
-The method is that of Levenberg and Marquardt within bounds. Each step is a linear least-squares
-problem within the bounds: the residuals' linearisation by the analytic Jacobian, each row times the
-root of the weight that the loss gives it. It is reduced to its triangular factor and solved by an
-active-set method, so that weights that the measurements drive to zero are exactly zero after one
-step. (In logarithms of weights, `scipy.optimize.least_squares` takes eight times as long on the
-shipped structural model, and ends above the minimum, because such weights only approach zero.)
-Where a step would increase the cost, it is damped until the cost falls; a stationary point is where
-no damped step does. A fit begins at the bounded linear fit of relative residuals and at seeded
-random multiples of it, until the two best ends agree; with a prior, at its mean.
+The method is that of Levenberg and Marquardt within bounds; each step is solved by an active-set
+method, so that weights that the measurements drive to zero are exactly zero after one step. (In
+logarithms of weights, `scipy.optimize.least_squares` takes eight times as long on the shipped
+structural model, and ends above the minimum, because such weights only approach zero.)
 
 Source: Marquardt (1963), doi:10.1137/0111030; weights of robust losses: Holland and Welsch (1977),
 doi:10.1080/03610927708827533.
