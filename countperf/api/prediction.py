@@ -16,10 +16,9 @@ from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import DeviceIdentity, choose_caches
 from countperf.models.explanation import ExplainedPart, Explanation
-from countperf.models.function import model_inputs
+from countperf.models.function import Level, model_inputs, refuse_negative
 from countperf.models.library import find_fit, fits_for, list_fits, load_weights, short_name
 from countperf.models.shipped import COMPILED
-from countperf.models.validity import Level, refuse_negative
 from countperf.models.weights import WeightSet, charge_inputs
 from countperf.sizes import checks_keywords, merge_sizes
 from countperf.text import ShortRepr

@@ -50,7 +50,7 @@ from pydantic_core import from_json
 
 from countperf.documents import Part
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
-from countperf.models.function import Calibration, ColumnKey
+from countperf.models.function import LEAST_SCATTER, Calibration, ColumnKey, raise_to_launch
 from countperf.models.predictions import (
     CORRECTION,
     Array,
@@ -59,7 +59,6 @@ from countperf.models.predictions import (
     Verdict,
     largest_first,
 )
-from countperf.models.validity import LEAST_SCATTER, raise_to_launch
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.models import validity
 from countperf.models.correction import Correction, profile
-from countperf.models.definition import covers
-from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
-from countperf.models.function import ModelFunction
+from countperf.models.definition import NAMESPACE, SCALAR_NAMESPACE, covers
+from countperf.models.function import (
+    ModelFunction,
+    make_unmeasured_error,
+    raise_to_launch,
+    refuse_infinite,
+    refuse_negative,
+)
 from countperf.models.predictions import Array, ParameterValue, Quantity
 from countperf.symbolic.compiled import BLOCK, CountSource
 from countperf.text import FieldsAlone, ShortRepr
@@ -112,8 +116,8 @@ class CostFunction(ShortRepr, FieldsAlone):
                 size = times[block].shape
                 both = ([np.broadcast_to(row, size) for row in some] for some in rows[:2])
                 times[block] = self._time(*(np.stack(some, axis=-1, dtype=float) for some in both))
-        validity.refuse_infinite(self.function.model.name, times)
-        validity.refuse_negative(self.function.model.name, self.kernel, times)
+        refuse_infinite(self.function.model.name, times)
+        refuse_negative(self.function.model.name, self.kernel, times)
         return times.reshape(shape) if shape else float(times[0])
 
     def _time(self, values: Array, scaled: Array) -> Any:
@@ -122,14 +126,14 @@ class CostFunction(ShortRepr, FieldsAlone):
         if self.correction is not None:
             told = profile(self.function.columns, values, scaled, self.weights_s)
             time_s = time_s * np.exp(self.correction.find_log_factors(*told))
-        return validity.raise_to_launch(time_s, self.shortest_s)
+        return raise_to_launch(time_s, self.shortest_s)
 
     def _check_measured(self, lacking: list[Any]) -> None:
         names = [n for n, value in zip(self.lacking, lacking, strict=True) if np.any(value != 0)]
         if names and not self.incomplete_ok:
             spec = self.function.model.features
             wanted = dict.fromkeys(spec.feature_of(name) or name for name in names)
-            raise validity.make_unmeasured_error(self.kernel, self.device, wanted)
+            raise make_unmeasured_error(self.kernel, self.device, wanted)
 
 
 def lacking_cost(

@@ -16,7 +16,7 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, Counte
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, CountingRules, View
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
-from countperf.models import validity
+from countperf.models import function as functions
 from countperf.models.correction import Correction, Origin, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread, first_cover
@@ -25,12 +25,13 @@ from countperf.models.function import (
     ColumnKey,
     FitQuality,
     IndistinguishableGroup,
+    Level,
     MeasurementSource,
     ModelFunction,
     ModelInputs,
     Range,
     Weight,
-    model_inputs,
+    Where,
 )
 from countperf.models.predictions import (
     CORRECTION,
@@ -41,7 +42,6 @@ from countperf.models.predictions import (
     Verdict,
     largest_first,
 )
-from countperf.models.validity import LAUNCH, Level, Where
 from countperf.sizes import checks_keywords, merge_sizes
 from countperf.text import Printed, Result, ShortRepr
 
@@ -124,7 +124,7 @@ class WeightSet(Document, Result):
     @cached_property
     def resources(self) -> dict[str, str]:
         """Resources by part of a time, where the model states them."""
-        resources = {LAUNCH: "launch"}
+        resources = {functions.LAUNCH: "launch"}
         for key, (term, feature) in zip(self.function.keys, self.function.columns, strict=True):
             stated = self.definition.terms[term].resource
             place = first_cover(tuple(stated), feature)
@@ -135,7 +135,7 @@ class WeightSet(Document, Result):
     @property
     def shortest_launch_s(self) -> float:
         """Shortest time of a launch, s: known of the kind of device, or well fitted here."""
-        known = validity.SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0)
+        known = functions.SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0)
         fitted = [
             weight.value_s
             for weight in self.weights
@@ -210,7 +210,7 @@ class WeightSet(Document, Result):
             incomplete_ok=incomplete_ok,
             level=level,
         )
-        validity.refuse_negative(made.model, made.kernel, made.time_s)
+        functions.refuse_negative(made.model, made.kernel, made.time_s)
         return made
 
     def predict_counts(
@@ -231,42 +231,42 @@ class WeightSet(Document, Result):
         vector = self.count(kernel)
         self._check_what_has_no_formula(vector)
         counts = vector.evaluate(parameters)
-        inputs = model_inputs(self.definition, counts)
+        inputs = functions.model_inputs(self.definition, counts)
         missing = find_missing(self, inputs)
         if missing and not incomplete_ok:
-            raise validity.make_unmeasured_error(vector.kernel, self.device.slug, missing)
+            raise functions.make_unmeasured_error(vector.kernel, self.device.slug, missing)
         charge = charge_inputs(self, inputs)
         time_s, parts, corrections = correct_charge(self, charge)
         if not incomplete_ok:
             self._check_guessed(vector.kernel, charge)
         values = np.moveaxis(charge.values, -1, 0)
-        outside, below = validity.features_outside(self.by_feature, values, parts)
+        outside, below = functions.features_outside(self.by_feature, values, parts)
         for name, value in inputs.variables.items():
             limit = self.ranges[name].largest if name in self.ranges else np.inf
-            if np.any(beyond := np.asarray(value) > validity.EXTRAPOLATION_FACTOR * limit):
+            if np.any(beyond := np.asarray(value) > functions.EXTRAPOLATION_FACTOR * limit):
                 outside[name] = beyond
         changes = name_changes(self, charge)
-        unsure = (validity.breaks(group, changes) for group in self.indistinguishable)
+        unsure = (functions.breaks(group, changes) for group in self.indistinguishable)
         reach = shrink * find_log_reach(self, charge, level)
         by_data = np.asarray(counts.get(UNKNOWN_GROUPS, 0) if self.definition.reads_code else 0) > 0
-        is_wide = validity.anywhere((*outside.values(), *below.values(), by_data))
-        widening = np.where(is_wide, validity.EXTRAPOLATION_WIDENING, 1.0)
-        known = ~validity.anywhere((*missing.values(), *unsure))
-        interval_s = validity.interval(time_s, np.where(known, widening * reach, np.nan))
+        is_wide = functions.anywhere((*outside.values(), *below.values(), by_data))
+        widening = np.where(is_wide, functions.EXTRAPOLATION_WIDENING, 1.0)
+        known = ~functions.anywhere((*missing.values(), *unsure))
+        interval_s = functions.interval(time_s, np.where(known, widening * reach, np.nan))
         widened = "" if interval_s is None else "; the interval is widened"
         columns = {own: self.function.find_column(own) for own in inputs.values}
         charged = [f"{own[1]} as {to[1]}" for own, to in columns.items() if own != to]
-        caveats = validity.make_caveats(
+        caveats = functions.make_caveats(
             complete=missing and f"without the cost of {', '.join(missing)}",
-            indistinguishable=validity.describe_guess(self.indistinguishable, changes),
-            extrapolation=(outside or below) and validity.describe_range(outside, below) + widened,
+            indistinguishable=functions.describe_guess(self.indistinguishable, changes),
+            extrapolation=(outside or below) and functions.describe_range(outside, below) + widened,
             masked=charged and f"without weights of their own, charged are {', '.join(charged)}",
-            launch=np.any(np.asarray(parts.get(LAUNCH, 0.0)) > 0)
+            launch=np.any(np.asarray(parts.get(functions.LAUNCH, 0.0)) > 0)
             and _SHORT.format(self.shortest_launch_s * 1e6, self.device.device_type.upper()),
-            interval=self.quality and validity.describe_interval(reach),
+            interval=self.quality and functions.describe_interval(reach),
             groups=np.any(by_data) and _BY_DATA + widened,
             sign=not np.all(np.asarray(time_s) > 0) and _NEGATIVE,
-            device=device and validity.describe_device(self.device, device),
+            device=device and functions.describe_device(self.device, device),
         )
         return Prediction(
             kernel=vector.kernel,
@@ -280,7 +280,7 @@ class WeightSet(Document, Result):
             breakdown=largest_first(parts),
             missing=tuple(missing),
             ignored=inputs.ignored,
-            verdicts=(*caveats, *corrections, *validity.make_caveats(weights=self.remark)),
+            verdicts=(*caveats, *corrections, *functions.make_caveats(weights=self.remark)),
             resources=self.resources,
             origin=Origin(
                 weights=self,
@@ -321,15 +321,15 @@ class WeightSet(Document, Result):
     def _check_guessed(self, kernel: str, charge: Charge) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""
         changes = name_changes(self, charge)
-        groups = validity.find_broken_groups(self.indistinguishable, changes)
+        groups = functions.find_broken_groups(self.indistinguishable, changes)
         names = {name for group in groups for name in group.features}
         sizes = {name: np.abs(np.asarray(part)) for name, part in charge.parts.items()}
         guessed = sum((part for n, part in sizes.items() if n in names), start=np.zeros(()))
         whole = sum(sizes.values(), start=np.zeros(()))
         if np.any(guessed > MOST_GUESSED * whole):
-            problem = validity.describe_guess(groups, changes)
+            problem = functions.describe_guess(groups, changes)
             raise errors.PredictionError(
-                f"kernel {kernel!r}: {problem}; {validity.REMEDIES['indistinguishable']}, or ask"
+                f"kernel {kernel!r}: {problem}; {functions.REMEDIES['indistinguishable']}, or ask"
                 f" for the guess ({errors.option('incomplete_ok', 'True')})"
             )
 
@@ -420,7 +420,7 @@ def charge_inputs(weights: WeightSet, inputs: ModelInputs) -> Charge:
     values = np.stack([np.broadcast_to(row, shape) for row in rows], axis=-1).astype(np.float64)
     scaled = function.scale_values(values, inputs.variables)
     times = np.vecdot(scaled, weights.unknowns)
-    validity.refuse_infinite(weights.model, times)
+    functions.refuse_infinite(weights.model, times)
     rows = zip(function.keys, weights.unknowns, np.moveaxis(scaled, -1, 0), strict=True)
     parts = {key: _plain(weight * row) for key, weight, row in rows if np.any(row != 0)}
     return Charge(time_s=_plain(times), values=values, scaled=scaled, parts=parts)
@@ -437,9 +437,9 @@ def correct_charge(
         time_s = _plain(np.asarray(charge.time_s * np.exp(log_factor)))
         parts = {**parts, CORRECTION: time_s - charge.time_s}
         verdicts = (correction.verdict(log_factor, told),)
-    raised = validity.raise_to_launch(time_s, weights.shortest_launch_s)
+    raised = functions.raise_to_launch(time_s, weights.shortest_launch_s)
     added = raised - time_s
-    return raised, {**parts, LAUNCH: added} if np.any(added) else parts, verdicts
+    return raised, {**parts, functions.LAUNCH: added} if np.any(added) else parts, verdicts
 
 
 def name_changes(weights: WeightSet, charge: Charge) -> dict[str, Quantity]:
@@ -469,7 +469,7 @@ def find_log_reach(weights: WeightSet, charge: Charge, level: Level) -> Quantity
     squares = (((weight.standard_error_s or 0.0) * row) ** 2 for weight, row in deviations)
     error = np.sqrt(sum(squares)) / np.maximum(charge.time_s, np.finfo(np.float64).tiny)
     freedom = 0 if weights.source is None else weights.source.cases - rank
-    return validity.log_quantile(weights.quality, level, freedom=freedom, error=error)
+    return functions.log_quantile(weights.quality, level, freedom=freedom, error=error)
 
 
 def _plain(row: Array) -> Quantity:

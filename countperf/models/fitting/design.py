@@ -36,8 +36,13 @@ from countperf.models.fitting.solve import (
     right_singular_vectors,
     solve,
 )
-from countperf.models.function import ColumnKey, IndistinguishableGroup, ModelFunction, model_inputs
-from countperf.models.validity import find_broken_groups
+from countperf.models.function import (
+    ColumnKey,
+    IndistinguishableGroup,
+    ModelFunction,
+    find_broken_groups,
+    model_inputs,
+)
 from countperf.text import ShortRepr
 
 _MOST_INSTRUCTIONS_PER_S = 1e12

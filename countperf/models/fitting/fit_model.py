@@ -39,6 +39,8 @@ from countperf.models.fitting.design import (
 )
 from countperf.models.function import (
     DERIVED,
+    NOTABLE_SHARE,
+    SHORTEST_LAUNCH_S,
     Coverage,
     FitQuality,
     MeasurementSource,
@@ -48,7 +50,6 @@ from countperf.models.function import (
 from countperf.models.metrics import check_counting_rules, mean_error
 from countperf.models.predictions import Verdict, verdict_lines
 from countperf.models.shipped import LINEAR
-from countperf.models.validity import NOTABLE_SHARE, SHORTEST_LAUNCH_S
 from countperf.models.weights import WeightSet
 from countperf.text import Printed, Result, extract, format_percent, short_name, some_of
 

@@ -35,9 +35,14 @@ from countperf.models.fitting.design import (
     on_one_thread,
 )
 from countperf.models.fitting.solve import LogPrior, Matrix, Recipe, Vector
-from countperf.models.function import Calibration, Coverage
+from countperf.models.function import (
+    LEAST_SCATTER,
+    WORST_LOG_RATIO,
+    Calibration,
+    Coverage,
+    student_quantile,
+)
 from countperf.models.metrics import factor_between
-from countperf.models.validity import LEAST_SCATTER, WORST_LOG_RATIO, student_quantile
 from countperf.steps import stepped
 
 NOISE = 0.1

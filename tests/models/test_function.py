@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from countperf.models.function import FitQuality
-from countperf.models.library import load_weights
-from countperf.models.validity import (
+from countperf.models.function import (
     SHORTEST_LAUNCH_S,
+    FitQuality,
     describe_guess,
     describe_interval,
     describe_range,
@@ -24,6 +23,7 @@ from countperf.models.validity import (
     log_quantile,
     student_quantile,
 )
+from countperf.models.library import load_weights
 from tests.models.builders import TWO_TO_ONE, make_weight
 
 FITS = Path(__file__).parents[2] / "fits"
