@@ -20,7 +20,6 @@ from countperf.steps import defer_interrupts, end_if_interrupted, format_duratio
 from countperf.text import choice_text, format_percent, format_quantity
 from countperf.tuning.candidates import FEWEST_RUNS, Candidates, is_hopeless
 from countperf.tuning.ranker import (
-    KEPT,
     Predicted,
     PredictionTask,
     Ranker,
@@ -136,16 +135,14 @@ def tune_space(
     budget: Budget,
     *,
     store: Path | str | None = None,
-    plan: Plan | None = None,
+    plan: Plan = Plan(),  # noqa: B008 - immutable
     executor: Executor | None = None,
-    keep: int = KEPT,
     progress: Progress | None = None,
     began_s: float | None = None,
     longest_s: float | None = None,
     builders: Sequence[CaseRunner] = (),
 ) -> TuningResult:
     """Find the fastest variant of a space within a budget; `builders` build more at a time."""
-    plan = plan or Plan()
     now = runner.clock.now
     began_s = now() if began_s is None else began_s
     with ExitStack() as stack:
@@ -155,7 +152,6 @@ def tune_space(
         ranker = Ranker(
             task,
             stack.enter_context(pool_or(executor)),
-            keep=keep,
             now=now,
             by_promise=budget.seconds is not None,
             longest_s=budget.longest_s if longest_s is None else longest_s,
