@@ -172,10 +172,7 @@ class Correction(Part):
 def profile(
     columns: Sequence[ColumnKey], values: Array, scaled: Array, unknowns: Sequence[float] | Array
 ) -> tuple[Array, Array]:
-    """Return a measure of likeness: roots of shares of time, and logarithms of counts.
-
-    Columns are along the last axis.
-    """
+    """Return roots of shares of time, and logarithms of counts; columns are the last axis."""
     sizes = np.abs(np.asarray(unknowns, np.float64) * scaled)
     whole = sizes.sum(axis=-1, keepdims=True)
     # the weight of groups, by whose number counts are divided

@@ -194,10 +194,8 @@ FeatureValue = float | NDArray[np.float64]
 class FeatureSpec(Part):
     """Patterns of the properties that a model charges, and of those that it ignores.
 
-    A pattern is a property name in which ``*`` stands for any one component; it covers every
-    property whose first components match it, and charges them together under those components. So
-    ``flop.special.*`` charges ``flop.special.f32.rsqrt`` and ``flop.special.f32.exp`` as one
-    feature, ``flop.special.f32``, which is their sum.
+    In a pattern ``*`` stands for any one component. It charges properties whose first components
+    match it together under these: ``flop.special.*`` is of features such as ``flop.special.f32``.
     """
 
     charged: tuple[str, ...]  # in the order in which features are listed
@@ -428,10 +426,7 @@ class ModelDefinition(Document):
         return CODE in self._read
 
     def count_model_inputs(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the counts that the model is made of: what is issued, or what is emitted.
-
-        The shape of work groups is among them as far as the model names it.
-        """
+        """Return the counts that the model is made of, with the shape of groups if named."""
         as_they_are = {n: count for n, count in counts.items() if n.startswith(_NO_FORMULA)}
         read = {n: c for n, c in as_they_are.items() if f"{n}.".startswith(self._read)}
         if self.policy is None:

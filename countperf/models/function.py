@@ -36,9 +36,7 @@ NORMAL_QUANTILES = {0.9: 1.6448536269514722, 0.95: 1.959963984540054}
 """Quantiles of the standard normal distribution for two-sided intervals of these levels."""
 
 _WITHIN = 1 / 3
-"""Share of the variance of a wider scatter that is among sizes of a kernel: with it, 91 to 98 % of
-the 90 % intervals of 1,200 anchored cases held on a Zen 3 (PoCL) that had changed since the fit;
-without it, 76 to 84 %."""
+"""Share of the variance of a wider scatter that is among sizes of a kernel."""
 
 ColumnKey = tuple[str, str]
 """A term and a feature of it, for which there is one weight."""
@@ -90,11 +88,7 @@ def model_inputs(model: ModelDefinition, counts: Mapping[str, CountValue]) -> Mo
 
 _MASKED_LOCAL = re.compile(r"(issue\.\w+\.lmem\.\w+)\.masked")
 _UNMASKED = ("shifted", "next")
-"""As which a masked access of local memory without a weight is charged: the likeliest first.
-
-It is ``shifted`` that not all items execute (`countperf.counting.execution.sites`), and ``next``
-where the fit has not seen that either. Of the fits that are shipped, none has weights of masked
-loads, and that of Intel's runtime on a Xeon none of masked stores."""
+"""As which a masked access of local memory without a weight is charged: the likeliest first."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -259,16 +253,13 @@ Where = NDArray[np.bool_]
 """Truth of something at each size of a prediction; of no dimension at a single one."""
 
 EXTRAPOLATION_WIDENING = 1.5
-"""Growth of intervals, as logarithms of ratios, where a prediction lies far outside the
-measured range: a choice, for nothing was measured there."""
+"""Growth of intervals, as logarithms of ratios, far outside the measured range: a choice."""
 
 WORST_LOG_RATIO = float(np.log(1000.0))
-"""Times that are off by more count as off by that factor; where that is expected, no interval is
-given, for it would say nothing."""
+"""Times that are off by more count as off by that; where it is expected, there is no interval."""
 
 LEAST_SCATTER = 0.01
-"""No kernel's times are taken to be known better than to one percent, as a standard deviation of
-logarithms."""
+"""Least standard deviation of logarithms of a kernel's times."""
 
 RELATION_TOLERANCE = 1e-6
 """A relation of counts holds if what is left of its terms is below this share of them."""
@@ -277,10 +268,8 @@ EXTRAPOLATION_FACTOR = 2.0
 """Factor by which a feature may exceed its largest measured value without a verdict."""
 
 SHORTEST_LAUNCH_S = {"cpu": 0.2e-6, "gpu": 1.08e-6}
-"""Time of the shortest launch known of a kind of device, s: on processors the shortest measured
-one (``short-launches/copy/32x1/f32`` by PoCL on a Zen 4); on GPUs the smallest weight of launches
-in a shipped fit that is three times its standard error or more (GTX Titan Black). The shortest
-published kernel takes 3.2 us on a GPU, and adds matrices (Amaris et al., GTX 980)."""
+"""Time of the shortest launch known of a kind of device, s: measured by PoCL on a Zen 4; the
+smallest weight of launches of a shipped fit of a GPU that is well known (GTX Titan Black)."""
 
 LAUNCH = "launch.shortest"
 """Part by which a time is raised to that of the shortest launch."""
@@ -297,9 +286,8 @@ def log_quantile(
     """Return what ``|log(predicted / measured)|`` of new kernels stays below at a level.
 
     It is the calibrated quantile over families left out, where the fit has one. Else it is
-    Student's quantile of the fit's own scatter, with as many degrees of freedom as the cases leave
-    beyond the weights, and of the relative standard error of the time; or that of the scatter of
-    the one or two families left out, if it is larger. Infinite if the cases leave no freedom.
+    Student's quantile of the fit's own scatter and of the relative standard error of the time, or that of the
+    scatter of the one or two families left out. Infinite if the cases leave no freedom.
     """
     if level not in NORMAL_QUANTILES:
         there = " and ".join(str(known) for known in sorted(NORMAL_QUANTILES))
@@ -335,11 +323,7 @@ def student_quantile(level: Level, freedom: int) -> float:
 
 
 def interval(time_s: Quantity, reach: Quantity) -> tuple[Quantity, Quantity] | None:
-    r"""Return where times are expected, from :math:`T e^{-r}` to :math:`T e^r`.
-
-    NaN where :math:`r` is a factor of 1000 or more, or the time is not positive; None if that is
-    everywhere.
-    """
+    """Return :math:`T e^{-r}` and :math:`T e^r`; NaN where it says nothing, or None."""
     reach = np.where((np.asarray(time_s) > 0) & (reach < WORST_LOG_RATIO), reach, np.nan)
     if np.all(np.isnan(reach)):
         return None
@@ -424,10 +408,7 @@ def anywhere(places: Iterable[Where]) -> Where:
 def features_outside(
     weights: Mapping[str, Weight], values: Iterable[Quantity], parts: Mapping[str, Quantity]
 ) -> tuple[dict[str, Where], dict[str, Where]]:
-    """Return the notable features far above the range of the measurements, and those below it.
-
-    Those below are notable beside other work; launches hide them where there is little of it.
-    """
+    """Return the notable features far above the range of the measurements, and those below it."""
     sizes = {name: np.abs(part) for name, part in parts.items() if name != LAUNCH}
     whole = sum(sizes.values(), start=np.zeros(()))
     work = whole - sizes.get("launches", 0.0)

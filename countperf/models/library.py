@@ -23,8 +23,7 @@ from countperf.store import lock_file
 from countperf.text import short_name
 
 DEFAULT_STEMS = ("weights", STRUCTURAL, "linear")
-"""Names of the documents that a device's folder gives where no model is asked for: that of the
-model chosen for it, else the structural one, else that of the paper's model."""
+"""Names of the documents that are meant where no model is asked for, the first that there is."""
 
 OWN = "mine/"
 """First part of the names of the user's own fits."""

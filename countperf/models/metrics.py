@@ -171,11 +171,7 @@ class Evaluation(Document, text.Result):
         return sum(coverage), len(coverage)
 
     def interval_factor(self) -> float | None:
-        """Return by which factor the ends of 90 % intervals lie from their middle, in the median.
-
-        The middle is that of the logarithms. Infinite where most intervals reach down to zero; None
-        if no case has an interval.
-        """
+        """Return by which factor ends of 90 % intervals lie from their middle, in the median."""
         ends = [case.interval_s for case in self.cases if case.interval_s is not None]
         if not ends:
             return None

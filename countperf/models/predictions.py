@@ -180,10 +180,7 @@ class Prediction(text.Result):
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
     def lay_out(self) -> text.Printed:
-        """Give the time, what bounds it, at most eight rows of where it goes, and caveats.
-
-        Weights are fitted to runs whose data the run before left in the caches.
-        """
+        """Give the time, what bounds it, at most eight rows of where it goes, and caveats."""
         facts = {
             **text.extract(self, "kernel", "device", "weights", "model", "parameters"),
             **text.extract(self, "time_s", "interval_s", "interval_level"),
@@ -250,10 +247,7 @@ class DeviceAnswers(text.Result):
     __repr__ = text.Result.__str__
 
     def lay_out(self) -> text.Printed:
-        """Give a row per size, device and model: time, bound, what is missing; then why.
-
-        In JSON a row has what `answers` says of a model, and ``device``, ``parameters``, ``model``.
-        """
+        """Give a row per size, device and model: time, bound, what is missing; then why."""
         kernel = next(one.prediction.kernel for one in self.answers if one.prediction is not None)
         sizes = [one.parameters for one in self.answers]
         same = {k: v for k, v in sizes[0].items() if all(at[k] == v for at in sizes)}

@@ -43,8 +43,7 @@ ORDERS: Mapping[Order, ExecutionPolicy] = {
     "lanes": ExecutionPolicy(width=16, vectorized="always"),
     "items": ExecutionPolicy(width=16, vectorized="flat or sync"),
 }
-"""Orders in which lanes access memory: neighbors side by side everywhere, as under Intel's runtime;
-or item after item through the items' own loops, unless barriers are in them, as under PoCL."""
+"""Orders in which lanes access memory: neighbors side by side, or item after item."""
 
 _MOST_STREAMS = 16
 """Pieces of memory of a group up to which prefetchers follow each of them."""
@@ -224,12 +223,10 @@ POLICIES: Mapping[str, ExecutionPolicy] = {
     "pocl": _LLVM,
     "intel": _LLVM.model_copy(update={"vectorized": "always", "odd_rows": "apart", "arrays": 8}),
 }
-"""Execution policies by runtime: those that most of the fits that ship were found to follow, by
-leaving out families of measurement kernels."""
+"""Execution policies by runtime: those that most of the fits that ship were found to follow."""
 
 STREAMS = (4, 16)
-"""Pieces of memory of a group up to which prefetchers follow each of them: bytes from beyond a
-second-level cache cost more in groups that have more of them, the more so the more there are."""
+"""Pieces of memory of a group up to which prefetchers follow each of them."""
 
 _FAR_ACCESSES = {
     "scalar": ("walk", "l1_reuse", "l2_reuse", "beyond_l2", "data"),

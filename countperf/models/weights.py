@@ -223,10 +223,7 @@ class WeightSet(Document, Result):
         shrink: float = 1.0,
         device: DeviceIdentity | None = None,
     ) -> Prediction:
-        """Predict as `predict` does, for any device, also times below zero.
-
-        The logarithmic width of intervals is multiplied by `shrink`.
-        """
+        """Predict for any device, also times below zero; `shrink` narrows intervals."""
         self.check_counting_rules()
         vector = self.count(kernel)
         self._check_what_has_no_formula(vector)

@@ -241,10 +241,7 @@ def order_by_promise(
     known: Sequence[tuple[Choice, float | None]],
     choices: Sequence[Choice],
 ) -> list[int]:
-    """Return the positions of choices, those first that should have the shortest times.
-
-    That is estimated from the predicted times of others, s; None for what has no prediction.
-    """
+    """Return the positions of choices, those first that should have the shortest times."""
     times = [time_s for _, time_s in known if time_s is not None]
     if not times:
         return list(range(len(choices)))
@@ -269,10 +266,7 @@ _FAILED = 1.5  # what failed counts as this multiple of the slowest time
 
 
 class Chooser:
-    """Chooses the configuration with the largest expected improvement, as `countperf.tune` does.
-
-    Without predicted times all configurations are held to be as fast as the first one that ran.
-    """
+    """Chooses the configuration with the largest expected improvement, as `countperf.tune` does."""
 
     def __init__(
         self,

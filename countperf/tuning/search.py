@@ -84,10 +84,7 @@ class VariantBench:
         return took_s
 
     def time(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
-        """Check a variant's numbers and run it.
-
-        Runs that are over before the device is warm are not kept, see `Plan.warm_up_s`.
-        """
+        """Check a variant's numbers and run it; runs before the device is warm are not kept."""
         self.build(choice)
         case = self.task.space.case(choice, self.task.sizes, self.task.statistics)
         cheap_s = CHEAP * fmean(self.built_s.values())

@@ -204,11 +204,7 @@ def diagnose(design: Design) -> Diagnosis:
 def _groups(
     names: tuple[str, ...], null_space: Matrix, scale: Vector
 ) -> tuple[IndistinguishableGroup, ...]:
-    """Split the null space into its finest direct sum over sets of features.
-
-    The projector onto a space is block diagonal in the coordinates exactly where the space is a
-    direct sum over blocks of them, so the blocks are the connected components of its entries.
-    """
+    """Split the null space into its finest direct sum over sets of features."""
     from scipy.sparse.csgraph import connected_components
 
     projector = null_space.T @ null_space
@@ -330,11 +326,9 @@ class Estimate(ShortRepr):
 
 
 def weigh_by_noise(design: Design, recipe: Recipe) -> Recipe:
-    """Return a recipe by which noisy cases count for less.
+    """Return a recipe by which noisy cases count for less; without noise it stays as it is.
 
-    The model's own errors are taken from a fit in which all cases count the same: the median of
-    their sizes over that of a standard normal distribution. That is one step of re-weighting.
-    Without noise the recipe stays as it is.
+    The model's own errors are taken from a fit in which all cases count the same.
     """
     if not np.any(design.noise > 0):
         return recipe
@@ -384,11 +378,7 @@ def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) ->
 
 
 def _share_cost(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
-    """Share the cost of weights that nothing tells apart in proportion, as the linear fit does.
-
-    That is the solution of smallest norm in scaled columns, within the bounds. It is taken if no
-    time changes.
-    """
+    """Share the cost of weights that nothing tells apart in proportion, if no time changes."""
     null, norms = diagnosis.null_space, diagnosis.scale
     if null is None or norms is None or not diagnosis.groups:
         return weights
@@ -402,8 +392,4 @@ def _share_cost(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vect
 
 
 on_one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
-"""Decorator of functions during whose calls BLAS uses one thread.
-
-Fits solve many small systems, which threads of OpenBLAS share out among all cores: they wait for
-each other longer than they compute.
-"""
+"""Decorator of functions during whose calls BLAS uses one thread: others would only wait."""

@@ -57,8 +57,7 @@ LEAST_GAIN = 0.002
 """Decrease of the logarithm of the factor over left-out families that a correction has to bring."""
 
 UNSETTLED_NOISE = 0.35
-"""Noise of a case that never settled is at least that of two levels a factor of two apart: half of
-that factor's logarithm."""
+"""Least noise of a case that never settled: half of the logarithm of a factor of two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -135,15 +134,10 @@ def fit(
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
 
-    By default :math:`\alpha = \arg\min \sum_j (1 - \sum_i \alpha_i p_i(n_j) / T_j)^2`; the solver
-    is that of `countperf.models.fitting.solve`. Where weights are not determined, those of smallest
-    norm in scaled columns are taken. Standard errors take the cases as independent, which sizes of
-    one kernel are not quite. Predictions are corrected by kernels alike where the model has an
-    execution policy and families that are left out gain by it.
-
-    Residuals are multiplied by :math:`e / \sqrt{e^2 + n_j^2}`, with the noise :math:`n_j` of a case
-    (`countperf.measuring.cases`; of cases that did not settle, at least `UNSETTLED_NOISE`) and
-    the model's own typical error :math:`e`, found from a first fit in which all count the same.
+    Where weights are not determined, those of smallest norm in scaled columns are taken.
+    Predictions are corrected by kernels alike where the model has an execution policy and families
+    that are left out gain by it. Residuals are multiplied by :math:`e / \sqrt{e^2 + n_j^2}`, with the noise
+    :math:`n_j` of a case and the model's own typical error :math:`e`.
     """
     kept = [m for m in measurements if m.purpose == "measurement"]
     view, caches = common_view(kept), common_caches(kept)

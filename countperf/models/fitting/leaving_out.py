@@ -53,8 +53,7 @@ LARGEST_LOG = 1.5
 
 FEWEST_KERNELS = 20
 _DIGITS = 2, 1
-"""Decimals of roots and logs: a kernel's fit into a byte each, and left-out families are off by the
-same factors."""
+"""Decimals of roots and logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -138,11 +137,9 @@ def correct_left_out(
     observations: Sequence[Observation],
     left_out: Mapping[tuple[str, ...], LeftOut],
 ) -> Vector | None:
-    r"""Return by what cases would be corrected if their families had not been measured.
+    """Return by what cases would be corrected if their families had not been measured.
 
-    Profiles are those of the fit of all cases; what kernels are off by is that of the fit without
-    their family. With the inverse :math:`P` of the
-    covariance of all kernels, that of the others :math:`o` follows without another inversion:
+    With the inverse :math:`P` of the covariance of all kernels, that of the others :math:`o` is
     :math:`K_{oo}^{-1} = P_{oo} - P_{ob} P_{bb}^{-1} P_{bo}` for the kernels :math:`b` left out.
     """
     profiles = _Profiles.of(fitted, observations)
@@ -177,8 +174,7 @@ _OVERHEAD = frozenset({"groups", "launches", "passes"})
 """Last parts of the names of what a kernel has that only launches."""
 
 _TOLERANCE = 1e-6
-"""Relative change of the cost that ends fits without a family, which begin at that of all cases:
-1e-9 takes twice as long, and changes the factor over left-out families by less than 0.001."""
+"""Relative change of the cost that ends fits without a family, which begin at that of all cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,11 +210,7 @@ def leave_families_out(
     with_correction: bool = False,
     parts: int = 0,
 ) -> tuple[HeldOutCase, ...]:
-    """Predict families of kernels with a fit of the others, near the fit of all cases.
-
-    Families are left out one at a time, or in so many parts. The design is that of the fit of all
-    cases unless another one of the same cases is given.
-    """
+    """Predict families of kernels, one at a time or in so many parts, with a fit of the others."""
     families = tuple(dict.fromkeys(case.family for case in observations))
     groups = [families[i::parts] for i in range(min(parts, len(families)))] if parts else []
     groups = groups or [(family,) for family in families]
@@ -306,10 +298,7 @@ def _select_cases(held_out: Iterable[HeldOutCase]) -> tuple[list[HeldOutCase], N
 
 
 def find_held_out_factor(held_out: Iterable[HeldOutCase]) -> float:
-    """Return the factor by which left-out families are off, each family counting the same.
-
-    Cases without a prediction and kernels that only launch do not count.
-    """
+    """Return the factor by which left-out families that do more than launch are off."""
     logs: defaultdict[str, list[float]] = defaultdict(list)
     for case in _select_cases(held_out)[0]:
         factor = factor_between(case.predicted_s, case.measured_s)
@@ -337,11 +326,7 @@ def interval_calibration(held_out: Iterable[HeldOutCase]) -> Calibration | None:
 
 
 def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | None:
-    """Return how well intervals hold that the *other* families make for left-out cases.
-
-    It is the honest check of a calibration with the measurements that it is made from. Each family
-    counts the same.
-    """
+    """Return how well intervals hold that the *other* families make for left-out cases."""
     cases, family = _select_cases(held_out)
     sizes = np.bincount(family)
     if (number := len(sizes)) <= _FEWEST_FAMILIES:
@@ -376,8 +361,7 @@ def log_ratio(predicted_s: float, measured_s: float) -> float:
 def conformal_quantile(values: Vector, shares: Vector, level: float, *, units: int) -> float:
     """Return the smallest value that a share of ``level (1 + 1/units)`` does not exceed.
 
-    So few units that this is more than all of them do not tell it: then Student's quantile of the
-    values' root mean square counts, at least `LEAST_SCATTER`, if it is above the largest value.
+    Beyond all of them, it is Student's quantile of their root mean square, if larger.
     """
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(shares[order])
@@ -405,10 +389,7 @@ def log_scatter(
 ) -> float | None:
     """Return the standard deviation of log(predicted / measured) about zero.
 
-    By default the robust one: the median of the absolute values over that of the standard normal
-    distribution. With degrees of freedom, the root of the sum of squares over them; None if there
-    are none. A time that is not positive, or off by more than a factor of 1000, counts as off by
-    that factor.
+    It is the robust one, or with degrees of freedom the root of the sum of squares over them.
     """
     logs = np.array([abs(log_ratio(p, m)) for p, m in zip(predicted_s, measured_s, strict=True)])
     if not logs.size or freedom == 0:

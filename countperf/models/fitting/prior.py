@@ -112,21 +112,14 @@ class KnownModel(Part):
         return load_fitted_model(self.kind, device, memory, overlapped=False)
 
     def near(self, device: DeviceIdentity) -> Self:
-        """Return the known devices of the platform if there are enough of them, else all.
-
-        Machine code costs about as much on a processor whatever runtime made it, so that models
-        that read it keep all devices.
-        """
+        """Return the known devices of the platform if they are enough, else all."""
         alike = sum(is_alike(known.device, device) for known in self.devices)
         if self.kind == COMPILED or alike < _ENOUGH_ALIKE:
             return self
         return self.without(lambda other: not is_alike(other, device))
 
     def carried(self, device: DeviceIdentity) -> dict[str, float]:
-        """Return the logarithms of measured over fitted time that a new device may have, by kernel.
-
-        Each is a share (`CARRIED`) of the mean over known devices of the platform.
-        """
+        """Return what logarithms of measured over fitted time a new device may have, by kernel."""
         carried: dict[str, list[float]] = {}
         for known in self.devices:
             if is_alike(known.device, device):
@@ -372,10 +365,7 @@ def fit_with_prior(
     caches: CountedCaches,
     noise: float = 0.0,
 ) -> FitResult:
-    """Fit a model to few cases of a device, with a prior from known ones.
-
-    `noise`, of times that did not settle, makes intervals wider.
-    """
+    """Fit a model to few cases of a device, with a prior; `noise` widens intervals."""
     observations = select_readable(observations, reads_code=known.kind == COMPILED)
     device = header.device
     definition = known.definition(device, memory)
