@@ -136,8 +136,8 @@ def fit(
 
     Where weights are not determined, those of smallest norm in scaled columns are taken.
     Predictions are corrected by kernels alike where the model has an execution policy and families
-    that are left out gain by it. Residuals are multiplied by :math:`e / \sqrt{e^2 + n_j^2}`, with the noise
-    :math:`n_j` of a case and the model's own typical error :math:`e`.
+    that are left out gain by it. Residuals are multiplied by :math:`e / \sqrt{e^2 + n_j^2}`, with
+    the noise :math:`n_j` of a case and the model's own typical error :math:`e`.
     """
     kept = [m for m in measurements if m.purpose == "measurement"]
     view, caches = common_view(kept), common_caches(kept)
