@@ -13,8 +13,7 @@ from math import gcd, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.counting.accesses import Address
-from countperf.counting.automatic import offset_of
+from countperf.counting.accesses import Address, offset_of
 from countperf.counting.keys import Case, MemoryAccess
 from countperf.counting.preparation import Instruction, InstructionPart, PreparedKernel
 from countperf.counting.scopes import AxisStride, Scope, strides_of
@@ -63,11 +62,10 @@ class AccessAnalysis(ShortRepr):
 
 def analyze_accesses(prepared: PreparedKernel) -> tuple[AccessAnalysis, ...]:
     """Analyze the accesses of a prepared kernel alone."""
-    tally = prepared.tally("source")
     accesses = (
         _analyze_access(prepared, launch.program.number, instruction, part)
         for launch in prepared.launches()
-        for instruction in tally.instructions(launch)
+        for instruction in prepared.tally("source").instructions(launch)
         for part in instruction.parts
         if isinstance(part.key, MemoryAccess)
     )
@@ -90,8 +88,7 @@ def _analyze_access(
     flat: QuasiPolynomial | None = None
     if address is not None:
         with suppress(NotAffineError):  # else it is not known where the array begins
-            offset = offset_of(domains.variable(access.array))
-            flat = address.flat + domains.to_polynomial(offset)
+            flat = address.flat + domains.to_polynomial(offset_of(domains.variable(access.array)))
     return AccessAnalysis(
         program=program,
         instruction=read.loopy.id,

@@ -470,16 +470,12 @@ class _Widener:
         names = isl_sets.names_of(cells, parameters=False)
         extents = [layout.shape[axis] for axis in layout.separate]
         numbers = [range(int(extent.constant_term)) for extent in extents if extent is not None]
-        parts: list[IntegerSet] = []
-        for values in product(*numbers):
-            zero = [
-                QuasiPolynomial.name(names[axis]) - value
-                for axis, value in zip(layout.separate, values, strict=True)
-            ]
-            part = sets.restrict(cells, zero=zero)
-            if not part.is_empty():
-                parts.append(part)
-        return parts
+        places = [QuasiPolynomial.name(names[axis]) for axis in layout.separate]
+        parts = (
+            sets.restrict(cells, zero=[x - v for x, v in zip(places, values, strict=True)])
+            for values in product(*numbers)
+        )
+        return [part for part in parts if not part.is_empty()]
 
     def _count_array(self, cells: IntegerSet, counter: Counter) -> Pair:
         layout = self.layout

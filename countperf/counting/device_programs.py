@@ -184,7 +184,7 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
 _UNROLLED = (UnrollTag, UnrolledIlpTag, VectorizeTag)
 
 
-class Event(NamedTuple):
+class ProgramEvent(NamedTuple):
     """A step of a program: it enters a loop (or begins), leaves one, or has waited in one."""
 
     kind: Literal["enter", "leave", "wait"]
@@ -196,7 +196,7 @@ class Position:
     """Position of an instruction among the loops."""
 
     # what happened between the previous instruction that does something and this one
-    events: tuple[Event, ...]
+    events: tuple[ProgramEvent, ...]
     # the device program and the loops around the instruction, from the outside in
     regions: tuple[Loop, ...]
 
@@ -223,18 +223,18 @@ class _Subscripts(WalkMapper[[]]):
 def positions_of(kernel: Any) -> dict[str, Position]:
     """Return where each instruction of a linearized kernel stands in its device program."""
     positions: dict[str, Position] = {}
-    events: list[Event] = []
+    events: list[ProgramEvent] = []
 
     def walk(region: Loop, around: tuple[Loop, ...]) -> None:
-        events.append(Event("enter", region))
+        events.append(ProgramEvent("enter", region))
         around = (*around, region)
         for item in region.body:
             if isinstance(item, Loop):
                 item.is_unrolled = bool(kernel.iname_tags_of_type(item.iname, _UNROLLED))
                 walk(item, around)
-                events.append(Event("leave", item))
+                events.append(ProgramEvent("leave", item))
             elif isinstance(item, Wait):
-                events.append(Event("wait", region))
+                events.append(ProgramEvent("wait", region))
             else:
                 instruction = kernel.id_to_insn[item]
                 if not isinstance(instruction, BarrierInstruction | NoOpInstruction):
@@ -261,8 +261,7 @@ def written_by(kernel: Any, instruction: Any) -> frozenset[str]:
 def _record(kernel: Any, instruction: Any, regions: tuple[Loop, ...]) -> None:
     mapper = _Subscripts()
     if isinstance(instruction, Assignment | CallInstruction):
-        for part in (*instruction.assignees, instruction.expression, *instruction.predicates):
-            mapper(part)
+        mapper((*instruction.assignees, instruction.expression, *instruction.predicates))
     else:  # accesses that are not to be seen: no two are the same
         for name in instruction.dependency_names():
             mapper.subscripts[name] = {(instruction.id,), ()}
@@ -350,8 +349,7 @@ class Values:
 
     def name_scalar(self, name: str, value: int, region: Loop, point: Point) -> None:
         """Remember what a private scalar was assigned."""
-        provider = (region, point.within, point.guards)
-        self._scalars[name, self.version(name)] = value, provider
+        self._scalars[name, self.version(name)] = value, (region, point.within, point.guards)
 
     def scalar(self, name: str, point: Point) -> int:
         """Return the value of a variable that is no memory."""

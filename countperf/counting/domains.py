@@ -16,8 +16,7 @@ from loopy.schedule import EnterLoop
 from loopy.symbolic import get_dependencies
 from pytools import memoize_method
 
-from countperf.counting.accesses import Address, Layout, address_of, layout_of
-from countperf.counting.automatic import default_values
+from countperf.counting.accesses import Address, Layout, address_of, default_values, layout_of
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
 from countperf.counting.statistics import Statistics
 from countperf.errors import (
@@ -189,8 +188,7 @@ class Domains:
         """Count the iterations of a loop for given values of those around it; None if unknown."""
         joint = sets.project_onto(whole, around | {name})
         with suppress(CountingError), self.limit(f"the trip count of {name}"):
-            known = sets.under_assumptions(joint, assumptions_of(self.kernel))
-            return count_within(known, around)
+            return count_within(sets.under_assumptions(joint, assumptions_of(self.kernel)), around)
         return None
 
     @memoize_method

@@ -69,8 +69,7 @@ class _Writer:
             self.fixed[name] = self._choose_value(name, parameters, None)
         group = program.typical_group(self.fixed)
         for name in sorted(within & domains.group_axes.keys()):
-            place = group[domains.group_axes[name]]
-            self.fixed[name] = self._choose_value(name, parameters, place)
+            self.fixed[name] = self._choose_value(name, parameters, group[domains.group_axes[name]])
         item, lane = number * sub_group_size, dict[int, int]()
         for axis in sorted(program.grid.items):
             item, lane[axis] = divmod(item, program.grid.items[axis])
@@ -180,8 +179,7 @@ class _Writer:
             if isinstance(node.key, MemoryAccess) and node.key.array in self._forwarding:
                 address = self.program.domains.address(node.key)
                 if address is not None:
-                    place = self._evaluate(statement.within, (address.flat,))
-                    cell = (node.key.array, *place)
+                    cell = (node.key.array, *self._evaluate(statement.within, (address.flat,)))
                     if node.key.direction == "store":
                         self.stored[cell] = len(self.nodes)
                     elif cell in self.stored:

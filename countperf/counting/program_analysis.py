@@ -9,7 +9,7 @@ several iterations only are no chains.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -168,11 +168,11 @@ class _Builder:
 
     def _find_chains(self) -> Iterator[ChainAnalysis]:
         types = _name_private_types(self.kernel)
-        bodies: dict[Loop, list[Any]] = {}  # outer ones first
+        bodies: defaultdict[Loop, list[Any]] = defaultdict(list)  # outer ones first
         for i, nest in self.nests.items():
-            if isinstance(self.kernel.id_to_insn[i], lp.MultiAssignmentBase):
-                for loop in nest:
-                    bodies.setdefault(loop, []).append(self.kernel.id_to_insn[i])
+            instruction = self.kernel.id_to_insn[i]
+            for loop in nest if isinstance(instruction, lp.MultiAssignmentBase) else ():
+                bodies[loop].append(instruction)
         cycles_by_key: dict[tuple[Any, Any], list[tuple[str, list[_Edge]]]] = {}
         for loop, body in bodies.items():
             for cycle in _find_cycles(_find_edges(body, loop.iname, types)):
@@ -363,10 +363,9 @@ def _children(expr: Any) -> list[tuple[Any, list[str]]]:
 def _function_kind(function: Any) -> str:
     if isinstance(getattr(function, "name", None), ArgExtOp):
         return "minmax"  # a comparison and the selection by it
-    name = name_of(function)
-    if name in {"min", "max", "fmin", "fmax"}:
-        return "minmax"
-    return "fma" if name in {"fma", "mad"} else "pow" if name == "pow" else "special"
+    choices = dict.fromkeys(("min", "max", "fmin", "fmax"), "minmax")
+    kinds = choices | {"fma": "fma", "mad": "fma", "pow": "pow"}
+    return kinds.get(name_of(function), "special")
 
 
 def _find_cycles(edges: Sequence[_Edge]) -> list[list[_Edge]]:
@@ -387,8 +386,7 @@ def _find_cycles(edges: Sequence[_Edge]) -> list[list[_Edge]]:
             cycles.append(longest[first.source])
     apart: list[list[_Edge]] = []
     for cycle in sorted(cycles, key=_weight, reverse=True):
-        members = {edge.target for edge in cycle}
-        if all(members.isdisjoint(edge.target for edge in other) for other in apart):
+        if {e.target for e in cycle}.isdisjoint(e.target for other in apart for e in other):
             apart.append(cycle)
     return apart
 

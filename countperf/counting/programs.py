@@ -46,7 +46,7 @@ from countperf.errors import (
     UnsupportedExpressionError,
 )
 from countperf.symbolic import sets
-from countperf.symbolic.affine import ALWAYS, NotAffineError
+from countperf.symbolic.affine import ALWAYS, NotAffineError, try_affine
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.point_arrays import Point, find_sub_groups_executing
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
@@ -109,14 +109,12 @@ class _Frame:
         end = len(self.parts)
         if isinstance(self.expr, _CHAINS):
             end = min((self.used or min(max(self.constants, 1), end)) + 1, end)
-        taken = chain.from_iterable(self.parts[self.used : end])
-        self.used = end
-        return _unique([*self.running, *taken])
+        start, self.used = self.used, end
+        return _unique([*self.running, *chain(*self.parts[start:end])])
 
     def result(self) -> list[Source]:
         """Return what the value of the expression waits for."""
-        rest = chain.from_iterable(self.parts[self.used :])
-        return _unique([*self.running, *rest, *self.own])
+        return _unique([*self.running, *chain(*self.parts[self.used :]), *self.own])
 
 
 class StatementReader(InstructionCounter):
@@ -206,7 +204,7 @@ class StatementReader(InstructionCounter):
         elif frame.types[-1] == self._source or len(frame.parts) == 1:
             frame.parts[-1] = [self._node(key, frame.parts[-1])]
         else:
-            before = _unique([*chain.from_iterable(frame.parts[:-1])])
+            before = _unique([*chain(*frame.parts[:-1])])
             frame.parts[:-1] = [[self._node(key, before)], *([] for _ in frame.parts[:-2])]
 
     def map_variable(self, expr: Any) -> DType | None:
@@ -369,17 +367,14 @@ class KernelProgram(ShortRepr):
             if not isinstance(key, MemoryAccess) or key.address_space != "local":
                 continue
             variable = self.kernel.temporary_variables[key.array]
-            number = variable.dtype.numpy_dtype.itemsize
-            for extent in variable.storage_shape or variable.shape:
-                try:
-                    number *= int(self.domains.to_polynomial(extent).evaluate(parameters))
-                except NotAffineError as error:
-                    raise UnsupportedExpressionError(
-                        f"kernel '{self.kernel.name}', array '{key.array}': its extent {extent} is "
-                        "no polynomial of the sizes; declare its shape"
-                    ) from error
+            number = try_affine(self.domains.to_polynomial, variable.nbytes)
+            if number is None:
+                raise UnsupportedExpressionError(
+                    f"kernel '{self.kernel.name}', array '{key.array}': its size {variable.nbytes}"
+                    " is no polynomial of the sizes; declare its shape"
+                )
             storage = variable.base_storage or key.array
-            largest[storage] = max(largest.get(storage, 0), number)
+            largest[storage] = max(largest.get(storage, 0), int(number.evaluate(parameters)))
         return sum(largest.values())
 
 

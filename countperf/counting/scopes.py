@@ -55,8 +55,7 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
     outside, _ = domains.trip_statistics(frozenset(around))
     if not counted:
         return factor
-    what = f"the trip count of {', '.join(sorted(counted))}"
-    with suppress(CountingError), domains.limit(what):
+    with suppress(CountingError), domains.limit(f"the trip count of {sorted(counted)}"):
         factored = domains.factored(counted | outside)
         if factored is not None:
             outside &= frozenset[str]().union(*map(factored.component_of, counted))
@@ -81,8 +80,7 @@ def slots_of(scope: Scope) -> Known:
     counted, _ = domains.trip_statistics(scope.within)
     if counted != scope.within:
         return None  # data decides how often a loop runs in each item
-    what = f"the slots in {', '.join(sorted(scope.within))}"
-    with suppress(CountingError), domains.limit(what):
+    with suppress(CountingError), domains.limit(f"the slots in {sorted(scope.within)}"):
         return _count_slots(scope)
     return None
 

@@ -261,13 +261,6 @@ class PropertyVector(Result, Mapping[str, Count]):
         Caches of the device that the kernel was counted for, in the structure view.
     ranges : mapping from str to range
         Parameters that the types of a kernel's arguments hold.
-
-    Raises
-    ------
-    PropertyNameError
-        A name is not of the taxonomy.
-    CountingError
-        A count has another granularity than its property.
     """
 
     def __init__(
@@ -343,11 +336,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         return all(count.exact for count in self._counts.values())
 
     def caveat(self, name: str) -> str:
-        """Return why a count is no fact of the program; empty if it is one.
-
-        It may rest on what the caller passed, on an upper bound, or on assumptions about compilers
-        and caches.
-        """
+        """Return why a count is no fact of the program; empty if it is one."""
         count = self._counts[name]
         return taxonomy.assumption_of(name, self.caches) if count.exact else count.reason
 
@@ -362,13 +351,6 @@ class PropertyVector(Result, Mapping[str, Count]):
         """Build a vector by hand.
 
         Counts are piecewise quasi-polynomials in isl's notation, or numbers.
-
-        Raises
-        ------
-        PropertyNameError
-            A name is not of the taxonomy.
-        CountingError
-            A text is no piecewise quasi-polynomial.
 
         Examples
         --------
@@ -404,10 +386,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         return changed
 
     def recount(self, count: Callable[[Mapping[str, int]], PropertyVector]) -> PropertyVector:
-        """Return the vector of a kernel whose statistics depend on its sizes.
-
-        `evaluate` counts it at each size; formulas are those of this vector.
-        """
+        """Return the vector of a kernel that `evaluate` counts anew at each size."""
         return self._change(_anew=count)
 
     def knows(self, root: str) -> bool:
@@ -416,10 +395,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         return at_sizes or any(f"{name}.".startswith(f"{root}.") for name in self._counts)
 
     def with_counts_at(self, counts: CountsAt, *roots: str) -> PropertyVector:
-        """Return the vector with counts that have no formula, which `evaluate` adds.
-
-        Their names begin with the roots; what was known at sizes of the same ones is replaced.
-        """
+        """Return the vector with counts that have no formula, whose names begin with the roots."""
         return self._change(_at_sizes={**self._at_sizes, roots: counts})
 
     def emitted(self) -> PropertyVector:
@@ -535,13 +511,7 @@ class PropertyVector(Result, Mapping[str, Count]):
 
     @classmethod
     def from_document(cls, document: Any) -> PropertyVector:
-        """Read back what `to_document` wrote.
-
-        Raises
-        ------
-        DocumentError
-            The document is none of a property vector, damaged, or of an unknown version.
-        """
+        """Read back what `to_document` wrote; raise `DocumentError` for anything else."""
         stored = VectorDocument.from_object(document)
         caches = stored.caches or DEFAULT_CACHES
         return cls(

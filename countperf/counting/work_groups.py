@@ -18,8 +18,8 @@ from loopy.schedule.tools import get_subkernel_arg_info
 from numpy.typing import NDArray
 from pytools import memoize_method
 
+from countperf.counting.accesses import Conditions, SideWalker
 from countperf.counting.domains import Domains
-from countperf.counting.extents import Conditions, SideWalker
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.preparation import PreparedKernel
 from countperf.errors import DataDependentControlFlowError, UncountableSetError
@@ -55,8 +55,7 @@ class GroupKinds:
     @classmethod
     def of_each(cls, groups: Sequence[int]) -> GroupKinds:
         """Take each group for a kind of its own."""
-        numbers = product(*map(range, reversed(groups)))
-        kinds = tuple(Kind(number[::-1], 1) for number in numbers)
+        kinds = tuple(Kind(number[::-1], 1) for number in product(*map(range, reversed(groups))))
         return cls(kinds, np.arange(len(kinds)))
 
 

@@ -195,12 +195,10 @@ def bind_arguments(
         given = None if inputs is None else inputs.get(array.name)
         if given is None:
             for part in array.parts.values():
-                size = bindings.placements[part.name].size_bytes
-                arguments[part.name] = session.allocate(size)
+                arguments[part.name] = session.allocate(bindings.placements[part.name].size_bytes)
             continue
         for part, content in array.split(np.asarray(given)):
-            placement = bindings.placements[part.name]
-            arguments[part.name] = session.upload(placement.contents(content))
+            arguments[part.name] = session.upload(bindings.placements[part.name].contents(content))
     return BoundArguments(kernel=kernel, session=session, arguments=arguments, bindings=bindings)
 
 
@@ -239,16 +237,14 @@ def describe_indices(
     statistics: Mapping[str, Any],
 ) -> str:
     """Say which index arrays `default_inputs` makes up, and how; nothing if there are none."""
-    rng = np.random.default_rng(0)
-    _, shapes, limits = _decide(kernel, rng, parameters, given, statistics)
+    _, shapes, limits = _decide(kernel, np.random.default_rng(0), parameters, given, statistics)
     texts: list[str] = []
     for name, limit in limits.items():
-        text = f"random, {limit.low} to {limit.high}"
+        text = "rising evenly from" if limit.bounds_loops else "random,"
+        text += f" {limit.low} to {limit.high}"
         if limit.rows:
             mean = (limit.high - limit.low) / (prod(shapes[name]) - 1)
             text = f"rows of {mean:.4g} on average, all alike ({limit.rows})"
-        elif limit.bounds_loops:
-            text = f"rising evenly from {limit.low} to {limit.high}"
         texts.append(f"{name}: {text}")
     return "; ".join(texts)
 
