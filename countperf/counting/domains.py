@@ -24,14 +24,7 @@ from countperf.errors import (
     DataDependentControlFlowError,
     UnsupportedExpressionError,
 )
-from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.affine import (
-    ParametricFloor,
-    ToAddress,
-    ToCondition,
-    ToQuasiPolynomial,
-    try_affine,
-)
+from countperf.symbolic import affine, isl_sets, sets
 from countperf.symbolic.cardinality import Counter, FactoredDomain, count_within
 from countperf.symbolic.isl_sets import from_isl_count
 from countperf.symbolic.kernel_sets import assumptions_of, domain_of, domains_of, group_counts_of
@@ -63,10 +56,12 @@ class Domains:
         self.counter = counter
         self.statistics = statistics
         self._factored: dict[int, tuple[Any, FactoredDomain | None]] = {}
-        self.to_polynomial = ToQuasiPolynomial(self._is_known)
-        self.to_condition = ToCondition(self.to_polynomial, lambda n: n not in self.data_loops)
-        self.to_opaque = ToQuasiPolynomial(lambda n: self._is_known(n) or n in self.changing)
-        self.to_address = ToAddress(self._is_known, self.sizes, lambda: self.definitions)
+        self.to_polynomial = affine.ToQuasiPolynomial(self._is_known)
+        self.to_condition = affine.ToCondition(
+            self.to_polynomial, lambda n: n not in self.data_loops
+        )
+        self.to_opaque = affine.ToQuasiPolynomial(lambda n: self._is_known(n) or n in self.changing)
+        self.to_address = affine.ToAddress(self._is_known, self.sizes, lambda: self.definitions)
 
     def variable(self, name: str) -> Any:
         """Return the argument or temporary of a name."""
@@ -331,7 +326,7 @@ class Domains:
 
         def replace(atom: Atom) -> QuasiPolynomial | None:
             values = None
-            if isinstance(atom, ParametricFloor):
+            if isinstance(atom, affine.ParametricFloor):
                 values = self._quotients(within, atom)
             if values is None or len(values) > 1:
                 return None
@@ -341,7 +336,7 @@ class Domains:
 
     @memoize_method
     def _quotients(
-        self, within: frozenset[str], floor: ParametricFloor
+        self, within: frozenset[str], floor: affine.ParametricFloor
     ) -> list[tuple[int, isl_sets.IntegerSet]] | None:
         assumptions = self.counter.context.assumptions
         return quotients(self.domain(within), floor.numerator, floor.divisor, assumptions)
@@ -389,7 +384,7 @@ class Domains:
     def predicates(self, instruction: Any) -> tuple[tuple[Case, ...], list[Any]]:
         """Return the affine predicates of an instruction, and the others as they are written."""
         predicates = sorted(instruction.predicates, key=str)
-        found = [try_affine(self.to_condition, predicate) for predicate in predicates]
+        found = [affine.try_affine(self.to_condition, predicate) for predicate in predicates]
         cases = (Case(alternatives=part, holds=True) for part in found if part is not None)
         others = [test for test, part in zip(predicates, found, strict=True) if part is None]
         return tuple(cases), others

@@ -59,7 +59,7 @@ class Statistics:
             if value not in ACCESS_CLASSES:
                 raise self.error(
                     f"the access pattern of '{name}' is {value!r}; pass one of "
-                    f"{', '.join(ACCESS_CLASSES)}",
+                    f"{', '.join(ACCESS_CLASSES)}"
                 )
             self.patterns[name] = value
             return
@@ -67,12 +67,12 @@ class Statistics:
         if number is None:
             raise self.error(
                 f"the statistic for '{name}' is {value!r}; pass a trip count or probability that "
-                "is at least zero, or an access pattern such as 'stride1'",
+                "is at least zero, or an access pattern such as 'stride1'"
             )
         if name not in self.inames and number > 1:
             raise self.error(
                 f"'{name}' is no loop of the kernel (loops: {', '.join(sorted(self.inames))}), "
-                f"and {value} is no probability",
+                f"and {value} is no probability"
             )
         self.numbers[name] = number
 

@@ -342,11 +342,7 @@ class PropertyVector(Result, Mapping[str, Count]):
 
     @classmethod
     def from_mapping(
-        cls,
-        counts: Mapping[str, str | int],
-        *,
-        kernel: str = "by hand",
-        view: View = "source",
+        cls, counts: Mapping[str, str | int], *, kernel: str = "by hand", view: View = "source"
     ) -> PropertyVector:
         """Build a vector by hand.
 
@@ -412,8 +408,7 @@ class PropertyVector(Result, Mapping[str, Count]):
     def compiled(self) -> CompiledCounts:
         """The counts as a function of all parameters, which are not checked."""
         return CompiledCounts(
-            self.parameters,
-            [(c.quantity, c.exact and c.integral) for c in self._counts.values()],
+            self.parameters, [(c.quantity, c.exact and c.integral) for c in self._counts.values()]
         )
 
     def evaluate(
@@ -537,9 +532,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         )
 
     def lay_out(
-        self,
-        values: Mapping[str, Any] | None = None,
-        points: Sequence[Mapping[str, int]] = (),
+        self, values: Mapping[str, Any] | None = None, points: Sequence[Mapping[str, int]] = ()
     ) -> Printed:
         """Give a kernel's counts: values where parameters were given, and symbolic ones."""
         titles = [point_text(point) for point in points] if len(points) > 1 else ["value"]
