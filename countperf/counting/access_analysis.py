@@ -386,6 +386,23 @@ def _list_factors(scope: Scope, parameters: Mapping[str, int]) -> list[IntegerSe
     return [sets.at_values(to_isl(polyhedron), parameters) for polyhedron in polyhedra]
 
 
+def list_touched_addresses(
+    scope: Scope, address: QuasiPolynomial, parameters: Mapping[str, int]
+) -> NDArray[np.int64]:
+    """List the distinct addresses of an access, elements; as for `lane_patterns`."""
+    base, pieces = _split_domain(scope, address, parameters)
+    parts: list[NDArray[np.int64]] = []
+    for components in pieces:
+        touched = np.array([base], np.int64)
+        for component in components:
+            _, addresses, kept = component.list_addresses()
+            steps = np.unique(addresses[kept])
+            _check_number(len(touched) * len(steps), _MAXIMUM_ENTRIES, "addresses")
+            touched = np.unique(touched[:, np.newaxis] + steps)
+        parts.append(touched)
+    return np.unique(np.concatenate(parts))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LanePattern:
     """Passes of one kind."""

@@ -15,11 +15,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from countperf.counting.access_analysis import (
     AccessAnalysis,
     analyze_accesses,
     bank_conflicts,
     lines_moved,
+    list_touched_addresses,
     transactions,
 )
 from countperf.counting.access_classes import unite_accessed_cells
@@ -112,20 +116,19 @@ class Footprint(ShortRepr):
     members: tuple[AccessAnalysis, ...] = field(repr=False, compare=False)
 
     def cells_at(self, parameters: Mapping[str, Any]) -> int:
-        """Return the distinct elements at parameters, if there is a formula."""
+        """Return the distinct elements at parameters; where no formula is known, by enumeration."""
         values = self.members[0].sizes.checked(parameters)
         if self.cells is not None:
             return int(self.cells.evaluate(values))
+        touched: list[NDArray[np.int64]] = []
         for access in self.members:
             if access.address is None or access.is_estimate:
                 why = access.is_estimate or "data, from which its address is read,"
                 raise CountingError(
                     f"{access.label}: {why} decides what is accessed, so that no footprint is known"
                 )
-        raise CountingError(
-            f"{self.members[0].label}: what the kernel accesses of this array has no formula, so"
-            f" that distinct.{self.direction} is not known; leave it out of the model"
-        )
+            touched.append(list_touched_addresses(access.scope, access.address, values))
+        return len(np.unique(np.concatenate(touched)))
 
 
 def footprints_of(accesses: Iterable[AccessAnalysis]) -> tuple[Footprint, ...]:
