@@ -40,7 +40,7 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import Column, FieldsAlone, Printed, Result, ShortRepr, plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KernelAnalysis(ShortRepr, Result):
     """Structure of a kernel, as `analyze_kernel` returns it."""
 
@@ -78,13 +78,8 @@ class KernelAnalysis(ShortRepr, Result):
 def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) -> KernelAnalysis:
     """Analyze the structure of a Loopy kernel.
 
-    It has one entry point; statistics say what data decides, as for `countperf.count_kernel`. The
-    result is symbolic in the size parameters.
-
-    Raises
-    ------
-    CountingError
-        The kernel cannot be counted.
+    Statistics say what data decides, as for `countperf.count_kernel`; what cannot be counted raises
+    `CountingError`.
     """
     prepared = PreparedKernel(t_unit, statistics=statistics)
     with prepared.counting():
@@ -96,13 +91,8 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
         counts[f"the launches of {program.name}"] = program.launches
         counts |= {f"the executions of {i.id}": i.executions for i in program.instructions}
     require_sizes(prepared.kernel.name, prepared.domains.sizes, counts)
-    return KernelAnalysis(
-        kernel=prepared.kernel.name,
-        is_estimate=", ".join(sorted(prepared.statistics.numbers)),
-        sizes=prepared.sizes,
-        programs=programs,
-        accesses=accesses,
-    )
+    is_estimate = ", ".join(sorted(prepared.statistics.numbers))
+    return KernelAnalysis(prepared.kernel.name, is_estimate, prepared.sizes, programs, accesses)
 
 
 @dataclass(frozen=True, slots=True)

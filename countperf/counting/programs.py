@@ -271,7 +271,7 @@ Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 """Loop variables around something, and the conditions on them under which it is executed."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class KernelProgram(ShortRepr):
     """One device program of a kernel, symbolic in the sizes."""
 
@@ -395,20 +395,13 @@ def kernel_programs(
             for access in accesses:
                 if access.is_estimate not in ("", PROBABILITY):
                     domains.statistics.pattern_of(access.access.array, access.access.text)
-    return tuple(
-        KernelProgram(
-            name=launch.program.name,
-            domains=domains,
-            grid=launch.grid,
-            launches=launch.number or one_count(),
-            launch_loops=launch.program.launch_loops,
-            body=launch.program.body,
-            by_id=by_id,
-            barriers=launch.barriers,
-            accesses=tuple(access for access in accesses if access.program == number),
-        )
-        for number, (launch, by_id) in enumerate(zip(prepared.launches(), statements, strict=True))
-    )
+    programs: list[KernelProgram] = []
+    for launch, by_id in zip(prepared.launches(), statements, strict=True):
+        program, number = launch.program, launch.number or one_count()
+        own = tuple(access for access in accesses if access.program == program.number)
+        around = (program.launch_loops, program.body, by_id, launch.barriers, own)
+        programs.append(KernelProgram(program.name, domains, launch.grid, number, *around))
+    return tuple(programs)
 
 
 def sub_group_work(
