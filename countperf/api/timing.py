@@ -171,7 +171,7 @@ def time_kernel(
     asked = Kernel.of(kernel, merge_sizes(sizes, more), statistics)
     cases = _cases(asked, make_arguments, reference, tolerance, unchecked=unchecked)
     protocol = protocol or TIMING
-    with open_runner(runner, device, None, longest_s=longest_s) as opened:
+    with open_runner(runner, device, longest_s) as opened:
         by: dict[str, Any] = {}
         try:
             chosen = choose_weights(weights, model=model, device=opened.identity, force=force)
@@ -227,7 +227,7 @@ def time_resident_groups(
         )
         for groups, unused in unused_local_bytes.items()
     ]
-    with open_runner(None, device, None) as opened:
+    with open_runner(None, device) as opened:
         return _measured(cases, TIMING, opened)
 
 
