@@ -74,7 +74,7 @@ def rank(
         Sizes, in place of the space's.
     weights, model, device, force, incomplete_ok
         As for `predict`; of a device that is named the limits are looked at, too. The model is by
-        default the structural one: no compiled code is read.
+        default the structural one: variants are ranked by counts, and no compiled code is read.
     keep, points : int, optional
         How many to keep; how many to predict, scattered over the space, by default all.
     executor : concurrent.futures.Executor, optional

@@ -259,15 +259,10 @@ def _cases(
         fixed = {size.name: size.fixed for size in known.sizes if size.fixed is not None}
         if make_arguments is None:
             make_arguments, reference = known.make_arguments, reference or known.reference
-    arguments = {arg.name: arg for arg in unit.default_entrypoint.args}
+    known_sizes = [a.name for a in unit.default_entrypoint.args if isinstance(a, lp.ValueArg)]
     bound = bound_arguments(kernel.around)  # such as the data in a program of pytato
-    bound_sizes = {
-        name: int(value)
-        for name, value in bound.items()
-        if isinstance(arguments.get(name), lp.ValueArg) and isinstance(value, int | np.integer)
-    }
-    sizes = {**bound_sizes, **fixed, **kernel.sizes}
-    known_sizes = [arg.name for arg in arguments.values() if isinstance(arg, lp.ValueArg)]
+    whole = {n: int(value) for n, value in bound.items() if isinstance(value, int | np.integer)}
+    sizes = {n: value for n, value in whole.items() if n in known_sizes} | fixed | {**kernel.sizes}
     for size in sizes:
         if size not in known_sizes:
             listed = ", ".join(known_sizes) or "none"

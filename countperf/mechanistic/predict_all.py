@@ -178,38 +178,23 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         """
         ranked = self.ranked()
         is_ranked = len(self) == len(_MODELS)
-        errors = [answer for answer in self.values() if isinstance(answer, Exception)]
-        rows: list[dict[str, Any]] = []
-        facts: dict[str, dict[str, Any]] = {name: {"rank": 1 + ranked.index(name)} for name in self}
-        for name in ranked if is_ranked else self:
-            answer, error = self[name], self.published_error(name)
-            row: dict[str, Any] = dict.fromkeys(_ANSWER_COLUMNS, "") | {"model": name, "reason": ""}
-            if isinstance(answer, Exception):
-                reason = {"lacks": lacking_input(answer), "reason": str(answer)}
-                row |= dict.fromkeys(("time_s", "bound", "published_error")) | reason
-                facts[name] |= reason
-            else:
-                row |= {
-                    "time_s": float(answer.time_s),
-                    "bound": answer.bound,
-                    "published_error": error if is_ranked else None,
-                    "caveat": "below its roof" if self.is_below_roof(name) else "",
-                    "ignores": ", ".join(answer.ignored),
-                    **{f"{part}_s": float(time_s) for part, time_s in answer.breakdown.items()},
-                }
-                facts[name] |= {
-                    **text.extract(answer, "time_s", "bound", "advice", "ignored"),
-                    "breakdown_s": answer.breakdown,
-                    "stalls_s": answer.stalls,
-                    "results": {
-                        n: value if math.isfinite(value) else None
-                        for n, value in answer.results.items()
-                    },
-                    "published_error": error,
-                    "roof_s": self.roofs_s.get(name),
-                    "below_roof": self.is_below_roof(name),
-                }
-            rows.append(row)
+        facts = {name: {"rank": 1 + ranked.index(name), **self._describe(name)} for name in self}
+        rows = [
+            {
+                "model": name,
+                "time_s": of.get("time_s"),
+                "bound": of.get("bound"),
+                "published_error": of.get("published_error") if is_ranked else None,
+                "caveat": "below its roof" if of.get("below_roof") else "",
+                "ignores": ", ".join(of.get("ignored", ())),
+                "lacks": of.get("lacks", ""),
+                "reason": of.get("reason", ""),
+                **{f"{part}_s": float(each) for part, each in of.get("breakdown_s", {}).items()},
+            }
+            for name in (ranked if is_ranked else self)
+            for of in [facts[name]]
+        ]
+        reasons = [of["reason"] for of in facts.values() if "reason" in of]
         said: dict[str, list[str]] = {}  # the same text once
         for name, prediction in self.predictions.items():
             said.setdefault(_describe_advice(prediction), []).append(name)
@@ -218,21 +203,31 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
             rows=rows,
             columns=_ANSWER_COLUMNS,
             notes=[
-                *([self.note] if self.note else []),
+                *filter(None, [self.note]),
                 *(f"measured: {name} ({where})" for name, where in self.measured.items()),
                 *([self._describe_ranking()] if is_ranked else []),
-                *(
-                    text.wrap_note(f"{', '.join(by)}: {advice}")
-                    for advice, by in said.items()
-                    if advice
-                ),
-                *dict.fromkeys(map(text.wrap_note, errors)),
+                *(text.wrap_note(f"{', '.join(by)}: {what}") for what, by in said.items() if what),
+                *map(text.wrap_note, dict.fromkeys(reasons)),
             ],
             facts={
                 **text.extract(self, "kernel", "device", "parameters", "measured", "note"),
                 "models": facts,
             },
         )
+
+    def _describe(self, name: str) -> dict[str, Any]:
+        """Return what JSON has of a model's answer."""
+        answer = self[name]
+        if isinstance(answer, Exception):
+            return {"lacks": lacking_input(answer), "reason": str(answer)}
+        finite = {n: v if math.isfinite(v) else None for n, v in answer.results.items()}
+        return {
+            **text.extract(answer, "time_s", "bound", "advice", "ignored"),
+            **{"breakdown_s": answer.breakdown, "stalls_s": answer.stalls, "results": finite},
+            "published_error": self.published_error(name),
+            "roof_s": self.roofs_s.get(name),
+            "below_roof": self.is_below_roof(name),
+        }
 
     def _describe_ranking(self) -> str:
         if all(self.published_error(name) is None for name in self):

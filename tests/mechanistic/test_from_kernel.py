@@ -75,9 +75,6 @@ def test_saxpy() -> None:
     assert (profile.ins_cuda, profile.ins_issued) == (1, 4)
     assert (profile.registers_per_work_item, profile.local_bytes_per_group) == (10, 0)
     assert not profile.idg_is_sample
-    apart = profile_at(profiled.saxpy(), {"n": 1024}, contract=False)
-    assert apart.alpha["mul.f32"] == apart.alpha["add.f32"] == 1
-    assert apart.total_flops == 2 * 1024
 
 
 def test_transposition_touches_one_line_or_one_for_each_item() -> None:

@@ -12,8 +12,7 @@ from countperf.mechanistic.mwp_cwp import (
     MwpCwpCycles,
     MwpCwpInputs,
     MwpCwpModel,
-    correct_cycles,
-    restate_cycles,
+    MwpCwpRun,
 )
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import TwoSubsystems
@@ -109,13 +108,13 @@ def test_advice_follows_the_case(changes: dict[str, float], helps: tuple[str, ..
 
 
 def test_cycles_per_run_of_the_example() -> None:
-    published = [restate_cycles(EXAMPLE, occupancy) for occupancy in range(1, 10)]
+    published = [MwpCwpRun(EXAMPLE, occupancy) for occupancy in range(1, 10)]
     assert (published[0].mwp, published[0].cwp) == (3, 4)
     assert [run.cpr for run in published] == [16, 18, 20, 22, 26, 30, 34, 38, 42]
     assert [run.case for run in published] == ["occupancy"] * 3 + ["memory"] * 6
     assert published[8].wpc == pytest.approx(9 / 42, rel=EXACT)
 
-    corrected = [correct_cycles(EXAMPLE, occupancy, 25) for occupancy in range(1, 13)]
+    corrected = [MwpCwpRun(EXAMPLE, occupancy, 25) for occupancy in range(1, 13)]
     assert [run.cpr for run in corrected] == [25, 27, 29, 31, 33, 35, 37, 39, 42, 46, 50, 54]
     assert [run.case for run in corrected] == ["occupancy"] * 8 + ["memory"] * 4
 
@@ -130,7 +129,7 @@ def test_cycles_per_run_of_the_example() -> None:
 def test_other_cases_of_the_example(
     alpha_comp: float, occupancy: float, mwp: float, cwp: float, case: str, cycles: float
 ) -> None:
-    run = restate_cycles(replace(EXAMPLE, alpha_comp=alpha_comp), occupancy)
+    run = MwpCwpRun(replace(EXAMPLE, alpha_comp=alpha_comp), occupancy)
 
     assert (run.mwp, run.cwp, run.case, run.cpr) == (mwp, cwp, case, cycles)
 
@@ -153,13 +152,13 @@ def test_below_both_parallelisms_the_correction_changes_only_the_time_alone(
 ) -> None:
     # with less than one memory instruction, its latency in the compute case is too much of it
     system = replace(system, alpha_mem=alpha_mem)
-    first = restate_cycles(system, 1)
+    first = MwpCwpRun(system, 1)
     occupancy = min(first.mwp, first.cwp) * share
     assume(occupancy > 0)
     alone = system.alpha_mem * system.latency_mem + system.alpha_comp * system.cpi_comp
 
-    published = restate_cycles(system, occupancy)
-    corrected = correct_cycles(system, occupancy, alone)
+    published = MwpCwpRun(system, occupancy)
+    corrected = MwpCwpRun(system, occupancy, alone)
 
     assert published.case == "occupancy"
     # below one sub-group, Eq. (28) takes off nearly what it adds: rounding is that of the terms
@@ -175,7 +174,7 @@ def test_memory_parallelism_exceeds_the_other_beyond_an_intensity_above_the_ridg
     turn = system.cpi_mem / (system.cpi_comp * (1 - 1 / ratio))  # Eq. (17)-(20)
     assume(abs(intensity / turn - 1) > 1e-9)
 
-    run = restate_cycles(system, 1)
+    run = MwpCwpRun(system, 1)
 
     assert (run.mwp > run.cwp) == (intensity > turn)
 
@@ -185,7 +184,7 @@ def test_corrected_cycles_never_fall_with_occupancy_nor_below_the_roofline(
     system: TwoSubsystems, first: float, second: float, latency_app: float
 ) -> None:
     low, high = sorted((first, second))
-    fewer, more = (correct_cycles(system, omega, latency_app) for omega in (low, high))
+    fewer, more = (MwpCwpRun(system, omega, latency_app) for omega in (low, high))
     roof = high * max(system.alpha_comp * system.cpi_comp, system.alpha_mem * system.cpi_mem)
 
     assert fewer.cpr <= more.cpr * (1 + 1e-12)

@@ -11,7 +11,8 @@ from countperf.devices.parameters import load_device
 from countperf.errors import CountingError, ModelNotApplicableError, ParameterError
 from countperf.machine_code.sass_instruction import parse_sass
 from countperf.machine_code.warp import WarpProgram, launched
-from countperf.mechanistic import sass
+from countperf.mechanistic import compiled_profile
+from countperf.mechanistic.compiled_profile import SassLatencies, analyze_sass, graph_of
 from countperf.mechanistic.merpsys import MerpsysModel
 from countperf.mechanistic.profile import (
     InstructionGraph,
@@ -19,7 +20,6 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     ProfiledKernel,
 )
-from countperf.mechanistic.sass import SassLatencies, analyze_sass, graph_of
 
 _CODE = """
 MOV R1, c[0x0][0x20]
@@ -273,7 +273,7 @@ def test_a_graph_follows_registers_through_the_loop() -> None:
 def test_what_has_no_graph_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelNotApplicableError, match=r"RED\.E\.ADD at 0x8 .* has no class"):
         _graph("RED.E.ADD [R2], R1\nEXIT")
-    monkeypatch.setattr(sass, "MAX_INSTRUCTIONS", 18)
+    monkeypatch.setattr(compiled_profile, "_MOST_INSTRUCTIONS", 18)
     with pytest.raises(ParameterError, match="more than 18 instructions") as raised:
         _graph(_STAGED)
     assert raised.value.parameter == "max_instructions"

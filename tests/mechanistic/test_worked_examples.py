@@ -22,13 +22,10 @@ from countperf.mechanistic.profile import (
 from countperf.mechanistic.roofline import (
     ByteRooflineModel,
     TransitModel,
-    TwoSubsystems,
     VolkovModel,
     latency_alone,
-    latency_from_counts,
     latency_from_graph,
     roof,
-    transit_throughput,
 )
 from countperf.mechanistic.wfg import (
     Block,
@@ -170,7 +167,7 @@ def test_volkov_with_three_subsystems() -> None:
     device = device_of("a alu 0.375 6", "s sfu 1 15", "m memory 18 440").replaced(**UNIT)
     counts = {"a": 20.0, "s": 4.0, "m": 2.0}
 
-    assert latency_from_counts(counts, device) == 1060
+    assert latency_alone(example_profile(alpha=counts, idg=None), device) == 1060
     assert list(roof(counts, device).busy.values()) == [7.5, 4, 36]
     at_16, at_48 = (
         rate_at(VolkovModel, occupancy, device, alpha=counts, idg=None) for occupancy in (16, 48)
@@ -196,27 +193,27 @@ def test_a_dependency_never_lowers_the_latency(data: st.DataObject) -> None:
 
 # {{{ transit
 
-EXAMPLE = TwoSubsystems(
-    alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6
-)
-LONG = TwoSubsystems(
-    alpha_comp=10, alpha_mem=1, cpi_comp=1, latency_comp=20, cpi_mem=8, latency_mem=400
-)
+LONG_COSTS = ("C compute 1 20", "M memory 8 400")
 
 
 @pytest.mark.parametrize(
-    ("system", "occupancy", "wpc"),
+    ("costs", "alpha", "occupancy", "wpc"),
     [
-        pytest.param(EXAMPLE, 5, 5 / 28, id="example, below the roofs"),
-        pytest.param(EXAMPLE, 7, 0.25, id="example, at both roofs"),
-        pytest.param(EXAMPLE, 10, 0.25, id="example, above"),
-        pytest.param(LONG, 40, 1 / 15, id="long latency"),
-        pytest.param(LONG, 64, 0.1, id="compute roof"),
-        pytest.param(replace(EXAMPLE, alpha_comp=1), 20, 0.25, id="memory roof"),
+        pytest.param(EXAMPLE_COSTS, (4, 2), 5, 5 / 28, id="example, below the roofs"),
+        pytest.param(EXAMPLE_COSTS, (4, 2), 7, 0.25, id="example, at both roofs"),
+        pytest.param(EXAMPLE_COSTS, (4, 2), 10, 0.25, id="example, above"),
+        pytest.param(LONG_COSTS, (10, 1), 40, 1 / 15, id="long latency"),
+        pytest.param(LONG_COSTS, (10, 1), 64, 0.1, id="compute roof"),
+        pytest.param(EXAMPLE_COSTS, (1, 2), 20, 0.25, id="memory roof"),
     ],
 )
-def test_transit(system: TwoSubsystems, occupancy: float, wpc: float) -> None:
-    assert transit_throughput(system, occupancy) == pytest.approx(wpc, rel=1e-9)
+def test_transit(
+    costs: tuple[str, ...], alpha: tuple[float, float], occupancy: float, wpc: float
+) -> None:
+    counts = dict(zip("CM", alpha, strict=True))
+    device = device_of(*costs).replaced(**UNIT)
+    rate = rate_at(TransitModel, occupancy, device, alpha=counts, idg=None)
+    assert rate["wpc"] == pytest.approx(wpc, rel=1e-9)
 
 
 def test_theorem_1_without_parallelism_transit_is_volkov() -> None:
