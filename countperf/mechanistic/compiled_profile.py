@@ -80,9 +80,8 @@ class SassLatencies:
 def latencies_of(device: DeviceParameters) -> SassLatencies:
     """Return the latencies of a device's instructions.
 
-    Those of multiplications, and of loads from global and local memory, are the device's. Constants
-    take as long as local memory. Issue, branches and the replacement of a group are Maxwell's
-    (Gajger & Czarnul, Table 4.1), on every device.
+    Constants take as long as local memory. Issue, branches and the replacement of a group are
+    Maxwell's on every device.
     """
     local = kernel_class(device, "load.local.32").known_latency
     return SassLatencies(
@@ -204,10 +203,7 @@ def unit_of(
 
 
 def model_class(instruction: SassInstruction) -> str:
-    """Return the class of `countperf.mechanistic.classes` of an instruction; empty if it is free.
-
-    Moves, selections and constants cost what an addition does: an issue on the cores.
-    """
+    """Return the class of an instruction; empty if it is free. Moves cost an issue on the cores."""
     kind, _, rest = instruction.name.partition(".")
     if kind in _ISSUED or rest == "constant":
         return _ISSUED.get(kind, "select.i32")
@@ -487,10 +483,7 @@ class GpuKernel:
 
 
 def _with_signs(instruction: SassInstruction) -> SassInstruction:
-    """Return an instruction of Maxwell or Pascal with signs where nvdisasm leaves them out.
-
-    Immediates have 20 bits, the first of which is the sign; of ``IADD3`` it is printed as a digit.
-    """
+    """Return an instruction of Maxwell or Pascal whose 20-bit immediates have their sign."""
     if instruction.base != "IADD3":
         return instruction
     operands = tuple(
@@ -510,8 +503,7 @@ def profile_kernel(
 
     If none of ``registers_per_work_item``, ``occupancy`` and ``active_groups`` is given although
     the device's registers limit its occupancy, ``nvcc`` says how many registers the kernel takes,
-    where it is installed and compiles for the device's compute capability. Profiles ask for the
-    registers if nobody knows them.
+    where it is installed and compiles for the device's compute capability.
     """
     described = device if isinstance(device, DeviceParameters) else load_device(device)
     if all(options.get(name) is None for name in _DECLARED):
@@ -533,11 +525,9 @@ def find_compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCodeProfiler(KernelProfiler):
-    """A Loopy kernel with instructions from machine code: gives its profile at any sizes.
+    """A Loopy kernel whose graph, latency bound, core instructions and issue slots are SASS's.
 
-    Its graph of instructions, latency bound, core instructions and issue slots are those of the
-    code. The first sub-group of a typical work group is followed. Launch and lines of accesses come
-    from Loopy.
+    The first sub-group of a typical work group is followed. Launch and lines come from Loopy.
     """
 
     gpu: GpuKernel  # machine code that is followed
@@ -577,11 +567,7 @@ def capability_of(device: DeviceParameters) -> str:
 def with_machine_code(
     profiler: KernelProfiler, kernel: Any, listing: str | None = None
 ) -> MachineCodeProfiler:
-    """Return the profiler of a kernel with instructions from SASS, as nvcc generates it.
-
-    A listing of SASS, of the code that Loopy generates, takes the place of nvcc's, whose loops are
-    not unrolled.
-    """
+    """Return the profiler of a kernel with instructions from a listing of SASS, or nvcc's."""
     given = {field.name: getattr(profiler, field.name) for field in fields(profiler)}
     gpu = GpuKernel(kernel, capability_of(profiler.device), keeps_loops=True, listing=listing)
     latencies = latencies_of(profiler.device)

@@ -131,11 +131,7 @@ class MwpCwpCycles:
 
 
 def _advise(case: Case, *, more_sub_groups: bool, coalescing: bool = False) -> str:
-    """Say what shortens the terms that bound a case (Hong & Kim, section 3.2).
-
-    Of a case that memory bounds, Eq. (5) says what limits MWP: the sub-groups that are resident,
-    their departure delay, or the bandwidth.
-    """
+    """Say what shortens the terms that bound a case (Hong & Kim, section 3.2 and Eq. (5))."""
     if case == "occupancy":
         return (
             "too few sub-groups are resident to hide memory: more of them help, and fewer memory"

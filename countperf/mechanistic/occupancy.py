@@ -110,10 +110,9 @@ def resident_groups_of(kernel: ProfiledKernel, device: DeviceParameters) -> Resi
 
 
 def unused_local_bytes(kernel: ProfiledKernel, device: DeviceParameters) -> dict[int, int]:
-    """Return the numbers of resident groups that more local memory for each group leaves.
+    """Return by number of resident groups the least local memory, beside its own, that leaves it.
 
-    For each number, the least that a group gets beside its own. On some devices, the most that a
-    group can have leaves several groups.
+    On some devices, the most that a group can have leaves several groups.
     """
     own, total = kernel.profile.local_bytes_per_group or 0, device.local_bytes_per_compute_unit or 0
     units = device.require_int("num_compute_units", model=_MODEL)
@@ -129,11 +128,7 @@ def unused_local_bytes(kernel: ProfiledKernel, device: DeviceParameters) -> dict
 
 
 def launch_geometry(kernel: ProfiledKernel, device: DeviceParameters) -> LaunchGeometry:
-    """Derive what one compute unit sees of a launch.
-
-    An occupancy that the launch states wins; so does a number of active groups. The concurrent
-    groups are then those nearest below the stated occupancy, at least one.
-    """
+    """Derive what one compute unit sees of a launch; what this states of its occupancy wins."""
     launch = kernel.launch
     sub_groups = launch.sub_groups_per_group(device.require_int("sub_group_size", model=_MODEL))
     on_unit = -(-launch.num_groups // device.require_int("num_compute_units", model=_MODEL))

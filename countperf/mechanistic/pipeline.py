@@ -277,11 +277,7 @@ class PipelineModel(base.MechanisticModel):
     charges: ClassVar[frozenset[str]] = frozenset({"barriers", "divergence"})
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
-        """Estimate the time of one launch.
-
-        The breakdown has the time for which the busiest subsystem (or the issue of instructions)
-        is occupied, and the rest as latency; the larger part is what bounds the time.
-        """
+        """Estimate the time of one launch: what is busiest, and the rest as latency."""
         clock_hz, profile = self.constant("clock_hz"), kernel.profile
         geometry = launch_geometry(kernel, self.device)
         graphs = profile.sub_group_idgs or (profile.require("idg", model=self.model),)

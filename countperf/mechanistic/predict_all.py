@@ -1,10 +1,11 @@
 """Predictions of a Loopy kernel by all mechanistic models in one call, ranked by their validity.
 
 Lemeire, Cornelis & Konstantinidis (Tables 10 to 12) print the error of eight models for fourteen
-kernels of Rodinia on a Maxwell, a Pascal and a Turing GPU. `published_error` is their mean over the
-GPUs and those kernels that have barriers, as the kernel at hand, or that have none. In Table 12 the
-columns of WFG and the corrected MWP-CWP are exchanged (``docs/evidence/papers.md``), which is
-undone here. For GPUs of compute capability 1.x, Hong & Kim print 13.3 %, a mean over six kernels.
+kernels of Rodinia on a Maxwell, a Pascal and a Turing GPU. `ModelAnswers.published_error` is their
+mean over the GPUs and those kernels that have barriers, as the kernel at hand, or that have none.
+In Table 12 the columns of WFG and the corrected MWP-CWP are exchanged
+(``docs/evidence/papers.md``), which is undone here. For GPUs of compute capability 1.x, Hong & Kim
+print 13.3 %, a mean over six kernels.
 """
 
 from __future__ import annotations
@@ -149,12 +150,17 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
 
     def published_error(self, model: str) -> float | None:
         """Return the mean error that was published of a model for such kernels and devices."""
-        return published_error(model, self.described, has_barriers=self.has_barriers)
+        capability = self.described.compute_capability
+        if capability is None:
+            return None
+        is_old = capability.startswith("1.")
+        known = {"mwp-cwp": (0.133, 0.133)} if is_old else _PUBLISHED_ERRORS
+        return known[model][0 if self.has_barriers else 1] if model in known else None
 
     def ranked(self) -> list[str]:
-        """Return the models by validity; those below their roof, and without an answer, are last.
+        """Return the models by published error, then by what they leave out.
 
-        The smallest published error is first; of models without one, what leaves out least.
+        Those below their roof, and those without an answer, are last.
         """
 
         def place(name: str) -> tuple[bool, bool, float, int]:
@@ -169,13 +175,7 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         return sorted(self.answers, key=place)
 
     def lay_out(self) -> text.Printed:
-        """Give a row per model: time, bound, what it ignores, what it lacks; then how to mend that.
-
-        All models are ranked by validity, see `ranked`. Below stand stalls by cause, and what
-        MWP-CWP says of the kernel. In JSON a model has ``rank``, and ``time_s``, ``bound``,
-        ``breakdown_s``, ``stalls_s``, ``advice``, ``results`` and ``ignored``, or ``lacks`` and
-        ``reason``.
-        """
+        """Give a row per model, all of them ranked by validity; then stalls and how to mend it."""
         ranked = self.ranked()
         is_ranked = len(self) == len(_MODELS)
         facts = {name: {"rank": 1 + ranked.index(name), **self._describe(name)} for name in self}
@@ -255,16 +255,6 @@ def _describe_advice(of: MechanisticPrediction) -> str:
     return f"stalls waiting for {', '.join(parts)}" if parts else ""
 
 
-def published_error(model: str, device: DeviceParameters, *, has_barriers: bool) -> float | None:
-    """Return the mean error of a model that was published for such kernels and devices, if any."""
-    capability = device.compute_capability
-    if capability is None:
-        return None
-    is_old = capability.startswith("1.")
-    known = {"mwp-cwp": (0.133, 0.133)} if is_old else _PUBLISHED_ERRORS
-    return known[model][0 if has_barriers else 1] if model in known else None
-
-
 def lacking_input(error: ParameterError | DeviceParameterError) -> str:
     """Return the name of the input that an error asks for."""
     if isinstance(error, DeviceParameterError):
@@ -309,10 +299,7 @@ def answers_of(
 def answer_or_error(
     predict: Callable[[], MechanisticPrediction], unknown: Mapping[str, DeviceParameterError]
 ) -> Answer:
-    """Return a prediction, or the error that says what it lacks.
-
-    `unknown` says of classes of instructions what could stand in for them.
-    """
+    """Return a prediction, or the error that says what it lacks or what could stand in for it."""
     try:
         return predict()
     except DeviceParameterError as error:
@@ -348,10 +335,7 @@ def choose_models(models: ModelChoice) -> list[str]:
 
 
 def build_models(models: ModelChoice, device: DeviceParameters) -> list[MechanisticModel]:
-    """Build the chosen models for a device that states the costs of a kernel's instructions.
-
-    Where it states none of barriers, they are free, but for the simulation, which needs them.
-    """
+    """Build models for a device; barriers of no known cost are free, but for the simulation."""
     free = device
     if BARRIER not in device.classes:
         free = device.replaced(classes={**device.classes, BARRIER: _FREE_BARRIER})

@@ -124,11 +124,7 @@ class ByteRooflineModel(base.MechanisticModel):
 
 
 def latency_from_graph(graph: base.InstructionGraph, device: DeviceParameters) -> float:
-    """Return the cycles of one sub-group alone, from its instructions and dependencies.
-
-    In-order issue in program order, every subsystem a pipeline, no issue limit. Two instructions of
-    different subsystems may start in the same cycle.
-    """
+    """Return the cycles of one sub-group alone, issued in order: every subsystem is a pipeline."""
     free: dict[str, float] = {}
     finish: list[float] = []
     last = 0.0
@@ -212,10 +208,7 @@ class TwoSubsystems:
 def two_subsystems(
     profile: base.KernelProfile, device: DeviceParameters, *, model: str
 ) -> TwoSubsystems:
-    """Merge the classes of a kernel into one computation and one memory instruction.
-
-    Counts add up; costs are the means weighted with the counts. Barriers are left out.
-    """
+    """Merge the classes of a kernel, but for barriers, by weighted means of their costs."""
     cpi_comp, latency_comp = profile.mean_cost("compute", device, model=model)
     cpi_mem, latency_mem = profile.mean_cost("memory", device, model=model)
     return TwoSubsystems(

@@ -162,10 +162,7 @@ class StepFormulas(Result):
 
 
 def find_changes(label: Callable[[int], str], step: int, first: int) -> list[tuple[int, str]]:
-    """Return where a label changes over multiples of a step, with what it becomes.
-
-    Beyond the first 256 multiples, changes within 2 % of each other may be missed.
-    """
+    """Return where a label changes over multiples of a step; of close changes some are missed."""
     sizes = [-(-first // step) * step + step * number for number in range(_DENSE)]
     while sizes[-1] < _LARGEST:
         sizes.append(int(sizes[-1] * _RATIO) // step * step)
@@ -285,10 +282,7 @@ class _Counts:
         return found
 
     def find_formula(self, number: int, field: str) -> QuasiPolynomial | None:
-        """Return the polynomial through counts, if two further ones confirm it.
-
-        There is none of spans where graphs of sub-groups are too long.
-        """
+        """Return the polynomial through counts, if two further ones confirm it."""
         longest = profiling.MAX_INSTRUCTIONS if field == "span" else 1
         steps = QuasiPolynomial.name(self.size) / self.multiple - self.first
         result, basis, is_confirmed = ZERO, ONE, False
