@@ -13,7 +13,7 @@ A text is such as::
 step in another stream of its device, ``device=1`` on another device than the first (0), and
 ``device=all`` on each (a copy ``to=0``: on each other one). ``name=`` names it, and
 ``after=name,name`` makes it wait, for a step of ``device=all`` on all devices. Everything else with
-an equals sign is a size of the kernel. Numbers are formulas (`countperf.models.expressions`) of the
+an equals sign is a size of the kernel. Numbers are formulas (`countperf.models.definition`) of the
 variables that are given, of ``devices``, their number, and ``device``, that of the step. Lines
 after ``#`` are comments.
 
@@ -47,7 +47,7 @@ from countperf.devices.parameters import (
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.mechanistic.merpsys import transfer_time
 from countperf.mechanistic.profile import MechanisticPrediction, check_not_negative, check_whole
-from countperf.models import expressions
+from countperf.models import definition
 from countperf.sizes import checks_keywords, merge_sizes
 from countperf.store import read_file_text
 
@@ -273,7 +273,7 @@ def _parse_line(
 
 def _value(formula: str, values: Mapping[str, int]) -> float:
     """Return the value of a formula of variables."""
-    parsed = expressions.parse(formula)
+    parsed = definition.parse(formula)
     if unknown := [name for name in parsed.names if name not in values]:
         said = f"add {unknown[0]}=1024, or what it is to be"
         raise ValueError(f"{formula!r}: no value for {unknown[0]}; {said}")

@@ -26,7 +26,7 @@ from countperf.measuring.runner import CALIBRATION, KernelRunner
 from countperf.models import library
 from countperf.models.fitting import prior
 from countperf.models.fitting.fit_model import observations_of
-from countperf.models.fitting.rescale import rescale_weights
+from countperf.models.fitting.prior import rescale_weights
 from countperf.models.library import OWN, check_own_name, user_fits_folder
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
@@ -78,7 +78,7 @@ def calibrate(
 
     What other devices' fits say is the prior: weights that the measured kernels do not determine
     stay there, with the uncertainty that other devices show. Where weights of the very device ship,
-    they are rescaled instead (`countperf.models.fitting.rescale`). Weights are stored among the
+    they are rescaled instead (`countperf.models.fitting.prior`). Weights are stored among the
     user's own, for ``predict(..., weights="mine/NAME")``. Called again, it goes on with the next
     kernels.
 

@@ -23,9 +23,9 @@ from countperf.mechanistic import sweep as sweeping
 from countperf.mechanistic.compiled_profile import profile_kernel, with_machine_code
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy, unused_local_bytes
+from countperf.models.function import Level
 from countperf.models.library import find_fit, load_weights, model_in, short_name
 from countperf.models.predictions import DeviceAnswer, DeviceAnswers
-from countperf.models.validity import Level
 from countperf.sizes import checks_keywords, combine_sizes, merge_sizes
 from countperf.store import read_file_text
 

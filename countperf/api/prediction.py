@@ -16,10 +16,9 @@ from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import DeviceIdentity, choose_caches
 from countperf.models.explanation import ExplainedPart, Explanation
-from countperf.models.function import model_inputs
+from countperf.models.function import Level, model_inputs, refuse_negative
 from countperf.models.library import find_fit, fits_for, list_fits, load_weights, short_name
 from countperf.models.shipped import COMPILED
-from countperf.models.validity import Level, refuse_negative
 from countperf.models.weights import WeightSet, charge_inputs
 from countperf.sizes import checks_keywords, merge_sizes
 from countperf.text import ShortRepr
@@ -264,6 +263,7 @@ def explain_prediction(prediction: Prediction) -> Explanation:
     counts = prediction.origin.kernel.evaluate(prediction.parameters)
     values = charge_inputs(weights, model_inputs(weights.definition, counts)).values
     by_feature = weights.by_feature
+    numbers = dict(zip(by_feature, values.tolist(), strict=True))
     return Explanation(
         prediction=prediction,
         expression=weights.definition.expression,
@@ -271,7 +271,7 @@ def explain_prediction(prediction: Prediction) -> Explanation:
             ExplainedPart(
                 name=name,
                 weight=by_feature.get(name),
-                count=float(values[name]) if name in by_feature else None,
+                count=numbers.get(name),
                 part_s=float(np.asarray(seconds).item()),
             )
             for name, seconds in prediction.breakdown.items()

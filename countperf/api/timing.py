@@ -36,8 +36,8 @@ from countperf.steps import stepped
 if TYPE_CHECKING:
     from countperf.measuring.cases import MakeArguments, Reference
     from countperf.measuring.runner import CaseRunner
+    from countperf.models.function import Level
     from countperf.models.predictions import Prediction
-    from countperf.models.validity import Level
     from countperf.models.weights import WeightSet
 
 
