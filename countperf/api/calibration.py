@@ -88,10 +88,9 @@ def calibrate(
         As for `measure`; by default the first GPU that works, else the first device.
     minutes : float
         Time for measuring and fitting together, 1 to 60 minutes.
-    name : str, optional
-        Name of the fit, ``mine/NAME``; by default the device's slug.
-    store : Path or str, optional
-        Where measurements are kept (``.jsonl``); by default in the user's data folder.
+    name, store : optional
+        Name of the fit, ``mine/NAME``, by default the device's slug; file in which measurements are
+        kept (``.jsonl``), by default in the user's data folder.
     busy : bool
         Use times that do not settle, too, since other programs use the machine; intervals are
         wider.

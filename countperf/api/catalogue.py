@@ -204,12 +204,10 @@ def measure_catalogue(
 
 
 def _profile(given: str | Profile) -> Profile:
-    if isinstance(given, Profile):
-        return given
-    if given not in PROFILES:
+    if not isinstance(given, Profile) and given not in PROFILES:
         message = f"there is no profile {given!r}; pass one of {', '.join(map(repr, PROFILES))}"
         raise errors.ParameterError(message, parameter="profile")
-    return PROFILES[given]
+    return given if isinstance(given, Profile) else PROFILES[given]
 
 
 def measure_variants(

@@ -127,11 +127,10 @@ def time_kernel(
         many, which go together value by value.
     device : str or Device, optional
         As for `measure`; by default the first GPU that works, else the first device.
-    make_arguments : callable, optional
-        From a random generator and the parameters to the kernel's inputs by name. By default they
-        are made from the types and shapes of its arguments (`countperf.devices.binding`).
-    reference, tolerance : optional
-        From inputs and parameters to the expected outputs by name; largest ``|got - want|``.
+    make_arguments, reference, tolerance : optional
+        From a random generator and the parameters to the kernel's inputs by name, by default by the
+        types and shapes of its arguments (`countperf.devices.binding`); from inputs and parameters
+        to the expected outputs; largest ``|got - want|``.
     unchecked : bool, optional
         Launch the kernel also where a subscript that data decide may leave its array.
     statistics, instruction_counts, weights, model, force, incomplete_ok, level

@@ -148,10 +148,7 @@ class SassAnalysis:
         return replace(profiled, profile=replace(profiled.profile, **of_code))
 
     def _count_runs(self, trips: Sequence[float]) -> list[tuple[float, SassSegment]]:
-        return [
-            (prod((float(trips[loop]) for loop in segment.loops), start=1.0), segment)
-            for segment in self.segments
-        ]
+        return [(prod((float(trips[n]) for n in s.loops), start=1.0), s) for s in self.segments]
 
 
 def analyze_sass(text: str, latencies: SassLatencies | None = None) -> dict[str, SassAnalysis]:
@@ -320,8 +317,7 @@ def _needs(instruction: SassInstruction) -> frozenset[str]:
 
 def _latency(instruction: SassInstruction, latencies: SassLatencies) -> float:
     field = f"{unit_of(instruction)}_memory"
-    latency = getattr(latencies, field, latencies.arithmetic)
-    if latency is None:
+    if (latency := getattr(latencies, field, latencies.arithmetic)) is None:
         message = f"{instruction.opcode} needs the latency {field}; pass it in SassLatencies"
         raise errors.ParameterError(message, parameter=field)
     return latency
@@ -354,11 +350,6 @@ class GpuCounts(ShortRepr):
     assumed_groups: int
 
 
-def with_loops_kept(source: str) -> str:
-    """Return CUDA C whose loops are not unrolled, as far as Loopy wrote them."""
-    return _FOR.sub(r"\1#pragma unroll 1\n\g<0>", source)
-
-
 _Launch = tuple[str, Shape, Shape, list[Any]]
 """Kernel, groups, shape of a group, and arguments."""
 
@@ -378,7 +369,6 @@ class GpuKernel:
         keeps_loops: bool = False,
         listing: str | None = None,
     ) -> None:
-        self.capability = capability
         self._major = int(capability.partition(".")[0])
         if self._major not in _BANKS:
             known = ", ".join(map(str, _BANKS))
@@ -389,7 +379,9 @@ class GpuKernel:
         self._code = generate_cuda(t_unit)
         self.launches = Launches(self._code, describe_kernel(t_unit))
         self.groups = WorkGroups(t_unit)
-        source = with_loops_kept(self._code.source) if keeps_loops else self._code.source
+        source = self._code.source
+        if keeps_loops:  # those that Loopy wrote are not unrolled
+            source = _FOR.sub(r"\1#pragma unroll 1\n\g<0>", source)
         self.listing = compile_sass(source, capability) if listing is None else listing
 
     @cached_property
@@ -447,12 +439,11 @@ class GpuKernel:
     ) -> Sequence[Kind]:
         """Return a group of each kind, or all groups."""
         kernel, groups, _, arguments = launch
-        if every_group:
-            return GroupKinds.of_each(groups).kinds
-        found = self.groups.kinds(kernel, groups, parameters, _integers(arguments))
-        if all(kind.is_exact for kind in found.kinds):
-            return found.kinds
-        if prod(groups) > _MOST_GROUPS:
+        if not every_group:
+            found = self.groups.kinds(kernel, groups, parameters, _integers(arguments))
+            if all(kind.is_exact for kind in found.kinds):
+                return found.kinds
+        if not every_group and prod(groups) > _MOST_GROUPS:
             raise errors.CountingError(
                 f"kernel '{kernel}': work groups execute different numbers of instructions, and"
                 f" there are {prod(groups)} of them; follow all with"
@@ -533,11 +524,6 @@ class MachineCodeProfiler(KernelProfiler):
     gpu: GpuKernel  # machine code that is followed
     sass: Mapping[str, SassAnalysis]  # segments of the machine code of each device program
 
-    @property
-    def note(self) -> str:
-        """Where instructions come from."""
-        return f"instructions: machine code for compute capability {self.gpu.capability}"
-
     def launches_at(
         self, parameters: Mapping[str, Any], /
     ) -> tuple[tuple[ProfiledKernel, int], ...]:
@@ -569,7 +555,9 @@ def with_machine_code(
 ) -> MachineCodeProfiler:
     """Return the profiler of a kernel with instructions from a listing of SASS, or nvcc's."""
     given = {field.name: getattr(profiler, field.name) for field in fields(profiler)}
-    gpu = GpuKernel(kernel, capability_of(profiler.device), keeps_loops=True, listing=listing)
+    capability = capability_of(profiler.device)
+    given["note"] = f"instructions: machine code for compute capability {capability}"
+    gpu = GpuKernel(kernel, capability, keeps_loops=True, listing=listing)
     latencies = latencies_of(profiler.device)
     sass = {
         name: analyze_function(name, program.instructions, latencies)

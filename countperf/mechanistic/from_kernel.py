@@ -182,35 +182,30 @@ class ProgramAtSizes:
                 total["work"] += each.items
                 total["ins_cuda"] += mean
                 if key.type_name.startswith("f"):
-                    total["flops"] += each.items * _FLOPS.get(key.kind, 0)
+                    total["total_flops"] += each.items * _FLOPS.get(key.kind, 0)
             elif cost is not None and cost.lines:
                 size = self.sub_group_size * key.bits // 8
                 fewest = -(-size // self.shape.line_bytes)
                 total["lines"] += mean * cost.lines
                 total["ins_issued"] += mean * max(0, cost.lines - fewest)
                 total["asked"] += mean * size
-                total["moved"] += mean * cost.bytes_moved
+                total["gmem_bytes"] += mean * cost.bytes_moved
                 is_full = not self.splits_fully or cost.bytes_moved >= size
                 if cost.lines <= fewest and is_full:
-                    total["coalesced"] += mean
+                    total["alpha_mem_coal"] += mean
                 else:
                     lines = self.sub_group_size if self.splits_fully else cost.lines
-                    total["uncoalesced"] += mean
+                    total["alpha_mem_uncoal"] += mean
                     total["split"] += mean * lines
-        uncoalesced, sub_groups = total["uncoalesced"], self.groups * self.per_group
-        accesses = total["coalesced"] + uncoalesced
+        uncoalesced, sub_groups = total["alpha_mem_uncoal"], self.groups * self.per_group
+        accesses = total["alpha_mem_coal"] + uncoalesced
+        names = "alpha_mem_coal alpha_mem_uncoal gmem_bytes total_flops work ins_cuda ins_issued"
         return {
-            "alpha_mem_coal": float(total["coalesced"]),
-            "alpha_mem_uncoal": float(uncoalesced),
+            **{name: float(total[name]) for name in names.split()},
             "uncoal_per_mw": float(total["split"] / uncoalesced) if uncoalesced else 1.0,
             "load_bytes_per_sub_group": float(total["asked"] / accesses) if accesses else None,
-            "gmem_bytes": float(total["moved"]),
-            "total_flops": float(total["flops"]),
-            "total_bytes": float(total["moved"] * sub_groups),
-            "work": float(total["work"]),
+            "total_bytes": float(total["gmem_bytes"] * sub_groups),
             "transactions": float(total["lines"] * sub_groups),
-            "ins_cuda": float(total["ins_cuda"]),
-            "ins_issued": float(total["ins_issued"]),
         }
 
 
@@ -247,6 +242,7 @@ class KernelProfiler(ShortRepr):
     lines: Mapping[str, float] = field(default_factory=dict[str, float])
     max_instructions: int = MAX_INSTRUCTIONS  # longest graph of a sub-group
     metrics: tuple[KernelMetrics, ...] = ()  # what a profiler measured, in the place of counts
+    note: str = ""  # where instructions come from, if not from Loopy
 
     def at(self, parameters: Mapping[str, Any], /) -> base.ProfiledKernel:
         """Return profile and launch at parameter values."""
@@ -280,9 +276,11 @@ class KernelProfiler(ShortRepr):
                 registers = None
             profile = at_sizes.profile(registers)
             # a CPU core takes one group at a time where local memory is cache
-            is_core = self.device.max_groups_per_compute_unit == 1
-            is_cache = is_core and self.device.local_bytes_per_compute_unit is None
-            only = 1 if is_cache and profile.local_bytes_per_group else None
+            core = (
+                self.device.max_groups_per_compute_unit,
+                self.device.local_bytes_per_compute_unit,
+            )
+            only = 1 if core == (1, None) and profile.local_bytes_per_group else None
             launch = base.LaunchConfiguration(
                 work_items_per_group=program.grid.group_size,
                 num_groups=at_sizes.groups,
@@ -303,11 +301,6 @@ class KernelProfiler(ShortRepr):
         """Name of the kernel."""
         return self.programs[0].kernel.name
 
-    @property
-    def note(self) -> str:
-        """Where instructions come from, if not from Loopy."""
-        return ""
-
 
 def profile_kernel(
     kernel: Any,
@@ -325,10 +318,8 @@ def profile_kernel(
 def require_registers(kernel: base.ProfiledKernel, device: DeviceParameters) -> None:
     """Refuse a launch whose occupancy depends on registers that nobody declared or measured."""
     profile, launch = kernel.profile, kernel.launch
-    is_known = (launch.occupancy, launch.active_groups) != (None, None)
-    if is_known or profile.registers_per_work_item is not None:
-        return
-    if device.registers_per_compute_unit is not None:
+    known = (launch.occupancy, launch.active_groups, profile.registers_per_work_item)
+    if known == (None,) * 3 and device.registers_per_compute_unit is not None:
         nvcc = f"; an nvcc that compiles for {device.compute_capability} finds them, if installed"
         message = (
             f"kernel '{profile.name}': its occupancy on {device.slug} depends on the registers of a"

@@ -85,11 +85,11 @@ def resident_groups(
     active = limits[limiter]
     if active == 0:
         parameter = {"registers": "registers_per_work_item", "local": "local_bytes_per_group"}
-        message = (
+        raise ParameterError(
             f"device {device.slug!r}: not even one group of {items} work items fits"
-            f" on a compute unit (limited by: {limiter}); make the group smaller or use less of it"
+            f" on a compute unit (limited by: {limiter}); make the group smaller or use less of it",
+            parameter=parameter.get(limiter, "work_items_per_group"),
         )
-        raise ParameterError(message, parameter=parameter.get(limiter, "work_items_per_group"))
     return Residency(
         active_groups=active,
         limits=limits,
