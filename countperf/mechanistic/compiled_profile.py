@@ -180,8 +180,7 @@ def graph_of(
         )
         if name := classes[place]:
             names.append(name)
-            number = recorder.barrier() if name == BARRIER else recorder.add(waits)
-            waits = frozenset([number])
+            waits = frozenset([recorder.barrier() if name == BARRIER else recorder.add(waits)])
         last |= dict.fromkeys(instruction.results, waits)
     return InstructionGraph(names, recorder.edges)
 

@@ -396,5 +396,4 @@ def _shorten_graph(
     most = int(_SIMULATED_INSTRUCTIONS / (waves * geometry.occupancy))
     if len(graph.nodes) <= most:
         return profiled
-    shorter = replace(profiler, max_instructions=max(1, most))
-    return shorter.launches_at(values)[position][0]
+    return replace(profiler, max_instructions=max(1, most)).launches_at(values)[position][0]

@@ -26,27 +26,23 @@ from countperf.text import ShortRepr
 def check_positive(value: float, name: str) -> float:
     """Return a number that must be positive and finite."""
     if not (math.isfinite(value) and value > 0):
-        message = f"{name} must be positive and finite, not {value}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be positive and finite, not {value}", parameter=name)
     return value
 
 
 def check_not_negative(value: float, name: str) -> float:
     """Return a number that must be finite and not negative."""
     if not (math.isfinite(value) and value >= 0):
-        message = f"{name} must be finite and not negative, not {value}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be finite and not negative, not {value}", parameter=name)
     return value
 
 
 def check_whole(value: int, name: str, *, least: int = 1) -> int:
     """Return a number that must be whole and at least some bound."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        message = f"{name} must be a whole number, not {value!r}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be a whole number, not {value!r}", parameter=name)
     if value < least:
-        message = f"{name} must be at least {least}, not {value}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be at least {least}, not {value}", parameter=name)
     return value
 
 

@@ -66,8 +66,7 @@ def roof(counts: Mapping[str, float], device: DeviceParameters) -> Roof:
     ordered = sorted(per_class, key=lambda name: (_KIND_ORDER.index(kind_of[name]), name))
     busy = {name: sum(per_class[name].values()) for name in ordered}
     if not any(busy.values()):
-        message = "the kernel has no work: all busy cycles are zero"
-        raise ParameterError(message, parameter="alpha")
+        raise ParameterError("the kernel has no work: all busy cycles are zero", parameter="alpha")
     if device.issue_limit is not None:
         busy["issue"], kind_of["issue"] = sum(counts.values()) / device.issue_limit, "issue"
     most = max(busy.values())

@@ -182,8 +182,7 @@ def sweep(
         for value, kernel in varied.items()
     ]
     if not points:
-        message = f"no value of {over} fits on {device.slug}"
-        raise ParameterError(message, parameter="values")
+        raise ParameterError(f"no value of {over} fits on {device.slug}", parameter="values")
     return Sweep(
         kernel=profile.name,
         device=device.slug,

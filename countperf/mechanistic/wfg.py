@@ -101,8 +101,7 @@ class WorkFlowCycles:
                 self.exposed_mem += max(0.0, exposed - mem_trans)
         self.cpw = float(self.computation + self.memory)
         if self.cpw == 0:
-            message = "blocks hold no work: their cycles are 0"
-            raise ParameterError(message, parameter="blocks")
+            raise ParameterError("blocks hold no work: their cycles are 0", parameter="blocks")
         self.cpr, self.wpc = self.cpw * occupancy, 1 / self.cpw
         # cycles per sub-group in which either pipeline is busy
         self.issuing = costs.cpi_comp * sum(block.count for block in comp)
