@@ -82,7 +82,6 @@ def test_function_method_and_command_line_agree(
     assert main(["predict", f"{kernel_file}:axpy", "n=1048576", "--weights", SLUG, "--json"]) == 0
     printed = capsys.readouterr()
     on_the_command_line = json.loads(printed.out)["time_s"]
-
     assert by_function.time_s == by_method.time_s == by_name.time_s == on_the_command_line
     assert by_function.interval_s == by_method.interval_s
     assert "model structural: the device of the weights" in by_function.model_choice
@@ -99,7 +98,6 @@ def test_the_method_takes_statistics_and_anchors(kernel_file: str) -> None:
         f"{kernel_file}:rows", m=4096, k=50000, weights=SLUG, model="structural", **given
     )
     assert method.time_s == function.time_s > 0
-
     plain = countperf.predict(_axpy(kernel_file), n=2**20, weights=weights)
     anchored = countperf.predict(
         _axpy(kernel_file),
@@ -148,7 +146,6 @@ def test_compiled_code_is_read_where_its_device_is(kernel_file: str, slug_here: 
     chosen = [countperf.predict(kernel, n=int(n), weights=slug_here) for n in sizes]
     several = countperf.predict(kernel, n=sizes, weights=slug_here)
     method = countperf.predict(kernel, n=2**20, weights=load_weights(slug_here, model="compiled"))
-
     times = np.asarray(several.time_s).tolist()
     assert times == pytest.approx([each.time_s for each in chosen], rel=1e-12)
     assert method.time_s == pytest.approx(times[1], rel=1e-12)
@@ -171,7 +168,6 @@ def test_code_that_cannot_be_followed_leaves_the_structural_model(
     monkeypatch.setattr(choosing, "reading_weights", lambda *_: reading)
     monkeypatch.setattr(Kernel, "add_code", fails)
     prediction = countperf.predict(_axpy(kernel_file), n=2**20, weights=SLUG)
-
     assert prediction.model.startswith("structural")
     said = f"model structural: the one that reads compiled code fails: {error}"
     assert prediction.model_choice == said

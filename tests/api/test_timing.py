@@ -83,13 +83,9 @@ def timed(times_s: Mapping[int, float], spread: float = 0.0, **options: Any) -> 
     )
 
 
-# {{{ what is measured, and what that says
-
-
 def test_measured_times_stand_beside_predicted_ones() -> None:
     # predicted: 1 us + 2 ns * n
     timing = timed({1000: 3.3e-6, 4000: 9e-6})
-
     assert (timing.kernel, timing.device) == ("axpy", IDENTITY)
     assert (timing.weights, timing.model) == ("", "linear")  # made by hand, they have no name
     assert timing.runs == (({"n": 1000}, 3.3e-6), ({"n": 4000}, 9e-6))
@@ -137,13 +133,9 @@ def test_one_word_says_what_a_time_says(
 
 
 def test_what_has_no_weight_can_be_left_out() -> None:
-    weights = linear(
-        weights=tuple(w for w in linear().weights if not w.feature.startswith("flop")),
-    )
-
+    weights = linear(weights=tuple(w for w in linear().weights if not w.feature.startswith("flop")))
     (refused,) = timed({1000: 3e-6}, weights=weights).sizes
     (only,) = timed({1000: 3e-6}, weights=weights, incomplete_ok=True).sizes
-
     assert refused.verdict == "no prediction"
     assert "flop.add.f32" in refused.reason
     # what is left is the launch
@@ -155,11 +147,9 @@ def test_what_has_no_weight_can_be_left_out() -> None:
 @pytest.mark.extra("plot")
 def test_a_kernel_without_sizes_is_timed() -> None:
     kernel = made("i<64", "z[i] = x[i] + 1", "x,z f32 64")
-
     timing = time_kernel(
         kernel, runner=FakeRunner(lambda *_: 1e-6), weights=linear(), protocol=PROTOCOL
     )
-
     assert timing.runs == (({}, 1e-6),)
     assert "1.00 µs" in repr(timing)
     assert draw(timing).axes[0].get_xlabel() == "number of the size in the table, from 1"
@@ -167,14 +157,12 @@ def test_a_kernel_without_sizes_is_timed() -> None:
 
 def test_one_size_outside_the_assumptions_leaves_the_others_predicted() -> None:
     timing = timed({0: 1e-6, 1000: 3e-6})
-
     assert [size.verdict for size in timing.sizes] == ["no prediction", "inside"]
     assert "assum" in timing.sizes[0].reason
 
 
 def test_disagreeing_rounds_get_more_and_are_told() -> None:
     (only,) = timed({1000: 3e-6}, spread=0.5).sizes
-
     assert len(only.measurement.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
     assert not only.measurement.stable
 
@@ -188,7 +176,6 @@ def test_a_size_that_fails_alone_is_among_the_failures() -> None:
 
     runner = Small(lambda *_: 3e-6)
     timing = time_kernel(AXPY, n=[1000, 4000], runner=runner, weights=linear(), protocol=PROTOCOL)
-
     assert "no memory" in repr(timing)
     frame = timing.to_frame()
     assert list(frame["n"]) == [1000, 4000]
@@ -199,7 +186,6 @@ def test_a_size_that_fails_alone_is_among_the_failures() -> None:
 @pytest.mark.parametrize("error", [KernelBuildError("bad code"), WrongResultError("wrong")])
 def test_if_all_sizes_fail_the_error_is_raised(error: Exception) -> None:
     runner = FakeRunner(broken={"axpy": error})
-
     with pytest.raises(type(error), match=str(error)):
         time_kernel(AXPY, n=[1, 2], runner=runner, weights=linear(), protocol=PROTOCOL)
 
@@ -224,10 +210,8 @@ def test_what_cannot_be_timed_is_refused(
 def test_named_weights_of_another_device_are_refused_before_a_launch() -> None:
     runner = FakeRunner()
     other = linear(device=make_device())
-
     with pytest.raises(DeviceMismatchError):
         time_kernel(AXPY, n=1000, runner=runner, weights=other)
-
     assert runner.rounds == []
     timing = time_kernel(AXPY, n=1000, runner=runner, weights=other, force=True, protocol=PROTOCOL)
     assert timing.sizes[0].predicted_s == pytest.approx(3e-6)
@@ -244,7 +228,6 @@ def test_the_model_is_chosen_as_for_a_prediction(
     monkeypatch.setattr("countperf.api.prediction.default_weights", lambda *_, **__: linear())
     monkeypatch.setattr("countperf.api.prediction.reading_weights", lambda *_: reading)
     timing = timed({1000: 3.3e-6}, weights=None)
-
     predicted_s = timing.sizes[0].predicted_s
     if reads:
         assert predicted_s == pytest.approx(7e-6)
@@ -269,17 +252,10 @@ def test_no_code_is_read_where_a_model_or_weights_are_given(
     assert timed({1000: 3.3e-6}, weights=None, model="linear").model_choice == ""
 
 
-# }}}
-
-# {{{ what is shown
-
-
 @pytest.mark.extra("plot")
 def test_the_figure_has_points_line_band_and_plain_ticks() -> None:
     times = {n: 1e-6 + 2e-9 * n for n in (100, 1000, 10000)}
-
     figure = draw(timed(times))
-
     (axes,) = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     for name in ("measured", "predicted"):
@@ -295,11 +271,6 @@ def test_the_figure_has_points_line_band_and_plain_ticks() -> None:
     assert [len(legend.get_texts()) for legend in figure.legends] == [2]
 
 
-# }}}
-
-# {{{ kept, and used as anchors
-
-
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -311,19 +282,15 @@ def test_the_figure_has_points_line_band_and_plain_ticks() -> None:
 def test_a_bad_timing_is_refused_with_its_field(change: dict[str, Any], field: str) -> None:
     content = timed({1000: 3.3e-6}).to_object()
     content["sizes"][0] |= change
-
     with pytest.raises(DocumentError) as caught:
         Timing.from_object(content)
-
     assert caught.value.field == field
 
 
 def test_a_timing_anchors_like_its_runs() -> None:
     timing = timed({1000: 6e-6, 4000: 18e-6})
     prediction = countperf.predict(AXPY, n=777, weights=linear())
-
     anchored = prediction.anchored(timing)
-
     # both times are twice the predicted ones: 0.25 / (0.25 + 0.01 / 2) of log(2)
     factor = 2 ** (0.25 / 0.255)
     assert anchored.time_s == pytest.approx(factor * float(prediction.time_s))
@@ -388,7 +355,6 @@ def test_a_timing_with_other_statistics_is_refused() -> None:
     timing = time_kernel(
         kernel, n=64, runner=runner, weights=linear(), protocol=PROTOCOL, statistics={"j": 5}
     )
-
     same, other = (count_kernel(kernel, statistics={"j": trips}) for trips in (5, 6))
     assert len(timing.runs_of(same)) == 1
     with pytest.raises(PredictionError, match="the statistics that its prediction gets"):
@@ -401,7 +367,6 @@ def test_counts_and_predictions_are_the_same_in_every_process() -> None:
     other = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     here: dict[str, Any] = {}
     exec(_DIGEST, here)
-
     assert other.stdout.strip() == str(here["digests"])
     assert here["digests"][-1] == here["digests"][-2]  # by name and as an object
 
@@ -419,11 +384,6 @@ for by in ({"weights": "pocl-epyc-zen5", "model": "structural"}, {"weights": wei
     made = predict("stride1/copy/256x1/f32", n=4096, **by)
     digests.append(json.dumps(made.lay_out().object()))
 """
-
-
-# }}}
-
-# {{{ on a device
 
 
 KERNELS = """
@@ -586,11 +546,9 @@ def test_the_command_times_saves_and_anchors(
 ) -> None:
     saved = tmp_path / "axpy.json"
     command = ["time", f"{kernel_file}:axpy", "n=1024,4096", "--device", device]
-
     command += ["--model", "linear"]  # no code is compiled to be read
     command += ["--arguments", f"{kernel_file}:inputs", "--output", str(saved), "--json"]
     assert main(command) == 0
-
     captured = capsys.readouterr()
     printed = json.loads(captured.out)
     runs = tuple((size["parameters"], size["measured_s"]) for size in printed["sizes"])
@@ -619,12 +577,8 @@ def test_arguments_that_are_none_are_refused(
     device: str, kernel_file: Path, function: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device]
-
     assert main([*command, "--arguments", f"{kernel_file}:{function}"]) == 1
     assert said in capsys.readouterr().err
-
-
-# }}}
 
 
 @pytest.mark.device
@@ -632,5 +586,4 @@ def test_a_kernel_whose_sizes_are_not_declared_is_timed(device: str) -> None:
     unit = made("i<n", "z[i] = 2*x[i]", "x,z f32 n", "...", assumptions="n >= 1", split="i:64")
     runner = KernelRunner.open(find_device(device))
     timing = time_kernel(unit, n=256, runner=runner, protocol=FAST, weights=linear(), force=True)
-
     assert timing.sizes[0].measurement.time_s > 0

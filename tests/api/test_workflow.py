@@ -98,7 +98,6 @@ def test_what_is_asked_for_is_measured() -> None:
     doubles = measuring.profile_entries(
         QUICK, "small", families=["arithmetic"], element_types=["f64"]
     )
-
     assert {e.purpose for e in usual} == {"measurement", "test"}
     assert [e.purpose for e in chosen] == ["test"] * 4 + ["application"] * 16
     assert {e.element_type for e in chosen} == {"f32", "f64"}
@@ -127,12 +126,10 @@ def test_statistics_of_the_catalogue_are_those_of_each_size() -> None:
     )
     options: dict[str, Any] = {"weights": weights, "incomplete_ok": True}
     sizes = np.array([64, 4096])
-
     one, other = (prediction.predict("spmv/banded", n=n, **options) for n in sizes)
     both = prediction.predict("spmv/banded", n=sizes, **options)
     anchors = [({"n": 4096}, float(other.time_s))]
     anchored = prediction.predict("spmv/banded", n=64, anchors=anchors, **options)
-
     assert np.asarray(both.time_s).tolist() == [one.time_s, other.time_s]
     assert anchored.time_s == pytest.approx(one.time_s, rel=1e-12)
     assert np.all(
@@ -186,12 +183,10 @@ def test_a_published_model_is_the_default_and_predicts_from_its_slug(
 ) -> None:
     slug = "pocl-epyc-zen5"
     counts = {"flop.add.f32": 10**9, "gmem.load.32.stride1": 10**8, "groups": 4096, "launches": 1}
-
     paper = _of_paper(slug, "measurement", "test")
     judged = sum(m.purpose == "test" for m in paper)
     logs = LINEAR.model_copy(update={"name": "logs", "residual": "log"})
     folder = publishing.publish(paper, tmp_path, model=logs)
-
     monkeypatch.setattr(library, "fits_folders", lambda: (tmp_path,))
     chosen = prediction.predict(counts, weights=slug, level=0.9)
     linear = prediction.predict(counts, weights=slug, model="linear", level=0.9)
@@ -262,9 +257,7 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
     store = tmp_path / "campaign.jsonl"
     without.write_file(store)
     said: list[str] = []
-
     noted = measuring.read_code(store, device="pocl:0", progress=said.append)
-
     assert MeasurementSet.read_file(store) == noted
     assert {m.kernel for m in noted} == set(kernels)
     for case in noted:
@@ -286,7 +279,6 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
 @pytest.mark.device
 def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path, label: str) -> None:
     store = tmp_path / "campaign.jsonl"
-
     first, again = (
         measuring.measure_variants(
             store=store,
@@ -297,7 +289,6 @@ def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path, label
         )
         for count in (1, 2)
     )
-
     assert first.failures == again.failures == ()
     assert [m.case for m in again][: len(first)] == [m.case for m in first]
     assert {(m.family, m.purpose) for m in again} == {("variants-transpose", "variant")}
@@ -367,9 +358,7 @@ def test_measurements_are_recounted_for_the_caches_of_their_device(tmp_path: Pat
         ),
     ).write_file(store)
     zen3 = load_hierarchy("amd-zen3").counted
-
     first, second = fitting.recount(store).measurements
-
     assert caches_of(first.properties or {}) == zen3  # whose code was read for 32 KiB, too
     assert caches_of(second.properties or {}) == zen3
     assert (first.code, second.code) == (one.code, None)

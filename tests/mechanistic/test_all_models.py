@@ -91,9 +91,7 @@ def test_time_of_the_example(
     """`cycles` are those of as many sub-groups as are resident, by hand."""
     profile = example_profile(**({"alpha": alpha} if alpha else {}))
     kernel = ProfiledKernel(profile=profile, launch=launch_at(occupancy))
-
     prediction = models(full_device())[name].predict(kernel)
-
     time_s = 1300 * cycles / occupancy / (13 * 1.253e9)
     assert prediction.time_s == pytest.approx(time_s, rel=1e-12)
     assert (prediction.model, prediction.bound) == (name, bound)
@@ -129,9 +127,7 @@ def test_stalls_of_the_example_by_cause(
     name: str, occupancy: float, shares: dict[str, float]
 ) -> None:
     kernel = ProfiledKernel(profile=example_profile(), launch=launch_at(occupancy))
-
     prediction = models(full_device())[name].predict(kernel)
-
     stalls = {cause: part / float(prediction.time_s) for cause, part in prediction.stalls.items()}
     assert stalls == pytest.approx(shares)
 
@@ -140,7 +136,6 @@ def test_stalls_of_the_example_by_cause(
 def test_time_is_the_sum_of_its_parts_and_limits_are_kept(name: str) -> None:
     model = models(full_device(launch_overhead_s=1e-6))[name]
     prediction = model.predict(KERNEL)
-
     assert float(prediction.time_s) > 1e-6
     parts = sum(map(float, prediction.breakdown.values()))
     assert parts == pytest.approx(float(prediction.time_s), rel=1e-12)
@@ -184,9 +179,7 @@ def test_a_kernel_without_memory_instructions(name: str) -> None:
             model.estimate(ProfiledKernel(profile, launch_at(4)))
         assert caught.value.parameter == "alpha_mem"
         return
-
     estimate = model.estimate(ProfiledKernel(profile, launch_at(4)))
-
     assert estimate.time_s > 0
     assert "memory" not in {part for part, seconds in estimate.breakdown.items() if seconds}
 

@@ -17,12 +17,7 @@ from countperf.cli import main
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import CountingError, FitError, ParameterError
 from countperf.measuring import Measurement, MeasurementSet, TimedSize, Timing
-from countperf.mechanistic.comparison import (
-    Comparison,
-    ModelResult,
-    compare_models,
-    time_of,
-)
+from countperf.mechanistic.comparison import Comparison, ModelResult, compare_models, time_of
 from countperf.mechanistic.profile import (
     KernelProfile,
     LaunchConfiguration,
@@ -149,7 +144,6 @@ def test_a_model_that_gives_infinite_times_is_said_and_not_averaged(
 
     monkeypatch.setattr(ByteRooflineModel, "predict", predict)
     compared = compare_models(pocl(), tuple(some_measurements()), bytes_only, models=ROOFS[1:])
-
     assert all(not m.cases and m.in_sample is None for m in compared.models)
     assert "gives inf s, which is no time" in text_of(compared)
     json.dumps(object_of(compared), allow_nan=False)
@@ -203,7 +197,6 @@ def test_a_kernel_of_the_users_is_compared_on_its_own_times(file: Path, tmp_path
     case = next(m for m in read_measurements(file) if m.purpose == "test")
     path = tmp_path / "timing.json"
     _timing(file).write_file(path)
-
     compared = compare(
         file,
         kernel=entry(case.kernel).build(),
@@ -211,7 +204,6 @@ def test_a_kernel_of_the_users_is_compared_on_its_own_times(file: Path, tmp_path
         models=["roofline", "tmm"],
         levels=["published", "scaled"],
     )
-
     assert compared.test_cases == 1
     (evaluated,) = result(compared, "roofline", "published").cases
     assert evaluated.kernel == "own kernel: mine"

@@ -96,14 +96,12 @@ def test_worked_examples(
 ) -> None:
     items, registers, local = kernel
     device = gtx480(**changes)
-
     residency = resident_groups(
         device,
         work_items_per_group=items,
         registers_per_work_item=registers,
         local_bytes_per_group=local,
     )
-
     occupancy = active * -(-items // 32)
     assert (residency.active_groups, residency.limiter) == (active, limiter)
     assert (residency.occupancy_max, dict(residency.limits)) == (occupancy, limits)
@@ -124,9 +122,7 @@ def test_concurrent_groups_of_a_launch() -> None:
 @pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
 def test_a_sub_group_of_a_cpu_is_its_vector_in_elements(slug: str) -> None:
     device = load_device(slug)
-
     residency = resident_groups(device, work_items_per_group=100)
-
     assert "AVX-512 holds 16 elements" in device.source_of("sub_group_size")
     assert (residency.sub_groups_per_group, residency.active_groups) == (7, 1)
 
@@ -159,7 +155,6 @@ def golden_rows() -> dict[str, list[dict[str, int]]]:
 def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
     device = capability_device(capability)
     rows = golden_rows()[capability]
-
     assert len(rows) == 90
     for row in rows:
         residency = resident(device, row)
@@ -190,9 +185,7 @@ def test_occupancy_of_early_capabilities_is_that_of_the_older_header(
         "registers_per_work_item": registers,
         "local_bytes_per_group": local,
     }
-
     residency = resident(capability_device(capability), row)
-
     assert (residency.active_groups if residency else 0) == active_groups_of_cuda_7(capability, row)
 
 
@@ -220,7 +213,6 @@ def test_more_resources_never_give_more_groups_and_all_fit(
             return 0
 
     here = active(items, registers, local)
-
     assert active(items + 1, registers, local) <= here
     assert active(items, registers + 1, local) <= here
     assert active(items, registers, local + 1) <= here
@@ -241,7 +233,6 @@ def test_without_registers_the_occupancy_of_a_kernel_is_a_bound() -> None:
     known, bound = (
         program_occupancy(_profiled(256, n), load_device("nvidia-gtx-970")) for n in (40, None)
     )
-
     assert (known.residency.active_groups, known.residency.limiter) == (6, "registers")
     assert not known.is_bound
     assert (bound.residency.active_groups, bound.is_bound) == (8, True)
@@ -255,7 +246,6 @@ def test_a_device_whose_registers_limit_nothing_needs_none() -> None:
     device = declare_device(
         sub_group_size=8, max_work_items_per_compute_unit=64, max_groups_per_compute_unit=1
     )
-
     assert not program_occupancy(_profiled(16, None), device).is_bound
 
 

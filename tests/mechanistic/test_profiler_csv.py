@@ -72,9 +72,7 @@ def test_tables_of_nsight_compute() -> None:
 def test_measured_numbers_take_the_place_of_counts_and_are_marked() -> None:
     profiler = profile_kernel(MATMUL.build(), K620, metrics=parse_profiler_csv(NCU))
     counted = profile_kernel(MATMUL.build(), K620, registers_per_work_item=40).at(SIZES)
-
     profiled = profiler.at(SIZES)
-
     sub_groups = 16 * 8
     assert profiled.profile.total_bytes == 65536
     assert profiled.profile.gmem_bytes == 65536 / sub_groups
@@ -114,7 +112,6 @@ _RULES = ',"Rule Name","Rule Type","Rule Description","Estimated Speedup Type","
 )
 def test_tables_as_profilers_write_them(text: str, values: dict[str, float]) -> None:
     (profiled,) = parse_profiler_csv(text)
-
     assert (profiled.kernel, profiled.values) == ("k", values)
 
 
@@ -145,7 +142,6 @@ def test_launches_of_other_sizes_are_others() -> None:
     other = _line(7, MINE, DRAM, "byte", "999").replace("(4, 4, 1)", "(2, 2, 1)")
     metrics = parse_profiler_csv(NCU + other)
     profiler = profile_kernel(MATMUL.build(), K620, metrics=metrics, registers_per_work_item=40)
-
     assert profiler.at(SIZES).profile.total_bytes == 65536
     assert profiler.at({"n": 32, "m": 32, "l": 32}).profile.total_bytes == 999
     with pytest.raises(TableError, match=r"with 64 groups of 256 .* 4 groups of 256"):
@@ -165,7 +161,6 @@ def test_a_ratio_of_bytes_that_changes_no_cost_says_so(moved: float, unused: boo
     mine = _line(0, MINE, DRAM, "byte", f"{moved * accessed}")
     metrics = parse_profiler_csv("\n".join([*lines[:3], mine, lines[7], ""]))
     measured = profile_kernel(MATMUL.build(), K620, metrics=metrics)
-
     mark = measured.at(SIZES).profile.measured["dram_ratio"]
     assert mark.startswith(f"{moved:.3g}: dram__bytes.sum")
     assert mark.endswith("without effect below 1") is unused
@@ -251,8 +246,6 @@ def test_predict_takes_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str
     path = tmp_path / "ncu.csv"
     path.write_text(NCU)
     command = ["predict", "matmul-tiled/square/16x16", "n=64", "m=64", "l=64", "--model"]
-
     arguments = ["volkov,roofline-bytes", "--on", "nvidia-k620", "--metrics", str(path)]
     assert main([*command, *arguments]) == 0
-
     assert "measured: occupancy (sm__warps_active" in capsys.readouterr().out

@@ -22,16 +22,8 @@ from countperf.mechanistic.profile import (
     MechanisticModel,
     ProfiledKernel,
 )
-from countperf.mechanistic.roofline import (
-    ByteRooflineModel,
-    TwoSubsystems,
-    latency_alone,
-    roof,
-)
-from countperf.mechanistic.tmm import (
-    TmmModel,
-    step_bound,
-)
+from countperf.mechanistic.roofline import ByteRooflineModel, TwoSubsystems, latency_alone, roof
+from countperf.mechanistic.tmm import TmmModel, step_bound
 from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowCycles, WorkFlowModel
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
@@ -247,5 +239,4 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
 def test_refusals(error: type[Exception], name: str, call: Callable[[], object]) -> None:
     with pytest.raises(error) as caught:
         call()
-
     assert getattr(caught.value, "field" if error is DeviceParameterError else "parameter") == name

@@ -98,9 +98,7 @@ def test_numbers_are_those_of_the_paper() -> None:
 def test_a_profile_takes_the_numbers() -> None:
     launch = LaunchConfiguration(work_items_per_group=256, num_groups=39063, occupancy=8)
     bare = ProfiledKernel(profile=KernelProfile(name="saxpy2", gmem_bytes=384), launch=launch)
-
     analyzed = SAXPY.apply_to(bare, 32)
-
     assert analyzed.profile.latency_bound == 1710
     assert analyzed.profile.ins_cuda == 151
     prediction = MerpsysModel(device=load_device("nvidia-gtx-970")).predict(analyzed)
@@ -119,7 +117,6 @@ def test_labels_of_newer_listings() -> None:
         /*0040*/                   BRA `(.L_x_2);
 """
     analyzed = analyze_sass(text)["k"]
-
     # MOV, then its result (6); FFMA, issue (3), branch (12); the replacement of the group
     assert [part.critical_path for part in analyzed.segments] == [6, 15, 150]
 
@@ -143,7 +140,6 @@ FADD R4, R1, R1
 EXIT
 """
     analyzed = analyze_sass(_listing(code))["saxpy2"]
-
     assert [part.loops for part in analyzed.segments] == [(), (0,), (0, 1), (0,), ()]
     # MOV, whose result the loop reads; two MOVs, the second waited for; FADD and IADD issue one
     # after the other (3 + 3), then the branch that is taken (12); FADD, branch; the replacement

@@ -55,8 +55,6 @@ def device_of(*costs: str) -> DeviceParameters:
     return declare_device(classes=classes)
 
 
-# {{{ roofline
-
 UNIT: dict[str, Any] = {"num_compute_units": 1, "clock_hz": 1.0, "sub_group_size": 32}
 EXAMPLE_COSTS = ("C compute 1 4", "M memory 2 6")
 ONES = {"x": 1.0, "y": 1.0}
@@ -91,7 +89,6 @@ def test_roof(
     kind: str,
 ) -> None:
     top = roof(counts, device_of(*costs).replaced(issue_limit=limit))
-
     assert (top.wpc, top.bound, top.kind) == (wpc, bound, kind)
 
 
@@ -117,14 +114,8 @@ def test_the_roof_of_two_subsystems_is_equation_1(
     c: float, m: float, cpi_c: float, cpi_m: float
 ) -> None:
     device = device_of(f"C compute {cpi_c} 4", f"M memory {cpi_m} 6")
-
     # Lemeire et al., computations per cycle over computations
     assert min(1 / cpi_c, c / m / cpi_m) / c == pytest.approx(roof({"C": c, "M": m}, device).wpc)
-
-
-# }}}
-
-# {{{ Volkov
 
 
 def test_latency_of_one_sub_group() -> None:
@@ -158,7 +149,6 @@ def test_volkov_over_occupancy(
     occupancy: float, limit: float | None, wpc: float, cpr: float, ridge: float
 ) -> None:
     rate = rate_at(VolkovModel, occupancy, example_device(issue_limit=limit))
-
     names = ("wpc", "cpr", "ridge_occupancy")
     assert [rate[name] for name in names] == pytest.approx([wpc, cpr, ridge])
 
@@ -166,7 +156,6 @@ def test_volkov_over_occupancy(
 def test_volkov_with_three_subsystems() -> None:
     device = device_of("a alu 0.375 6", "s sfu 1 15", "m memory 18 440").replaced(**UNIT)
     counts = {"a": 20.0, "s": 4.0, "m": 2.0}
-
     assert latency_alone(example_profile(alpha=counts, idg=None), device) == 1060
     assert list(roof(counts, device).busy.values()) == [7.5, 4, 36]
     at_16, at_48 = (
@@ -185,13 +174,8 @@ def test_a_dependency_never_lowers_the_latency(data: st.DataObject) -> None:
     edges = data.draw(st.lists(st.sampled_from(pairs), max_size=6))
     extra = data.draw(st.sampled_from(pairs))
     before = latency_from_graph(InstructionGraph(nodes, edges), example_device())
-
     assert latency_from_graph(InstructionGraph(nodes, [*edges, extra]), example_device()) >= before
 
-
-# }}}
-
-# {{{ transit
 
 LONG_COSTS = ("C compute 1 20", "M memory 8 400")
 
@@ -229,10 +213,6 @@ def test_theorem_1_without_parallelism_transit_is_volkov() -> None:
             assert transit == pytest.approx(volkov, rel=1e-12), (costs, comp, mem)
 
 
-# }}}
-
-# {{{ GPUMech
-
 TWO_AND_SIX = (Interval(2, 6), Interval(2, 6))
 
 
@@ -241,7 +221,6 @@ TWO_AND_SIX = (Interval(2, 6), Interval(2, 6))
 )
 def test_one_interval(policy: Policy, nonoverlapped: float, cycles: float) -> None:
     result = IntervalCycles([Interval(3, 6)], 4, policy)
-
     assert result.issue_probability == pytest.approx(1 / 3, rel=1e-15)
     assert result.nonoverlapped == pytest.approx((nonoverlapped,), rel=1e-15)
     rates = (result.cpr, result.ipc, result.wpc)
@@ -258,14 +237,12 @@ def test_one_interval(policy: Policy, nonoverlapped: float, cycles: float) -> No
 )
 def test_gpumech_over_occupancy(policy: Policy, cycles: list[float]) -> None:
     runs = [IntervalCycles(TWO_AND_SIX, w, policy) for w in range(1, len(cycles) + 1)]
-
     assert [run.cpr for run in runs] == cycles
     assert runs[0].issue_probability == 0.25
 
 
 def test_corrected_round_robin_overlaps_no_more_instructions_than_there_are() -> None:
     result = IntervalCycles([Interval(0, 6), Interval(2, 1)], 4, "rr_corrected")
-
     assert (result.nonoverlapped, result.cpr) == ((0, 5), 2 + 7 + 5)
 
 
@@ -296,7 +273,6 @@ def test_cycles_by_gpumech_begin_with_those_alone_and_never_fall(
     alone = IntervalCycles(intervals, 1, policy).cpr
     fewer, more = (IntervalCycles(intervals, w, policy).cpr for w in sorted((first, second)))
     slots = first * sum(interval.insts for interval in intervals)
-
     assert alone == pytest.approx(sum(each.insts + each.stall for each in intervals), rel=1e-12)
     assert fewer <= more * (1 + 1e-12)
     assert IntervalCycles(intervals, first, "rr_corrected").cpr >= slots * (1 - 1e-12)
@@ -310,14 +286,9 @@ def test_greedy_with_equal_intervals_that_always_fill_is_volkovs_model(
     stall = insts + 1 + more
     result = IntervalCycles([Interval(insts, stall)] * times, occupancy, "gto")
     volkov = max(times * (insts + stall), occupancy * times * insts)
-
     if insts * stall >= insts + stall:
         assert result.cpr == pytest.approx(volkov, rel=1e-12)
 
-
-# }}}
-
-# {{{ work flow graphs
 
 MEM = Block("mem")
 B1 = (Block("comp", 2), MEM, Block("comp", 2), MEM)
@@ -355,7 +326,6 @@ def test_work_flow_over_occupancy(
     blocks: Sequence[Block], variant: Variant, costs: WorkFlowCosts, cycles: list[float]
 ) -> None:
     occupancies = range(1, len(cycles) + 1)
-
     assert _cycles(blocks, occupancies, variant, costs) == pytest.approx(cycles, abs=5e-5)
 
 
@@ -384,7 +354,6 @@ def test_closed_form_of_one_block_and_one_memory_instruction(
         cpi_comp=1e-9, latency_comp=alone, cpi_mem=1e-9, latency_mem=latency, cpi_mem_instr=0
     )
     closed = [alone + latency * w - (w - 1) * alone / 2 for w in (1, 2, 3, 4)]
-
     assert closed == cycles  # Eq. (40)
     # Eq. (40) takes the memory latency as never hidden completely, which the graph need not
     assert _cycles([Block("comp"), MEM], [1, 2], "original", costs) == pytest.approx(cycles[:2])
@@ -417,7 +386,6 @@ def test_corrected_work_flow_is_the_original_alone_and_reaches_the_roofline(
 ) -> None:
     at_1, many, some = (WorkFlowCycles(blocks, omega, costs) for omega in (1, 1e9, occupancy))
     original = WorkFlowCycles(blocks, 1, costs, variant="original")
-
     assert at_1.cpw == pytest.approx(original.cpw, rel=1e-12)
     assert some.cpw >= max(some.busy_comp, some.busy_mem) * (1 - 1e-12)
     # at most latency / 1e9 cycles of each of 8 memory instructions are left: 2e-5
@@ -434,7 +402,6 @@ def test_corrected_runs_of_equal_blocks_never_get_shorter(
     low, high = (max(1.0, omega) for omega in sorted(occupancies))
     costs = replace(costs, cpi_mem_instr=None)
     alone, fewer, more = _cycles(blocks, (1, low, high), "corrected", costs)
-
     assert alone <= fewer * (1 + 1e-12)
     assert fewer <= more * (1 + 1e-12)
 
@@ -470,6 +437,3 @@ def test_work_flow_of_a_device() -> None:
     device = example_device(classes={**device.classes, "S": make_class("S", "sfu", 4, 16)})
     at_48 = launch_at(1)
     assert estimate(chain("CCCS")).results["cpw"] == 4 * 7
-
-
-# }}}
