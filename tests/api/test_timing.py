@@ -18,23 +18,13 @@ import numpy as np
 import pytest
 
 import countperf
+from countperf import errors
 from countperf.api.prediction import COMPILED_CHOICE
 from countperf.api.timing import time_kernel
 from countperf.cli import main
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
-from countperf.errors import (
-    CountingError,
-    DeviceError,
-    DeviceMismatchError,
-    DocumentError,
-    KernelBuildError,
-    MeasurementError,
-    ParameterError,
-    PredictionError,
-    WrongResultError,
-)
 from countperf.figures import draw
 from countperf.measuring import KernelCase, Measurement, TimedSize
 from countperf.measuring import Timing as Timing
@@ -171,7 +161,7 @@ def test_a_size_that_fails_alone_is_among_the_failures() -> None:
     class Small(FakeRunner):
         def loaded(self, case: Any) -> Any:
             if case.parameters["n"] > 2000:
-                raise MeasurementError("no memory", case=case.name)
+                raise errors.MeasurementError("no memory", case=case.name)
             return super().loaded(case)
 
     runner = Small(lambda *_: 3e-6)
@@ -183,7 +173,9 @@ def test_a_size_that_fails_alone_is_among_the_failures() -> None:
     assert list(frame["measured_s"].isna()) == [False, True]
 
 
-@pytest.mark.parametrize("error", [KernelBuildError("bad code"), WrongResultError("wrong")])
+@pytest.mark.parametrize(
+    "error", [errors.KernelBuildError("bad code"), errors.WrongResultError("wrong")]
+)
 def test_if_all_sizes_fail_the_error_is_raised(error: Exception) -> None:
     runner = FakeRunner(broken={"axpy": error})
     with pytest.raises(type(error), match=str(error)):
@@ -193,11 +185,11 @@ def test_if_all_sizes_fail_the_error_is_raised(error: Exception) -> None:
 @pytest.mark.parametrize(
     ("kernel", "sizes", "error", "said"),
     [
-        (AXPY, {"n": 4, "m": 5}, ParameterError, "no parameter m .it has: n"),
-        (AXPY, {"n": [4, 4]}, ParameterError, "n=4 is there twice"),
-        (AXPY, {"n": []}, ParameterError, "no value"),
-        (PropertyVector.from_mapping({"groups": 1}), {}, CountingError, "no code to run"),
-        (3, {}, CountingError, "not int"),
+        (AXPY, {"n": 4, "m": 5}, errors.ParameterError, "no parameter m .it has: n"),
+        (AXPY, {"n": [4, 4]}, errors.ParameterError, "n=4 is there twice"),
+        (AXPY, {"n": []}, errors.ParameterError, "no value"),
+        (PropertyVector.from_mapping({"groups": 1}), {}, errors.CountingError, "no code to run"),
+        (3, {}, errors.CountingError, "not int"),
     ],
 )
 def test_what_cannot_be_timed_is_refused(
@@ -210,7 +202,7 @@ def test_what_cannot_be_timed_is_refused(
 def test_named_weights_of_another_device_are_refused_before_a_launch() -> None:
     runner = FakeRunner()
     other = linear(device=make_device())
-    with pytest.raises(DeviceMismatchError):
+    with pytest.raises(errors.DeviceMismatchError):
         time_kernel(AXPY, n=1000, runner=runner, weights=other)
     assert runner.rounds == []
     timing = time_kernel(AXPY, n=1000, runner=runner, weights=other, force=True, protocol=PROTOCOL)
@@ -282,7 +274,7 @@ def test_the_figure_has_points_line_band_and_plain_ticks() -> None:
 def test_a_bad_timing_is_refused_with_its_field(change: dict[str, Any], field: str) -> None:
     content = timed({1000: 3.3e-6}).to_object()
     content["sizes"][0] |= change
-    with pytest.raises(DocumentError) as caught:
+    with pytest.raises(errors.DocumentError) as caught:
         Timing.from_object(content)
     assert caught.value.field == field
 
@@ -309,25 +301,25 @@ def _anchor(timing: Timing, kernel: Any = AXPY, weights: WeightSet | None = None
 _OTHER: Mapping[str, tuple[Callable[[Timing], object], type[Exception]]] = {
     "is of 'axpy', and kernel 'scale' has other counts": (
         lambda timing: _anchor(timing, _SCALE),
-        PredictionError,
+        errors.PredictionError,
     ),
     "is of fake-abacus": (
         lambda timing: _anchor(timing, weights=linear(device=make_device())),
-        DeviceMismatchError,
+        errors.DeviceMismatchError,
     ),
     "counting rules 0": (
         lambda timing: _anchor(timing.model_copy(update={"counting_rules": 0})),
-        PredictionError,
+        errors.PredictionError,
     ),
     "could not be counted in the source view": (
         lambda timing: _anchor(_uncounted(timing)),
-        PredictionError,
+        errors.PredictionError,
     ),
     "was not made with fitted weights": (
         lambda timing: replace(
             countperf.predict(AXPY, n=5, weights=linear()), origin=None
         ).anchored(timing),
-        PredictionError,
+        errors.PredictionError,
     ),
 }
 
@@ -357,7 +349,7 @@ def test_a_timing_with_other_statistics_is_refused() -> None:
     )
     same, other = (count_kernel(kernel, statistics={"j": trips}) for trips in (5, 6))
     assert len(timing.runs_of(same)) == 1
-    with pytest.raises(PredictionError, match="the statistics that its prediction gets"):
+    with pytest.raises(errors.PredictionError, match="the statistics that its prediction gets"):
         timing.runs_of(other)
 
 
@@ -425,7 +417,7 @@ def kernel_file(tmp_path: Path) -> Path:
 def device() -> str:
     try:
         return find_device().label
-    except DeviceError as error:
+    except errors.DeviceError as error:
         pytest.skip(str(error))
 
 
@@ -441,7 +433,7 @@ def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any
 def test_wrong_numbers_are_noticed_before_a_timing(device: str) -> None:
     options: dict[str, Any] = {"weights": linear(), "force": True, "reference": _wrong}
     runner = KernelRunner.open(find_device(device))
-    with pytest.raises(WrongResultError, match="wrong numbers: z"):
+    with pytest.raises(errors.WrongResultError, match="wrong numbers: z"):
         time_kernel(AXPY, n=64, runner=runner, protocol=FAST, **options)
 
 
@@ -461,7 +453,7 @@ def test_a_computed_subscript_is_launched_if_the_user_says_so(device: str) -> No
         "make_arguments": _make_identity_indices,
     }
     options |= {"runner": runner, "protocol": FAST, "statistics": {"x": "stride1"}}
-    with pytest.raises(KernelBuildError, match=r"nothing was launched.*unchecked=True"):
+    with pytest.raises(errors.KernelBuildError, match=r"nothing was launched.*unchecked=True"):
         time_kernel(swapping, n=64, **options)
     assert time_kernel(swapping, n=64, unchecked=True, **options).sizes
 
@@ -491,7 +483,7 @@ def test_a_crash_and_a_kernel_that_never_ends_are_errors_that_name_it(
     device: str, make: Any, longest_s: float, said: str
 ) -> None:
     weights: dict[str, Any] = {"weights": linear(), "force": True}
-    with pytest.raises(MeasurementError, match=said):
+    with pytest.raises(errors.MeasurementError, match=said):
         time_kernel(
             *(AXPY, {"n": 64}),
             device=device,
@@ -508,7 +500,9 @@ def test_a_crash_costs_one_case_alone(device: str) -> None:
     crashing = KernelCase(name="first", kernel=AXPY, parameters={"n": 64}, make_arguments=_crashing)
     other = replace(crashing, name="second", parameters={"n": 128}, check_parameters={"n": 128})
     with ApartRunner(find_device(device)) as runner:
-        with pytest.raises(MeasurementError, match=r"first: .*the process of its own was lost"):
+        with pytest.raises(
+            errors.MeasurementError, match=r"first: .*the process of its own was lost"
+        ):
             runner.check(crashing)
         runner.check(other)
         assert len(runner.time_round(other, FAST).samples_s) == FAST.runs

@@ -17,13 +17,8 @@ from countperf.cli import main
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import CountingError, FitError, ParameterError
 from countperf.measuring import Measurement, MeasurementSet, TimedSize, Timing
+from countperf.mechanistic import profile as base
 from countperf.mechanistic.comparison import Comparison, ModelResult, compare_models, time_of
-from countperf.mechanistic.profile import (
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticPrediction,
-    ProfiledKernel,
-)
 from countperf.mechanistic.roofline import ByteRooflineModel
 from countperf.models.metrics import EvaluatedCase
 from measurement_kernels.catalog import entry
@@ -39,20 +34,20 @@ def some_measurements() -> MeasurementSet:
     )
 
 
-def bytes_only(measurement: Measurement) -> ProfiledKernel:
+def bytes_only(measurement: Measurement) -> base.ProfiledKernel:
     if measurement.family == "transpose":
         raise CountingError("no profile of transposes in this test")
     counts = measurement.property_vector()
     assert counts is not None
     values = counts.evaluate(measurement.parameters)
     moved = 4.0 * sum(float(v) for name, v in values.items() if ".32." in name)
-    return ProfiledKernel(
-        profile=KernelProfile(
+    return base.ProfiledKernel(
+        profile=base.KernelProfile(
             name=measurement.kernel,
             total_flops=1.0 + sum(float(v) for n, v in values.items() if n.startswith("flop")),
             total_bytes=moved,
         ),
-        launch=LaunchConfiguration(work_items_per_group=256, num_groups=1024),
+        launch=base.LaunchConfiguration(work_items_per_group=256, num_groups=1024),
     )
 
 
@@ -139,7 +134,7 @@ def test_means_are_those_of_the_cases() -> None:
 def test_a_model_that_gives_infinite_times_is_said_and_not_averaged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def predict(self: ByteRooflineModel, *kernel: Any) -> MechanisticPrediction:
+    def predict(self: ByteRooflineModel, *kernel: Any) -> base.MechanisticPrediction:
         return replace(super(ByteRooflineModel, self).predict(*kernel), time_s=math.inf)
 
     monkeypatch.setattr(ByteRooflineModel, "predict", predict)
@@ -150,7 +145,7 @@ def test_a_model_that_gives_infinite_times_is_said_and_not_averaged(
 
 
 def test_no_profile_at_all_is_refused() -> None:
-    def refuse(measurement: Measurement) -> ProfiledKernel:
+    def refuse(measurement: Measurement) -> base.ProfiledKernel:
         raise CountingError(f"no profile of {measurement.kernel}")
 
     with pytest.raises(FitError, match="none of the"):

@@ -7,14 +7,8 @@ from typing import Any
 import loopy as lp
 import pytest
 
+from countperf import errors
 from countperf.devices.parameters import DeviceParameters, load_device
-from countperf.errors import (
-    CountperfError,
-    DataDependentControlFlowError,
-    DeviceParameterError,
-    ModelNotApplicableError,
-    ParameterError,
-)
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.mwp_cwp import MwpCwpModel
@@ -142,7 +136,9 @@ def test_a_long_program_is_a_sample() -> None:
 
 
 def test_registers_are_asked_for_where_the_occupancy_is_not_known() -> None:
-    with pytest.raises(ModelNotApplicableError, match=r"registers_per_work_item=N") as raised:
+    with pytest.raises(
+        errors.ModelNotApplicableError, match=r"registers_per_work_item=N"
+    ) as raised:
         profile_kernel(profiled.saxpy(), K620).at({"n": 64})
     assert raised.value.parameter == "registers_per_work_item"
     known: tuple[dict[str, Any], ...] = ({"occupancy": 8.0}, {"active_groups": 4})
@@ -161,7 +157,7 @@ def test_registers_are_asked_for_where_the_occupancy_is_not_known() -> None:
     [({}, "n"), ({"n": 64, "m": 1}, "m"), ({"n": 65}, None), ({"n": 64.5}, "n")],
 )
 def test_sizes_are_checked(sizes: dict[str, Any], parameter: str | None) -> None:
-    with pytest.raises(ParameterError) as raised:
+    with pytest.raises(errors.ParameterError) as raised:
         profile_at(profiled.saxpy(), sizes)
     assert raised.value.parameter == parameter
 
@@ -169,7 +165,7 @@ def test_sizes_are_checked(sizes: dict[str, Any], parameter: str | None) -> None
 @pytest.mark.parametrize("field", ["sub_group_size", "cache_line_bytes"])
 def test_a_device_without_sub_groups_or_lines_is_refused(field: str) -> None:
     device = example_device(cache_line_bytes=64).replaced(**{field: None})
-    with pytest.raises(DeviceParameterError, match=field) as raised:
+    with pytest.raises(errors.DeviceParameterError, match=field) as raised:
         profile_at(profiled.saxpy(), {"n": 64}, device)
     assert raised.value.field == field
 
@@ -177,7 +173,7 @@ def test_a_device_without_sub_groups_or_lines_is_refused(field: str) -> None:
 def test_lines_of_addresses_that_are_data_are_declared() -> None:
     index = lp.GlobalArg("index", "int32", shape="n")
     gather = kernel("z[i] = x[index[i]]", index, floats("x,z"))
-    with pytest.raises(DataDependentControlFlowError, match="'x': 'indirect'"):
+    with pytest.raises(errors.DataDependentControlFlowError, match="'x': 'indirect'"):
         profile_at(gather, {"n": 128})
     profile = profile_at(gather, {"n": 128}, lines={"x": 32})
     assert profile.alpha == {"load.global.32": 1, "load.global.32.x8": 1, "store.global.32": 1}
@@ -187,9 +183,9 @@ def test_lines_of_addresses_that_are_data_are_declared() -> None:
 
 def test_a_sparse_matrix_needs_statistics_and_lines() -> None:
     lines = {"values": 32, "columns": 32, "x": 32, "starts": 999}
-    with pytest.raises(DataDependentControlFlowError, match="statistics="):
+    with pytest.raises(errors.DataDependentControlFlowError, match="statistics="):
         profile_at(spmv(), {"n": 64})
-    with pytest.raises(DataDependentControlFlowError, match="'values': 'indirect'"):
+    with pytest.raises(errors.DataDependentControlFlowError, match="'values': 'indirect'"):
         profile_at(spmv(), {"n": 64}, statistics={"j": 4})
     profile = profile_at(spmv(), {"n": 64}, statistics={"j": 4}, lines=lines)
     stated = {"j": 4, "values": "indirect", "columns": "indirect", "x": "indirect"}
@@ -211,7 +207,7 @@ def test_a_kernel_of_several_launches_has_several_profiles() -> None:
     )
     unit = kernel("\n".join(lines), floats("x,y,z"), loops="ij")
     profiler = profile_kernel(unit, K620, registers_per_work_item=16)
-    with pytest.raises(ModelNotApplicableError, match="2 device programs"):
+    with pytest.raises(errors.ModelNotApplicableError, match="2 device programs"):
         profiler.at({"n": 128})
     (first, once), (second, again) = profiler.launches_at({"n": 128})
     assert (once, again) == (1, 1)
@@ -220,10 +216,10 @@ def test_a_kernel_of_several_launches_has_several_profiles() -> None:
 
 
 def test_kernels_that_do_nothing_or_work_atomically_are_refused() -> None:
-    with pytest.raises(ModelNotApplicableError, match="executes nothing"):
+    with pytest.raises(errors.ModelNotApplicableError, match="executes nothing"):
         profile_at(catalog.entry("empty/16x16").builder(), {"n": 64, "m": 64})
     atomic = lp.GlobalArg("x", "float32", shape="n", for_atomic=True)
-    with pytest.raises(CountperfError, match="plain assignment"):
+    with pytest.raises(errors.CountperfError, match="plain assignment"):
         profile_kernel(kernel("x[i] = x[i] + 1 {atomic}", atomic), K620)
 
 

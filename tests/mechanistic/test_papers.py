@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from countperf.devices.parameters import load_device
-from countperf.mechanistic.merpsys import MerpsysModel, transfer_time
+from countperf.mechanistic.merpsys import transfer_time
 from countperf.mechanistic.occupancy import resident_groups
-from countperf.mechanistic.profile import KernelProfile
-from countperf.mechanistic.tmm import scheduling_factor
 from tests.mechanistic.builders import implied_bandwidth
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -137,17 +135,6 @@ def test_gajger_tables_4_1_6_1_and_6_2(
         assert transfer_time(link, 1e9) == pytest.approx(link.startup_s + 1e9 / (rate * share))
 
 
-def test_gajger_saxpy2_is_bound_by_cores_from_an_intensity_of_32_on() -> None:
-    # section 6.3, of powers of two from 1 to 4096 (the bound changes between 22 and 23)
-    def bound(intensity: int) -> str:
-        count = 23 + 4 * intensity
-        profile = KernelProfile(name="k", ins_cuda=count, ins_issued=count, gmem_bytes=384)
-        cycles = MerpsysModel(device=load_device("nvidia-gtx-970")).count_cycles(profile)
-        return max(cycles, key=cycles.__getitem__)
-
-    assert [bound(2**k) for k in range(13)] == ["memory"] * 5 + ["cuda_cores"] * 8
-
-
 @pytest.mark.parametrize(
     ("slug", "cores", "clock_hz", "operations", "peak", "latency", "uncoalesced"),
     [
@@ -184,12 +171,9 @@ def test_hong_kim_table_5_intensities() -> None:
         assert computations / memory == pytest.approx(printed, abs=0.05)
 
 
-def test_ma_figures_1_and_3_and_the_example() -> None:
+def test_ma_figure_3_and_the_example() -> None:
     # section V prints 105 s for B_r = 65,536 and T = 4, with these coefficients of Eq. (15)
     assert 0.957 * math.sqrt(65536) / 4 + 53.9 == pytest.approx(115.1, abs=0.05)
-    # figure 1, the zigzag
-    zigzag = [scheduling_factor(groups, 1, 15) for groups in (15, 16, 31)]
-    assert zigzag == pytest.approx([1, 1.875, 45 / 31])
     # figure 3 becomes flat at these work items per core, by Eq. (13), (14): L/C = T S_D
     device = load_device("nvidia-gtx-480")
     threshold = device.require("latency_steps") / device.require("chunk")

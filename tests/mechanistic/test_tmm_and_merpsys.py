@@ -16,6 +16,7 @@ from countperf.devices.parameters import (
     LinkParameters,
     declare_device,
 )
+from countperf.mechanistic import tmm
 from countperf.mechanistic.merpsys import MerpsysModel, critical_path, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.profile import (
@@ -23,12 +24,6 @@ from countperf.mechanistic.profile import (
     KernelProfile,
     LaunchConfiguration,
     ProfiledKernel,
-)
-from countperf.mechanistic.tmm import (
-    TmmModel,
-    compute_scheduled_steps,
-    scheduling_factor,
-    step_bound,
 )
 
 STEPS: dict[str, Any] = {
@@ -71,7 +66,7 @@ def shortest_paths(sub_block: int) -> dict[str, Any]:
 
 
 def paths_steps(sub_block: int, items: float) -> Any:
-    return compute_scheduled_steps(
+    return tmm.compute_scheduled_steps(
         **shortest_paths(sub_block),
         latency_steps=LATENCY,
         work_items_per_core=items,
@@ -94,15 +89,15 @@ def paths_steps(sub_block: int, items: float) -> Any:
 def test_the_largest_term_bounds_the_steps(
     changes: dict[str, Any], steps: float, which: str
 ) -> None:
-    bound = step_bound(**{**STEPS, **changes})
+    bound = tmm.step_bound(**{**STEPS, **changes})
     assert (bound.steps, bound.which) == (steps, which)
 
 
 def test_the_zigzag_over_groups() -> None:
     factors = {1: 15, 14: 15 / 14, 15: 1, 16: 1.875, 30: 1, 31: 45 / 31, 46: 60 / 46}
     for groups, factor in factors.items():
-        assert scheduling_factor(groups, 1, 15) == pytest.approx(factor, rel=1e-15)
-    assert scheduling_factor(65536, 4, 15) == 1093 * 60 / 65536 == 1.00067138671875
+        assert tmm.scheduling_factor(groups, 1, 15) == pytest.approx(factor, rel=1e-15)
+    assert tmm.scheduling_factor(65536, 4, 15) == 1093 * 60 / 65536 == 1.00067138671875
 
 
 @pytest.mark.parametrize(("sub_block", "threshold"), [(64, 8), (32, 16), (16, 32)])
@@ -111,7 +106,7 @@ def test_curves_become_flat_where_latency_is_hidden(sub_block: int, threshold: f
 
     def bound(items: float) -> tuple[str, float]:
         constants = {"latency_steps": LATENCY, "work_items_per_core": items, "num_cores": 480}
-        steps = step_bound(span=0, **paths, **constants)
+        steps = tmm.step_bound(span=0, **paths, **constants)
         return steps.which, steps.steps
 
     assert bound(threshold) == bound(2 * threshold) == ("work", paths["work"] / 480)
@@ -126,7 +121,7 @@ def test_steps_of_the_shortest_paths() -> None:
     resident = resident_groups(GTX_480, **tiles)
     assert (resident.active_groups, resident.limiter) == (4, "local")
     # a step takes a cycle
-    model, profile = TmmModel(device=GTX_480), KernelProfile(name="paths", **shortest_paths(32))
+    model, profile = tmm.TmmModel(device=GTX_480), KernelProfile(name="paths", **shortest_paths(32))
     prediction = model.predict(ProfiledKernel(profile=profile, launch=PATHS_LAUNCH))
     assert prediction.time_s == pytest.approx(59596865536 / 1.4e9, rel=1e-14)
     assert (prediction.bound, prediction.results["work_items_per_core"]) == ("memory", 4)
@@ -139,8 +134,8 @@ def test_steps_of_the_shortest_paths() -> None:
 def test_the_scheduling_factor_depends_on_the_ratio_only(
     groups: int, active: int, units: int, scale: int
 ) -> None:
-    factor = scheduling_factor(groups, active, units)
-    scaled = scheduling_factor(groups * scale, active * scale, units)
+    factor = tmm.scheduling_factor(groups, active, units)
+    scaled = tmm.scheduling_factor(groups * scale, active * scale, units)
     assert scaled == pytest.approx(factor, rel=1e-14)
     assert factor >= 1
     assert (factor == 1) == (groups % (active * units) == 0)

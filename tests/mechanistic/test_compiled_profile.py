@@ -12,14 +12,9 @@ from countperf.errors import CountingError, ModelNotApplicableError, ParameterEr
 from countperf.machine_code.sass_instruction import parse_sass
 from countperf.machine_code.warp import WarpProgram, launched
 from countperf.mechanistic import compiled_profile
+from countperf.mechanistic import profile as base
 from countperf.mechanistic.compiled_profile import SassLatencies, analyze_sass, graph_of
 from countperf.mechanistic.merpsys import MerpsysModel
-from countperf.mechanistic.profile import (
-    InstructionGraph,
-    KernelProfile,
-    LaunchConfiguration,
-    ProfiledKernel,
-)
 
 _CODE = """
 MOV R1, c[0x0][0x20]
@@ -96,8 +91,10 @@ def test_numbers_are_those_of_the_paper() -> None:
 
 
 def test_a_profile_takes_the_numbers() -> None:
-    launch = LaunchConfiguration(work_items_per_group=256, num_groups=39063, occupancy=8)
-    bare = ProfiledKernel(profile=KernelProfile(name="saxpy2", gmem_bytes=384), launch=launch)
+    launch = base.LaunchConfiguration(work_items_per_group=256, num_groups=39063, occupancy=8)
+    bare = base.ProfiledKernel(
+        profile=base.KernelProfile(name="saxpy2", gmem_bytes=384), launch=launch
+    )
     analyzed = SAXPY.apply_to(bare, 32)
     assert analyzed.profile.latency_bound == 1710
     assert analyzed.profile.ins_cuda == 151
@@ -240,7 +237,7 @@ EXIT
 """
 
 
-def _graph(code: str) -> InstructionGraph:
+def _graph(code: str) -> base.InstructionGraph:
     instructions = parse_sass(_listing(code))["saxpy2"]
     executed = WarpProgram(instructions).executed(*launched({}, (0, 0, 0), (32, 1, 1), 0))
     return graph_of("saxpy2", instructions, executed)
@@ -252,7 +249,7 @@ def test_a_graph_follows_registers_through_the_loop() -> None:
         *("select.i32", "select.i32", *loop, *loop, "store.local.32", "barrier"),
         *("load.local.64", "special.f32", "mul.f32", "store.global.32", "branch.i32"),
     ]
-    assert _graph(_STAGED) == InstructionGraph(
+    assert _graph(_STAGED) == base.InstructionGraph(
         names,
         [
             *((2, 3), (1, 4), (4, 5), (5, 6)),
