@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from countperf import errors
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import caches_of
 from countperf.counting.structure.memory_hierarchy import CacheSize
+from countperf.counting.vector import caches_of
 from countperf.devices.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import choose_caches
