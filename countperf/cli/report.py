@@ -81,8 +81,8 @@ def run_report(options: argparse.Namespace) -> None:
         page = _fit_page(options, fit)
     elif what.endswith(".jsonl") or _is_document(what, "countperf-timing"):
         raise ParameterError(
-            f"{what}: pages are of fits and kernels; countperf tune --figure FILE draws a search,"
-            f" and countperf predict KERNEL SIZES --anchor {what} takes the times of a timing",
+            f"{what}: pages are of fits and kernels: countperf report KERNEL SIZES makes one of the"
+            " kernel; a search is drawn by countperf tune --figure FILE",
             parameter="what",
         )
     else:

@@ -91,7 +91,10 @@ def test_a_catalogue_name_is_a_kernel(run: Run) -> None:
         ("count FILE:scale m=3", "has no parameter m; its sizes are: n"),
         ("count COUNTS --analysis", "no structure"),
         ("compiled COUNTS", "no code to compile"),
-        ("count FILE:raw --analysis --instruction-counts {'raw':{}}", "leave one of them out"),
+        (
+            "count FILE:raw --analysis --instruction-counts {'raw':{}}",
+            "leave --instruction-counts out",
+        ),
         (f"predict FILE:scale --weights {SLUG}", "add n=1024"),
         ("fit FOREIGN", "$.format"),
         ("fit STORE --model cubic", "there is linear, structural"),

@@ -81,5 +81,5 @@ def test_of_searches_and_timings_there_is_no_page(
 ) -> None:
     (tmp_path / name).write_text(text)
     said = run(f"report {tmp_path / name} --output {tmp_path / 'page.html'}", status=1).err
-    assert "pages are of fits and kernels; countperf tune --figure FILE draws" in said
+    assert "a search is drawn by countperf tune --figure FILE" in said
     assert not (tmp_path / "page.html").exists()
