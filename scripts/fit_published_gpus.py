@@ -214,7 +214,7 @@ class LeftOutPart:
     """Cases that were left out together."""
 
     name: str  # the kernel, or the kernel with its work group
-    # each without a predicted time if the other cases do not determine it
+    # each with NaN for a time that the other cases do not determine
     cases: tuple[HeldOutCase, ...]
     # where cases are not predicted: features that no other case has, and weights that the other
     # cases do not tell apart
@@ -224,8 +224,7 @@ class LeftOutPart:
     def error(self) -> float | None:
         """Geometric mean of the relative errors; None unless every case is predicted."""
         errors = [case.relative_error for case in self.cases]
-        known = [error for error in errors if error is not None]
-        return geometric_mean(known) if len(known) == len(errors) else None
+        return None if np.isnan(errors).any() else geometric_mean(errors)
 
 
 class FitsWithout:
@@ -254,12 +253,12 @@ class FitsWithout:
                 kernel=case.kernel,
                 family=name,
                 measured_s=case.time_s,
-                predicted_s=None if np.isnan(time_s) else time_s,
+                predicted_s=time_s,
             )
             for case, time_s in zip(inside, found.times_s.tolist(), strict=True)
         )
         missing: tuple[str, ...] = ()
-        if any(case.predicted_s is None for case in cases):
+        if any(np.isnan(case.predicted_s) for case in cases):
             missing = self._not_determined(found.outside)
         return LeftOutPart(name=name, cases=cases, without_weight=missing)
 

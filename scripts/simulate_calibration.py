@@ -155,7 +155,7 @@ def family_error(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def is_inside(row: Mapping[str, Any], quantile: float, level: float) -> bool:
-    """Tell whether an interval, made as `countperf.models.validity.interval` does, holds a time."""
+    """Tell whether an interval, made as `countperf.models.function.interval` does, holds a time."""
     ratio = np.exp(-row["log"])  # measured over predicted
     weights = NORMAL_QUANTILES[level] * row["spread"]
     up = np.hypot(np.expm1(quantile), weights)

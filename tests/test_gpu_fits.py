@@ -15,10 +15,10 @@ from countperf.api.prediction import predict
 from countperf.devices.parameters import capability_device
 from countperf.errors import UnmeasuredPropertyError
 from countperf.mechanistic.occupancy import resident_groups
-from countperf.models.expressions import parse
+from countperf.models.definition import parse
+from countperf.models.function import LAUNCH, SHORTEST_LAUNCH_S
 from countperf.models.library import load_weights
 from countperf.models.metrics import Evaluation
-from countperf.models.validity import LAUNCH, SHORTEST_LAUNCH_S
 from fit_published_gpus import GPUS, Gpu, geometric_mean, model_of
 from tests.kernels import made
 

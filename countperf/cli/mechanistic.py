@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from countperf.api import mechanistic_models as api
-from countperf.api.applications import predict_application
+from countperf.api.applications import lay_out_schedules, predict_application
 from countperf.api.kernels import Kernel
 from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.cli.options import OPTIONS
@@ -16,7 +16,6 @@ from countperf.errors import ParameterError
 from countperf.figures import check_outputs, draw
 from countperf.mechanistic.predict_all import ALL, choose_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
-from countperf.mechanistic.schedules import lay_out_schedules
 
 
 def profile_options(options: argparse.Namespace) -> dict[str, Any]:

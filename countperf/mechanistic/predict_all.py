@@ -26,9 +26,13 @@ from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
 from countperf.mechanistic.occupancy import launch_geometry, write_heading
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.profile import MechanisticModel, MechanisticPrediction, ProfiledKernel
-from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
+from countperf.mechanistic.roofline import (
+    ByteRooflineModel,
+    RooflineModel,
+    TransitModel,
+    VolkovModel,
+)
 from countperf.mechanistic.tmm import TmmModel
-from countperf.mechanistic.volkov import TransitModel, VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
 from countperf.models.predictions import largest_first
 

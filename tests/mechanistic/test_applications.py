@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from countperf.api.applications import parse_application, predict_application
+from countperf.api.applications import parse_application, predict_application, schedule
 from countperf.api.mechanistic_models import predict_all
 from countperf.cli import main
 from countperf.devices.parameters import LinkParameters, load_device
 from countperf.errors import CountperfError, KernelSpecificationError, ParameterError
 from countperf.mechanistic.merpsys import transfer_time
-from countperf.mechanistic.schedules import schedule
 
 KERNEL = "vector-scale-add/stride1/256x1"
 PIPELINE = """

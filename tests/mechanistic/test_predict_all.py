@@ -23,7 +23,7 @@ from countperf.mechanistic.occupancy import program_occupancy
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.predict_all import ModelAnswers, answers_of, model_names, published_error
 from countperf.mechanistic.profile import MechanisticPrediction
-from countperf.mechanistic.volkov import VolkovModel, latency_from_graph
+from countperf.mechanistic.roofline import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
 from measurement_kernels import catalog
 from tests.counting import profiled
