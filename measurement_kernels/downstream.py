@@ -127,10 +127,7 @@ _GROUPS = {
     ),
 }
 
-_BLOCKS = (
-    Block(6, 4, True, False, (8, 8), "f32"),
-    Block(3, 8, False, True, (16, 4), "f64"),
-)
+_BLOCKS = (Block(6, 4, True, False, (8, 8), "f32"), Block(3, 8, False, True, (16, 4), "f64"))
 
 _STREAM = Nest(
     "i:n",
@@ -147,17 +144,9 @@ def entries() -> Iterator[CatalogEntry]:
     """List the kernels."""
     listed = partial(Nest.entry, collection="downstream", purpose="application")
     for variant, nest in _ONE_GROUP.items():
-        yield listed(
-            nest,
-            "downstream-one-group",
-            variant,
-        )
+        yield listed(nest, "downstream-one-group", variant)
     for variant, nest in _GROUPS.items():
-        yield listed(
-            nest,
-            "downstream-groups",
-            variant,
-        )
+        yield listed(nest, "downstream-groups", variant)
     for block in _BLOCKS:
         kernel = block.kernel("downstream-groups", collection="downstream", purpose="application")
         yield from kernel.entries()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, TypeAlias, get_args
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 from loopy import TranslationUnit
@@ -31,9 +31,6 @@ ONLY_VARIANT = "plain"
 
 Collection: TypeAlias = Literal["paper", "extended", "random", "published", "downstream"]
 """Group of families that campaigns measure together."""
-
-COLLECTIONS: tuple[Collection, ...] = get_args(Collection)
-"""All of them."""
 
 INDEX_LIMIT = 2**31
 """Kernels index with signed 32-bit integers: an array has to have fewer elements than this."""
@@ -121,10 +118,6 @@ class CatalogEntry:
     def case(self, exponent: int) -> KernelCase:
         """Return the case of ``parameters(exponent)``."""
         return self.case_at(**self.parameters(exponent))
-
-    def cases(self, smallest_exponent: int) -> tuple[KernelCase, ...]:
-        """Return the cases of all steps from p = ``smallest_exponent``."""
-        return tuple(self.case(smallest_exponent + step) for step in self.exponent_steps)
 
     def case_at(self, **parameters: int) -> KernelCase:
         """Return a case of any sizes that the kernel takes."""

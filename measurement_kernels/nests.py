@@ -82,12 +82,7 @@ class Nest:
 
 
 def operator_nest(
-    points: int,
-    items: str = "",
-    groups: str = "",
-    *,
-    element_type: str = "f64",
-    result: str = "r",
+    points: int, items: str = "", groups: str = "", *, element_type: str = "f64", result: str = "r"
 ) -> Nest:
     """Return the product of a square matrix and the values of each element at its points."""
     return Nest(

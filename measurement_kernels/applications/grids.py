@@ -187,8 +187,7 @@ _GALERKIN = (
         instructions="res[e, i] = sum(r, g[r, e]*sum(j, d[r, j, i]*u[e, j]))",
         transform=_by_elements,
         expected=computed_from(
-            "d g u",
-            lambda d, g, u: {"res": np.einsum("re,rji,ej->ei", g, d, u, optimize=True)},
+            "d g u", lambda d, g, u: {"res": np.einsum("re,rji,ej->ei", g, d, u, optimize=True)}
         ),
     ),
 )

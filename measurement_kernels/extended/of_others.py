@@ -52,10 +52,7 @@ _ONE_GROUP = {
     ),
     "three-points": Nest("i:n", "x[n + 2], output r[n]", "r[i] = x[i] - 2.0 * x[i+1] + x[i+2]"),
     "nine-points": Nest(
-        "i:n j:120",
-        "x[n + 2, 122], output r[n, 120]",
-        f"r[i, j] = {_NINE}",
-        element_type="f32",
+        "i:n j:120", "x[n + 2, 122], output r[n, 120]", f"r[i, j] = {_NINE}", element_type="f32"
     ),
     "series": Nest("i:n", "x[n], output r[n]", f"r[i] = {_SERIES}"),
     "quotients": Nest(
@@ -106,10 +103,7 @@ _ONE_GROUP = {
 def one_group() -> Iterator[CatalogEntry]:
     """List ``one-group``."""
     for variant, nest in _ONE_GROUP.items():
-        yield nest.entry(
-            "one-group",
-            variant,
-        )
+        yield nest.entry("one-group", variant)
 
 
 # --- einsums over elements, in groups that need not divide their number
@@ -170,10 +164,7 @@ _EINSUMS = {
 def einsums() -> Iterator[CatalogEntry]:
     """List ``element-einsums``."""
     for variant, nest in _EINSUMS.items():
-        yield nest.entry(
-            "element-einsums",
-            variant,
-        )
+        yield nest.entry("element-einsums", variant)
 
 
 # --- products whose items hold a block of results in registers, and load operands into others

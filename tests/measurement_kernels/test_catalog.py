@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -8,7 +7,6 @@ from collections import Counter
 import pytest
 
 from countperf.errors import KernelSpecificationError
-from measurement_kernels import extended
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.entry import Collection
 
@@ -59,13 +57,6 @@ def test_collections_are_listed_apart(collection: Collection, least: int) -> Non
     assert {*families(collection=collection)} == {entry.family for entry in found}
     assert entries(collection=collection, purpose="test") == ()
     assert {entry.collection for entry in entries(purpose=None)} == {"paper"}
-
-
-def test_the_table_of_the_extended_collection_has_all_its_families() -> None:
-    table = extended.__doc__ or ""
-    listed = re.findall(r"^``([a-z0-9-]+)``", table, re.MULTILINE)
-
-    assert sorted(listed) == sorted(families(collection="extended"))
 
 
 def test_filters_combine() -> None:
