@@ -219,7 +219,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "report": Command(
         "report",
-        "write a page (HTML) of a fit or a kernel",
+        "write a page (HTML) of a fit, a kernel or a search",
         "what parameters --output --measurements --weights --model --device --statistics",
         {
             "parameters": _ONE_SIZE,

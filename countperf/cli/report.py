@@ -1,4 +1,4 @@
-"""``countperf report``: pages of fits and kernels."""
+"""``countperf report``: pages of fits, kernels and searches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from countperf.models.library import NamedFit, find_fit, load_weights, short_nam
 from countperf.models.metrics import Evaluation, RankingEvaluation
 from countperf.models.predictions import prediction_head
 from countperf.store import check_writable, read_file_text, write_atomically
-from countperf.text import Printed, point_text
+from countperf.text import Printed, extract, format_quantity, point_text
+from countperf.tuning.result import fastest_of, read_journal, trials_in
 
 Part = Printed | tuple[str, Any]
 """A result, or a picture with its description."""
@@ -79,12 +80,14 @@ def run_report(options: argparse.Namespace) -> None:
     fit = find_fit(what)
     if fit is not None or _is_document(what, "countperf-weights"):
         page = _fit_page(options, fit)
-    elif what.endswith(".jsonl") or _is_document(what, "countperf-timing"):
+    elif _is_document(what, "countperf-timing"):
         raise ParameterError(
-            f"{what}: pages are of fits and kernels: countperf report KERNEL SIZES makes one of the"
-            " kernel; a search is drawn by countperf tune --figure FILE",
+            f"{what} is a timing, of which there is no page: countperf report KERNEL SIZES makes"
+            f" one of the kernel, countperf predict KERNEL SIZES --anchor {what} takes its times",
             parameter="what",
         )
+    elif what.endswith(".jsonl"):
+        page = _search_page(Path(what))
     else:
         page = _kernel_page(options)
     text = page.to_html()
@@ -145,3 +148,30 @@ def _kernel_page(options: argparse.Namespace) -> Page:
     title = ", ".join(filter(None, [made.kernel, point_text(made.parameters)]))
     sections = {"Where the time goes": [*drawn, explained.lay_out(device)]}
     return Page(title, prediction_head(made), sections)
+
+
+def _search_page(path: Path) -> Page:
+    header, entries = read_journal(path)
+    tried = trials_in(entries)
+    if not tried:
+        message = f"no variant of {header.space} has run: there is nothing to report yet"
+        raise ParameterError(message, parameter="search")
+    slug, winner = header.device.slug, fastest_of(tried)
+    said = f", with statistics {point_text(header.statistics)}" if header.statistics else ""
+    columns = "time_s", "predicted_s", "cut_short"
+    rows = [
+        {"choice": point_text(trial.choice), **extract(trial, *columns)}
+        for trial in sorted(tried, key=lambda trial: trial.time_s)
+    ]
+    drawn = figures.variants_figure(tried, f"{header.space} on {slug}")
+    return Page(
+        f"Search for the fastest {header.space}, {point_text(header.sizes)}",
+        [
+            f"{format_quantity(winner.time_s, 's')}: {point_text(winner.choice)}",
+            f"{len(tried)} variants ran on {slug}{said}",
+        ],
+        {
+            "Progress": [("measured over predicted", drawn)],
+            "Variants that ran": [Printed(rows=rows)],
+        },
+    )

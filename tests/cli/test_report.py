@@ -1,20 +1,51 @@
-"""Pages of fits and kernels: complete, and without a network."""
+"""Pages of fits, kernels and searches: complete, and without a network."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from dataclasses import asdict
 from html import unescape
 from pathlib import Path
 
 import pytest
 
 from countperf.cli import main
+from countperf.models.library import load_weights
+from countperf.tuning.result import Plan, Trial, make_line
 from tests.cli.conftest import Run
 
 pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
 
 SLUG = "pocl-epyc-zen5"
+
+
+def _search(folder: Path) -> Path:
+    """Write the file of a search in which three variants ran, and the fastest again, slower."""
+    header = {
+        "format": "countperf-tuning",
+        "version": 3,
+        "space": "toy",
+        "parameters": ["tile"],
+        "space_digest": "0",
+        "sizes": {"n": 64},
+        "statistics": {"j": 12.5},
+        "device": load_weights(SLUG, model="linear").device.to_object(),
+        "timer": "events",
+        "weights": f"linear for {SLUG}",
+        "weights_digest": "0",
+        "plan": asdict(Plan()),
+    }
+    tried = [
+        Trial(choice={"tile": tile}, predicted_s=1e-3, samples_s=(time_s, time_s), at_s=float(tile))
+        for tile, time_s in ((4, 3e-3), (8, 2e-3), (16, 5e-3))
+    ]
+    tried.append(tried[1].again((6e-3, 6e-3), cut_short=False))
+    path = folder / "search.jsonl"
+    lines = [header, *({**make_line(each), "spent_s": each.at_s} for each in tried)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
 
 
 def test_a_page_is_refused_before_the_work_where_nothing_can_be_drawn(
@@ -32,6 +63,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     commands = {
         "fit": f"{SLUG} --model linear",
         "kernel": f"matmul-naive/16x16/f32 n=512 m=512 l=512 --weights {SLUG} --model structural",
+        "search": str(_search(folder)),
     }
     for name, command in commands.items():
         assert main(["report", *command.split(), "--output", str(folder / f"{name}.html")]) == 0
@@ -65,6 +97,7 @@ def test_pages_need_nothing_else_and_no_name_is_there_twice(pages: dict[str, Pat
                 "issue.scalar.gmem.load.set_conflict",
             ],
         ),
+        ("search", ["3.00 ms: tile = 4", f"3 variants ran on {SLUG}, with statistics j = 12.5"]),
     ],
 )
 def test_pages_say_what_they_are_for(pages: dict[str, Path], name: str, texts: list[str]) -> None:
@@ -73,13 +106,10 @@ def test_pages_say_what_they_are_for(pages: dict[str, Path], name: str, texts: l
     assert pages["fit"].read_text().count("<svg") == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), [("s.jsonl", ""), ("t.json", '{"format": "countperf-timing"}')]
-)
-def test_of_searches_and_timings_there_is_no_page(
-    tmp_path: Path, run: Run, name: str, text: str
-) -> None:
-    (tmp_path / name).write_text(text)
-    said = run(f"report {tmp_path / name} --output {tmp_path / 'page.html'}", status=1).err
-    assert "a search is drawn by countperf tune --figure FILE" in said
+def test_a_search_in_which_nothing_ran_is_refused(tmp_path: Path, run: Run) -> None:
+    path = _search(tmp_path)
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+
+    said = run(f"report {path} --output {tmp_path / 'page.html'}", status=1).err
+    assert "no variant of toy has run" in said
     assert not (tmp_path / "page.html").exists()
