@@ -145,8 +145,9 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " name=NAME, after=NAME,NAME; numbers are formulas of variables and of devices"
     },
     "what": {
-        "metavar": "FIT|KERNEL",
-        "help": "a fit by name or its file (.json), or a kernel as for countperf predict",
+        "metavar": "FIT|KERNEL|SEARCH",
+        "help": "a fit by name or its file (.json), a kernel as for countperf predict, or the file"
+        " of a search (.jsonl)",
     },
     "--statistics": several(
         "NAME=VALUE",
