@@ -108,7 +108,6 @@ def test_commands_take_several_sizes(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["count", "n-body", "n=256,512"]) == 0
     (line,) = [x for x in capsys.readouterr().out.splitlines() if "f32.rsqrt" in x]
     assert line.split()[1:3] == [str(n * (n - 1)) for n in (256, 512)]
-
     command = ["predict", "n-body", "n=256,512", "--model", "linear", "--weights", SLUG]
     assert main(command) == 0
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:4]]
@@ -156,7 +155,6 @@ def test_bad_values_on_the_command_line_are_named(
         returned: Any = main(command.split())
     except SystemExit as error:
         returned = error.code
-
     assert returned == status
     assert said in capsys.readouterr().err
 
@@ -185,7 +183,6 @@ def test_a_size_beyond_the_type_of_its_argument_is_refused(
     kind: type[np.integer] | None, largest: int, name: str
 ) -> None:
     vector = count_kernel(_double(kind))
-
     assert vector.evaluate(n=largest)["groups"] == largest
     arrays = [] if name == "int64" else [np.array([16, largest + 1])]  # NumPy has no larger type
     for size in (largest + 1, *arrays):
@@ -200,7 +197,6 @@ def test_predictions_and_launches_refuse_a_size_beyond_its_type_with_advice_that
         with pytest.raises(ParameterError, match=r'such as lp.ValueArg\("n", np.int64\)'):
             countperf.predict(unit, weights=SLUG, model="linear", n=size)
     assert count_kernel(_double(np.int64)).evaluate(n=2**33)["groups"] == 2**33
-
     scalar = describe_kernel(unit).scalars["n"]
     assert as_scalar(scalar, 2**31 - 1) == 2**31 - 1
     with pytest.raises(KernelBuildError, match="2147483647"):

@@ -140,5 +140,4 @@ def test_variants_of_the_convolution_convolve(
         device = find_device("pocl:0")
     except DeviceError as error:
         pytest.skip(str(error))
-
     KernelRunner.open(device).check(CONVOLUTION.case(choice))

@@ -31,7 +31,6 @@ def test_names_stay_under_which_measurements_are_kept() -> None:
 def test_every_value_of_every_parameter_gets_its_share(family: str) -> None:
     chosen = variant_sets()[family]
     choices = chosen.choices()
-
     for name, values in chosen.space.parameters.items():
         seen = Counter(choice[name] for choice in choices)
         assert min(seen[value] for value in values) >= len(choices) / len(values) / 2
@@ -45,7 +44,6 @@ def test_groups_are_as_they_say_and_run_on_every_device(family: str) -> None:
         zip(chosen.choices(), variant_entries(family), strict=True),
         key=lambda pair: chosen.local_elements(pair[0]),
     )
-
     for choice, each in (by_memory[0], by_memory[len(by_memory) // 2], by_memory[-1]):
         _, resources = scheduled(each.build())
         shape = (*resources.group_shape, 1, 1)[:2]
