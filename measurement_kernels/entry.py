@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
 import numpy as np
 from loopy import TranslationUnit
@@ -31,6 +31,8 @@ ONLY_VARIANT = "plain"
 
 Collection: TypeAlias = Literal["paper", "extended", "random", "published", "downstream"]
 """Group of families that campaigns measure together."""
+
+COLLECTIONS: tuple[Collection, ...] = get_args(Collection)
 
 INDEX_LIMIT = 2**31
 """Kernels index with signed 32-bit integers: an array has to have fewer elements than this."""
