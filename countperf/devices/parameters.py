@@ -222,9 +222,9 @@ def _construct(device_type: type[_Parameters], values: Mapping[str, Any]) -> _Pa
 #
 # From 3.0 on, the results are checked against the header itself, with the limits that CCCL states
 # (``cuda/__device/arch_traits.h``, 5.0 and later). Where the sources differ: registers of a work
-# item are at most 63 on 3.0 and 255 from 7.0 on (the guide), not 255 and 256 (the header). Kernels
-# here take one barrier of a group; where one takes two, 8.6 and later but 9.0 and 10.0 hold half as
-# many.
+# item are at most 63 on 3.0 and 255 from 7.0 on (the guide), not 255 and 256 (the header). The
+# header refuses on 6.0 groups that 6.1 could not hold. Kernels here take one barrier of a group;
+# where one takes two, 8.6 and later but 9.0 and 10.0 hold half as many.
 
 SOURCE = (
     "CUDA C Programming Guide, technical specifications per compute capability;"
