@@ -164,6 +164,18 @@ def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
             assert limits["local"] == row["local"], row
 
 
+def test_two_register_files_of_a_p100_waste_less_than_four() -> None:
+    held = [
+        resident_groups(
+            capability_device(capability), work_items_per_group=64, registers_per_work_item=39
+        )
+        for capability in ("6.0", "6.1")
+    ]
+
+    # a sub-group has 1280 registers, of which 32768 hold 25 and 16384 hold 12 (cuda_occupancy.h)
+    assert [residency.active_groups for residency in held] == [2 * 25 // 2, 4 * 12 // 2]
+
+
 @pytest.mark.parametrize("capability", ["1.0", "1.1", "1.3", "2.0"])
 @given(
     items=st.one_of(st.integers(1, 512), st.integers(1, 16).map(lambda count: 32 * count)),
