@@ -167,7 +167,9 @@ def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
 def test_two_register_files_of_a_p100_waste_less_than_four() -> None:
     held = [
         resident_groups(
-            capability_device(capability), work_items_per_group=64, registers_per_work_item=39
+            parameters.capability_device(capability),
+            work_items_per_group=64,
+            registers_per_work_item=39,
         )
         for capability in ("6.0", "6.1")
     ]
