@@ -101,7 +101,6 @@ class Footprint(ShortRepr):
 
     array: str
     direction: str
-    element_bytes: int  # size of an element
     cells: Known  # distinct elements
     members: tuple[AccessAnalysis, ...] = field(repr=False, compare=False)
 
@@ -127,10 +126,7 @@ def footprints_of(accesses: Iterable[AccessAnalysis]) -> tuple[Footprint, ...]:
     for access in accesses:
         if access.access.address_space == "global":
             members[access.access.array, access.access.direction].append(access)
-    return tuple(
-        Footprint(*key, some[0].access.bits // 8, _count_cells(some), tuple(some))
-        for key, some in members.items()
-    )
+    return tuple(Footprint(*key, _count_cells(some), tuple(some)) for key, some in members.items())
 
 
 def _count_cells(members: Sequence[AccessAnalysis]) -> Known:
@@ -165,7 +161,8 @@ def distinct_bytes(
     """Return the distinct bytes that a kernel loads, and those that it stores."""
     sizes = {"load": 0, "store": 0}
     for footprint in footprints:
-        sizes[footprint.direction] += footprint.cells_at(parameters) * footprint.element_bytes
+        element_bytes = footprint.members[0].access.bits // 8
+        sizes[footprint.direction] += footprint.cells_at(parameters) * element_bytes
     return sizes
 
 

@@ -113,9 +113,8 @@ class _Writer:
         statements = self._find_statements(loop.body)
         members = [self._find_members((s.within, s.cases)) for s in statements]
         bounds = [m.bounds[m.names.index(loop.iname)] for m in members if not m.is_empty]
-        if not bounds:
-            return range(0)
-        return range(min(low for low, _ in bounds), max(high for _, high in bounds) + 1)
+        lows, highs = zip(*bounds, strict=True) if bounds else ((0,), (-1,))
+        return range(min(lows), max(highs) + 1)
 
     def expand(self, max_instructions: int) -> Expansion:
         size = self._count_instructions(self.program.body)

@@ -307,10 +307,9 @@ def _decide(
 
 def _draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if names := components_of(dtype):
-        fields: Any = dtype.fields
         result = np.zeros(shape, dtype)
         for name in names:
-            result[name] = _draw(rng, fields[name][0], shape)
+            result[name] = _draw(rng, result[name].dtype, shape)
         return result
     if dtype.kind in "biu":
         ends = (0, 1) if dtype.kind == "b" else (1, _LARGEST_INTEGER)
