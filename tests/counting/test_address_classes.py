@@ -380,18 +380,6 @@ def test_separate_axes_in_unrolled_loops() -> None:
         assert vector["gmem.store.32.stride1"].quantity.evaluate({"n": 50}) == 150
 
 
-@pytest.mark.parametrize(
-    ("offset", "more"), [(lp.auto, ""), (3, ""), (parse("n-1"), ""), ("off", ",off")]
-)
-def test_nothing_depends_on_where_arrays_begin(offset: Any, more: str) -> None:
-    a = lp.GlobalArg("a", np.float32, shape="n", offset=offset)
-    kernel = made("i<n", "b[i] = 2*a[i]", f"b f32 n; n{more} i32", a, split="i:8")
-    for view in VIEWS:
-        vector = count_kernel(kernel, view=view)
-        assert set(vector.parameters) - set(vector.defaults) == {"n"}
-        assert vector.evaluate(n=50)["gmem.load.32.stride1"] == 50
-
-
 @pytest.mark.parametrize("step", [1, 2, -1])
 def test_rows_of_three_axes_are_classed_by_closed_forms(step: int) -> None:
     row = {1: "i", 2: "2*i", -1: "n - 1 - i"}[step]
