@@ -21,7 +21,7 @@ from countperf import errors, measuring, text
 from countperf.api.kernels import Kernel
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.frontend.loopy_patches import record_launches
-from countperf.counting.frontend.producers import bound_arguments
+from countperf.counting.frontend.producers import find_bound_arguments
 from countperf.counting.taxonomy import View
 from countperf.devices.binding import describe_indices
 from countperf.devices.description import describe_kernel
@@ -268,7 +268,7 @@ def _cases(
         if make_arguments is None:
             make_arguments, reference = known.make_arguments, reference or known.reference
     arguments = {arg.name: arg for arg in unit.default_entrypoint.args}
-    bound = bound_arguments(kernel.around)  # such as the data in a program of pytato
+    bound = find_bound_arguments(kernel.around)  # such as the data in a program of pytato
     bound_sizes = {
         name: int(value)
         for name, value in bound.items()

@@ -23,9 +23,8 @@ from loopy.diagnostic import LoopyError
 from loopy.symbolic import WalkMapper
 
 from countperf.counting.expression_types import name_of, type_of
-from countperf.counting.frontend.callees import inline_callees
-from countperf.counting.frontend.copies import preprocessed
 from countperf.counting.frontend.loopy_patches import unattended
+from countperf.counting.frontend.schedule import inline_callees, preprocess_unit
 from countperf.errors import CountingError, option
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, ToCondition, ToQuasiPolynomial
@@ -173,7 +172,7 @@ class AddressedElements:
                 unit = inline_callees(self.t_unit)
                 kernel = unit.default_entrypoint
                 if kernel.state < lp.KernelState.PREPROCESSED:
-                    kernel = preprocessed(unit).default_entrypoint
+                    kernel = preprocess_unit(unit).default_entrypoint
         except CountingError:
             return None
         return kernel

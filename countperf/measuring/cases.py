@@ -79,9 +79,9 @@ def _find_unit(given: Any) -> tuple[Any | None, dict[str, Any]]:
     """
     if given is None or isinstance(given, FunctionType | MethodType | partial):
         return None, {}
-    from countperf.counting.frontend.producers import bound_arguments, take_unit
+    from countperf.counting.frontend.producers import find_bound_arguments, take_unit
 
-    return take_unit(given), bound_arguments(given)
+    return take_unit(given), find_bound_arguments(given)
 
 
 Purpose = Literal["measurement", "test", "application", "variant"]
