@@ -1,46 +1,68 @@
-"""The predicted time of a kernel as a fast function of its parameters, for search loops.
-
-A Python function is written out of the counts and the model's formulas: it takes numbers, which is
-fast, or arrays, whose errors are told.
-"""
+"""The predicted time of a kernel as a fast function of its parameters, for search loops."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.models import validity
-from countperf.models.correction import Correction, profile
-from countperf.models.definition import covers
-from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
-from countperf.models.function import ColumnKey, ModelFunction
+from countperf.models.correction import profile
+from countperf.models.definition import NAMESPACE, SCALAR_NAMESPACE, covers
+from countperf.models.function import (
+    make_unmeasured_error,
+    raise_to_launch,
+    refuse_infinite,
+    refuse_negative,
+)
 from countperf.models.predictions import Array, ParameterValue, Quantity
 from countperf.symbolic.compiled import BLOCK, CountSource
 from countperf.text import FieldsAlone, ShortRepr
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
+    from countperf.models.weights import WeightSet
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CostFunction(ShortRepr, FieldsAlone):
     """Predicted time of a kernel on a device, s; picklable."""
 
-    kernel: str  # name of the kernel, slug of the device
-    device: str
-    vector: PropertyVector
-    function: ModelFunction  # the model over its weights
-    weights_s: Array
-    # properties and derived features whose cost is not known
-    lacking: tuple[str, ...] = ()
-    incomplete_ok: bool = False  # whether they are left out without a complaint
-    correction: Correction | None = None
-    shortest_s: float = 0.0  # of a launch
+    weights: WeightSet  # what predicts
+    vector: PropertyVector  # of the kernel
+    incomplete_ok: bool = False  # whether what has no known cost is left out without a complaint
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel."""
+        return self.vector.kernel
+
+    @property
+    def device(self) -> str:
+        """Slug of the device."""
+        return self.weights.device.slug
+
+    @cached_property
+    def _lacking(self) -> tuple[str, ...]:
+        """Properties, derived features and scales of the kernel whose cost is not known."""
+        function, model = self.weights.function, self.weights.definition
+        known, bases = set(function.columns), model.base_properties.values()
+        lacking = [
+            name
+            for name in self.vector
+            if not (charging := function.columns_of(name)) <= known
+            or (
+                not (charging or model.features.ignores(name))
+                and not any(covers(base, name) for base in bases)
+            )
+        ]
+        charged = {(term, name) for term, spec in model.terms.items() for name in spec.charged}
+        derived = {name for _, name in charged - known if name in model.derived}
+        scales = (name for name in model.scales if name not in self.weights.ranges)
+        return (*lacking, *sorted(derived), *scales)
 
     @cached_property
     def _at_one_size(self) -> Callable[..., list[Any]]:
@@ -51,28 +73,19 @@ class CostFunction(ShortRepr, FieldsAlone):
         return self._write_function(arrays=True)
 
     @cached_property
-    def _costs(self) -> list[float]:
-        return self.weights_s[list(self._columns)].tolist()
-
-    @cached_property
-    def _columns(self) -> dict[int, list[str]]:
-        """The columns that the kernel has, by position, with what they are sums of."""
-        model = self.function.model
-        columns = {
-            position: [feature]
-            if feature in model.derived
-            else [n for n in self.vector if (term, feature) in self.function.columns_of(n)]
-            for position, (term, feature) in enumerate(self.function.columns)
-        }
-        return {position: names for position, names in columns.items() if names}
+    def _properties(self) -> list[list[str]]:
+        """What each column is a sum of; nothing where the kernel has none."""
+        charging = [(name, self.weights.function.columns_of(name)) for name in self.vector]
+        return [
+            [feature]
+            if feature in self.weights.definition.derived
+            else [name for name, columns in charging if (term, feature) in columns]
+            for term, feature in self.weights.function.columns
+        ]
 
     def _write_function(self, *, arrays: bool) -> Callable[..., list[Any]]:
-        """Write a function of the sizes.
-
-        It returns features and the same scaled, which only corrections read, what has no known
-        cost, and the time without a correction.
-        """
-        model, columns, counts = self.function.model, self.function.columns, self.vector.compiled
+        """Write a function of the sizes: features, the same scaled, and what has no known cost."""
+        model, counts = self.weights.definition, self.vector.compiled
         source = CountSource(counts.parameters, counts.counts, arrays=arrays)
         if not arrays:
             source.lines.append(f"if not ({self.vector.condition(source)}): raise ValueError")
@@ -88,19 +101,18 @@ class CostFunction(ShortRepr, FieldsAlone):
         for name, formula in model.formulas.items():
             source.lines.append(f"values[{name!r}] = {formula.source}")
             known[name] = f"values[{name!r}]"
-        features = [source.named(" + ".join(known[n] for n in s)) for s in self._columns.values()]
-        scales = [model.terms[columns[position][0]].scale for position in self._columns]
+        features = [
+            source.named(" + ".join(known[name] for name in properties)) if properties else "0.0"
+            for properties in self._properties
+        ]
+        scales = [model.terms[term].scale for term, _ in self.weights.function.columns]
         scaled = [
             f"{feature} * {known[scale]}" if scale else feature
             for feature, scale in zip(features, scales, strict=True)
         ]
-        time_s = " + ".join(f"{c!r} * {s}" for c, s in zip(self._costs, scaled, strict=True))
-        corrected = (features, scaled) if self.correction else ((), ())
-        results = (*corrected, [known[name] for name in self.lacking])
+        results = (features, scaled, [known[name] for name in self._lacking])
         names = NAMESPACE if arrays else SCALAR_NAMESPACE
-        return source.defined(
-            [*(f"[{', '.join(texts)}]" for texts in results), time_s or "0.0"], names
-        )
+        return source.defined([f"[{', '.join(texts)}]" for texts in results], names)
 
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one."""
@@ -108,10 +120,10 @@ class CostFunction(ShortRepr, FieldsAlone):
         if len(parameters) == len(names) and {*map(type, parameters.values())} <= {int}:
             try:
                 rows = self._at_one_size(*map(parameters.__getitem__, names))
-                time_s = self._time(rows)
+                time_s = float(self._time(*np.array(rows[:2], float)))
                 is_known = self.incomplete_ok or not any(rows[2])
                 if is_known and 0.0 <= time_s < math.inf:
-                    return float(time_s)
+                    return time_s
             except (ArithmeticError, LookupError, ValueError):  # which arrays tell of
                 pass
         values = self.vector.check_parameters(parameters, {})
@@ -123,47 +135,24 @@ class CostFunction(ShortRepr, FieldsAlone):
                 block = slice(start, start + BLOCK)
                 rows = self._at_arrays(*(line[block] for line in lines))
                 self._check_measured(rows[2])
-                times[block] = self._time(rows)
-        validity.refuse_infinite(self.function.model.name, times)
-        validity.refuse_negative(self.function.model.name, self.kernel, times)
+                size = times[block].shape
+                both = ([np.broadcast_to(row, size) for row in some] for some in rows[:2])
+                times[block] = self._time(*(np.stack(some, axis=-1, dtype=float) for some in both))
+        refuse_infinite(self.weights.model, times)
+        refuse_negative(self.weights.model, self.kernel, times)
         return times.reshape(shape) if shape else float(times[0])
 
-    def _time(self, rows: list[Any]) -> Any:
-        time_s = rows[3]
-        if self.correction is not None:
-            if shape := np.shape(time_s):
-                rows = [[np.broadcast_to(row, shape) for row in parts] for parts in rows[:2]]
-            values, scaled = np.array(rows[:2], float)
-            columns, log_factor = self._similar
-            time_s = time_s * np.exp(log_factor(*profile(columns, values, scaled, self._costs)))
-        return validity.raise_to_launch(time_s, self.shortest_s)
-
-    @cached_property
-    def _similar(self) -> tuple[list[ColumnKey], Callable[..., Quantity]]:
-        assert self.correction is not None
-        columns = [self.function.columns[position] for position in self._columns]
-        return columns, self.correction.of_columns(list(self._columns))
+    def _time(self, values: Array, scaled: Array) -> Any:
+        """Return times, s, of features along the last axis."""
+        time_s = np.vecdot(scaled, self.weights.unknowns)
+        if (correction := self.weights.correction) is not None:
+            told = profile(self.weights.function.columns, values, scaled, self.weights.unknowns)
+            time_s = time_s * np.exp(correction.find_log_factors(*told))
+        return raise_to_launch(time_s, self.weights.shortest_launch_s)
 
     def _check_measured(self, lacking: list[Any]) -> None:
-        names = [n for n, value in zip(self.lacking, lacking, strict=True) if np.any(value != 0)]
+        names = [n for n, value in zip(self._lacking, lacking, strict=True) if np.any(value != 0)]
         if names and not self.incomplete_ok:
-            spec = self.function.model.features
+            spec = self.weights.definition.features
             wanted = dict.fromkeys(spec.feature_of(name) or name for name in names)
-            raise validity.make_unmeasured_error(self.kernel, self.device, wanted)
-
-
-def lacking_cost(
-    function: ModelFunction, ranges: Container[str], vector: PropertyVector
-) -> tuple[str, ...]:
-    """Return properties, derived features and scales of a kernel whose cost is not known."""
-    model, known = function.model, set(function.columns)
-    based = {n for n in vector for base in model.base_properties.values() if covers(base, n)}
-    lacking = [
-        name
-        for name in vector
-        if not (charging := function.columns_of(name)) <= known
-        or not (charging or name in based or model.features.ignores(name))
-    ]
-    charged = {(term, name) for term, spec in model.terms.items() for name in spec.charged}
-    derived = {name for _, name in charged - known if name in model.derived}
-    return (*lacking, *sorted(derived), *(name for name in model.scales if name not in ranges))
+            raise make_unmeasured_error(self.kernel, self.device, wanted)

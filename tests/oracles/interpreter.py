@@ -47,7 +47,7 @@ from loopy.symbolic import TypeCast
 from loopy.type_inference import TypeReader
 from pymbolic import evaluate
 
-from countperf.counting.frontend.loopy_patches import unattended
+from countperf.counting.frontend.loopy_patches import forbid_questions
 from countperf.counting.frontend.schedule import linearize_kernel, preprocess_unit
 
 DType = np.dtype[Any]
@@ -227,7 +227,7 @@ class Interpreter:
     def __init__(self, t_unit: Any) -> None:
         t_unit = preprocess_unit(t_unit)
         self.callables = t_unit.callables_table
-        with unattended():
+        with forbid_questions():
             self.kernel: Any = linearize_kernel(t_unit)
             pre_codegen_checks(t_unit.with_kernel(self.kernel))
         self.inames: frozenset[str] = self.kernel.all_inames()

@@ -26,7 +26,7 @@ _LOCK = threading.RLock()
 
 
 @contextmanager
-def unattended() -> Generator[None]:
+def forbid_questions() -> Generator[None]:
     """Let Loopy's scheduler fail where it would ask at the terminal, and print no kernels."""
     checks: Any = loopy.check
     initialize = ScheduleDebugger.__init__

@@ -29,12 +29,12 @@ from loopy.symbolic import get_dependencies
 from loopy.types import LoopyType, NumpyType
 from pytools import UniqueNameGenerator
 
-from countperf.counting.automatic import with_strides
+from countperf.counting.accesses import with_strides
 from countperf.counting.expression_types import list_nodes, text_of, type_of
 from countperf.counting.frontend.loopy_patches import (
+    forbid_questions,
     nest_copies,
     replace_domain_substitution,
-    unattended,
 )
 from countperf.counting.frontend.producers import translation_unit
 from countperf.errors import CountingError, CountperfError, KernelBuildError
@@ -78,7 +78,7 @@ def _prepare_anew(t_unit: Any) -> tuple[Any, Any]:
     if kernel is not t_unit.default_entrypoint:
         t_unit = t_unit.with_kernel(kernel)
     if kernel.state < lp.KernelState.LINEARIZED:
-        with unattended():
+        with forbid_questions():
             t_unit = preprocess_unit(t_unit)
             temporaries = t_unit.default_entrypoint.temporary_variables.values()
             if not all(isinstance(v.dtype, LoopyType) for v in temporaries):
@@ -100,7 +100,7 @@ def _prepare_anew(t_unit: Any) -> tuple[Any, Any]:
 
 def _check_for_code(kernel: Any, t_unit: Any) -> None:
     """Refuse what Loopy schedules, but generates no code for; its checks do not say all."""
-    with unattended(), loopy_reasons(t_unit):
+    with forbid_questions(), loopy_reasons(t_unit):
         pre_codegen_checks(t_unit)
     has_separate_arrays = any(
         isinstance(tag, SeparateArrayArrayDimTag)
@@ -273,7 +273,7 @@ _ENABLED = ("00_enable_half", "#pragma OPENCL EXTENSION cl_khr_fp16 : enable")
 
 def generate_code(t_unit: Any, refusal: type[CountperfError] = KernelBuildError) -> Any:
     """Return the code that Loopy generates for a translation unit, without asking at a terminal."""
-    with unattended(), loopy_reasons(t_unit, refusal):
+    with forbid_questions(), loopy_reasons(t_unit, refusal):
         unit = _enable_half(in_fixed_order(without_empty_code(t_unit)))
         if _has_unsigned(unit):
             check_unsigned(unit)

@@ -13,7 +13,7 @@ from loopy import AddressSpace
 from loopy.symbolic import WalkMapper, get_dependencies
 from pytools import memoize_method
 
-from countperf.counting.device_programs import Loop, Point, Position, Waited
+from countperf.counting.device_programs import Loop, Point, Position
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import list_nodes, name_of
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess
@@ -153,7 +153,7 @@ class Sunk(NamedTuple):
     branch: Branch
 
 
-def sunk_instructions(kernel: Any, positions: Mapping[str, Position]) -> dict[str, Sunk]:
+def find_sunk_instructions(kernel: Any, positions: Mapping[str, Position]) -> dict[str, Sunk]:
     """Return the branches in which instructions are executed that nothing else needs."""
     uses = _Uses(kernel)
     result: dict[str, Sunk] = {}
@@ -193,8 +193,7 @@ class _Uses:
         for i in reversed(candidates):  # loads stay before stores, whatever these store to
             if is_behind_store and self._touches(instructions[i].read_dependency_names()):
                 feeding.discard(i)
-            stores = self._touches(instructions[i].assignee_var_names())
-            is_behind_store = is_behind_store or stores
+            is_behind_store |= self._touches(instructions[i].assignee_var_names())
         while removed := {
             i
             for i in feeding
@@ -211,10 +210,9 @@ class _Uses:
     def _is_movable(self, instruction: Any) -> bool:
         if not isinstance(instruction, lp.Assignment) or instruction.predicates:
             return False
-        if not isinstance(instruction.assignee, p.Variable):
-            return False
-        name = instruction.assignee.name
-        return name in self.kernel.temporary_variables and not self._touches([name])
+        temporaries, target = self.kernel.temporary_variables, instruction.assignee
+        is_scalar = isinstance(target, p.Variable) and target.name in temporaries
+        return is_scalar and not self._touches([target.name])
 
     def _touches(self, names: Iterable[str]) -> bool:
         """Return whether some of the variables lie in memory."""
@@ -249,7 +247,7 @@ def _straight_blocks(positions: Mapping[str, Position]) -> Iterator[list[str]]:
     block: list[str] = []
     for instruction, position in positions.items():
         for event in position.events:
-            if isinstance(event, Waited) or not event.region.is_unrolled:
+            if event.kind == "wait" or not event.region.is_unrolled:
                 yield block
                 block = []
         block.append(instruction)

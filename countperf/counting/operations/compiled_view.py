@@ -63,7 +63,7 @@ from countperf.counting.expression_types import (
     number_of,
 )
 from countperf.counting.keys import Case, MemoryAccess
-from countperf.counting.operations.code_motion import Hoisting, Moved, sunk_instructions
+from countperf.counting.operations.code_motion import Hoisting, Moved, find_sunk_instructions
 from countperf.counting.operations.scalars import Key, Tally
 from countperf.counting.operations.source_view import (
     HELPERS,
@@ -109,7 +109,7 @@ class CompiledCounter(SourceCounter):
         self.unrolled = frozenset[str]()  # a compiler knows their loop variables
         self._positions = programs.positions_of(domains.kernel)
         self._hoisting = Hoisting(domains, self._positions)
-        self._sunk = sunk_instructions(domains.kernel, self._positions)
+        self._sunk = find_sunk_instructions(domains.kernel, self._positions)
         self._order = iter(self._positions)  # instructions to look at
         self._position = programs.Position((), ())
         self._current: Any = None
@@ -172,19 +172,16 @@ class CompiledCounter(SourceCounter):
                 self._values.assign(programs.written_by(self.kernel, skipped))
         self._predicates, self._data_predicates = self.domains.predicates(instruction)
 
-    def _pass(self, events: Sequence[programs.Event]) -> None:
+    def _pass(self, events: Sequence[programs.ProgramEvent]) -> None:
         """Forget what loops and barriers on the way change."""
         clobbered = self._hoisting.find_clobbered_arrays(self._position.regions[0])
-        for event in events:
-            if isinstance(event, programs.Waited):
+        for kind, region in events:
+            if kind == "enter" and not region.iname:
+                self._values = programs.Values()
+            if kind != "wait":
+                self._values.assign(region.written)
+            if kind == "wait" or (kind == "enter" and region.has_barrier):
                 self._values.assign(clobbered)
-                continue
-            if isinstance(event, programs.Entered):
-                if not event.region.iname:
-                    self._values = programs.Values()
-                if event.region.has_barrier:
-                    self._values.assign(clobbered)
-            self._values.assign(event.region.written)
 
     def _assign(self, instruction: Any) -> None:
         """Forget what an instruction overwrites, and remember what it stores."""

@@ -139,7 +139,7 @@ class SiteRun:
             full, left = full + bool(left), 0
         return Fraction(full, row), Fraction(left, row)
 
-    def issued(
+    def issue_as(
         self, what: str, alone: str | None = None, *, instructions: Fraction = _ONE
     ) -> Issued:
         """Return what is issued of something that a vector does in so many instructions each."""
@@ -198,7 +198,7 @@ def issue(name: str, policy: ExecutionPolicy) -> Issued:
     run = SiteRun(key.site, policy)
     match key:
         case keys.OperationKey(_, operation):
-            return run.issued(_operation(operation), _operation(_as_called_alone(operation)))
+            return run.issue_as(_operation(operation), _operation(_as_called_alone(operation)))
         case keys.AccessKey(is_guarded=True):
             return _guard_access(key, run)
         case keys.AccessKey():
@@ -299,17 +299,17 @@ def _event(key: keys.EventKey, run: SiteRun) -> Issued:
             way = "gather" if direction == "load" else "scatter"
             return ((f"{ISSUE_ROOT}.vector.pmem.{way}", _ONE),)
         is_kept = run.site.placement == "short"  # in registers
-        return () if is_kept else run.issued(f"pmem.{direction}")
+        return () if is_kept else run.issue_as(f"pmem.{direction}")
     if kind == "chain":
         link, type_name = details
         link = "arithmetic" if link in _LIKE_PRODUCTS else link
-        return () if run.is_flat else run.issued(f"chain.{type_name}.{link}")
+        return () if run.is_flat else run.issue_as(f"chain.{type_name}.{link}")
     if kind == "live_across_barrier":
-        return run.issued(kind, instructions=Fraction(int(details[1]), _LANE_BITS))
+        return run.issue_as(kind, instructions=Fraction(int(details[1]), _LANE_BITS))
     if kind == "passes":
         beginning = f"{ISSUE_ROOT}.{'vector' if run.is_vector else 'scalar'}"
         rows = Fraction(run.shape[1])
         return (f"{beginning}.passes.{context}", _ONE), (f"{beginning}.rows.{context}", rows)
     is_nothing = kind in ("iterations", "entries") and run.site.placement == "short"
     is_nothing |= kind == "carried" and (context == "free" or not run.is_flat)
-    return () if is_nothing else run.issued(kind)
+    return () if is_nothing else run.issue_as(kind)

@@ -1,15 +1,9 @@
 r"""The design matrix of a fit, what it can tell apart, and the weights that fit it best.
 
 Row :math:`j` is a measured case, column :math:`i` a feature; each row is divided by its measured
-time :math:`T_j`, so that relative errors are minimised against a target of ones:
-
-.. math:: \alpha = \arg\min \sum_j \bigl( 1 - \sum_i \alpha_i p_i(n_j) / T_j \bigr)^2
-
-Source: Stevens & Klöckner (2016), the fit of their linear model.
-
-Beyond the paper, a row counts for :math:`w_j = e / \sqrt{e^2 + n_j^2}`, where :math:`n_j` is the
-noise of the case and :math:`e` the size of the model's own errors: what the measurement leaves open
-is not the model's fault.
+time :math:`T_j`: :math:`\alpha = \arg\min \sum_j ( 1 - \sum_i \alpha_i p_i(n_j) / T_j )^2`
+(Stevens & Klöckner, 2016). Beyond the paper, a row counts for :math:`w_j = e / \sqrt{e^2 + n_j^2}`,
+with the noise :math:`n_j` of the case and the size :math:`e` of the model's own errors.
 """
 
 from __future__ import annotations
@@ -24,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from countperf.counting.counts import caches_of, group_shape
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import VIEWS, View
+from countperf.counting.vector import caches_of, group_shape
 from countperf.errors import FitError
 from countperf.measuring import Measurement
 from countperf.models.definition import CODE, CountValue, ModelDefinition
@@ -42,8 +36,13 @@ from countperf.models.fitting.solve import (
     right_singular_vectors,
     solve,
 )
-from countperf.models.function import ColumnKey, IndistinguishableGroup, ModelFunction, model_inputs
-from countperf.models.validity import find_broken_groups
+from countperf.models.function import (
+    ColumnKey,
+    IndistinguishableGroup,
+    ModelFunction,
+    find_broken_groups,
+    model_inputs,
+)
 from countperf.text import ShortRepr
 
 _MOST_INSTRUCTIONS_PER_S = 1e12
@@ -91,7 +90,7 @@ class Design(ShortRepr):
     @cached_property
     def scaled(self) -> Matrix:
         """Features times the scales of their terms, shape (n_cases, n_columns)."""
-        return self.function.scaled(self.counts.T, self.scales).T
+        return self.function.scale_values(self.counts, self.scales)
 
     @cached_property
     def relative(self) -> Matrix:
@@ -124,16 +123,6 @@ class Design(ShortRepr):
         counts = np.column_stack([known.get(column, nothing) for column in columns])
         function = ModelFunction(model=self.function.model, columns=columns)
         return replace(self, function=function, counts=counts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis(ShortRepr):
-    """Rank analysis of a design: the weights that its cases tell apart."""
-
-    rank: int  # numerical rank
-    groups: tuple[IndistinguishableGroup, ...]  # features that no solution can tell apart
-    null_space: Matrix | None = None  # directions, in columns over their norms, and these norms
-    scale: Vector | None = None
 
 
 def build_design(observations: Sequence[Observation], definition: ModelDefinition) -> Design:
@@ -192,24 +181,21 @@ def _counts_table(cases: Sequence[Observation], model: ModelDefinition) -> dict[
     return table
 
 
-def diagnose(design: Design) -> Diagnosis:
-    """Find rank and the features that the design cannot tell apart."""
+def diagnose(
+    design: Design,
+) -> tuple[int, tuple[IndistinguishableGroup, ...], tuple[Matrix, Vector]]:
+    """Find rank, the features that no solution tells apart, the null space and columns' norms."""
     scale = column_norms(design.relative)
     values, right = right_singular_vectors(design.relative / scale)
     rank = int(np.count_nonzero(values > RANK_TOLERANCE * values[0]))
     null = right[rank:]
-    groups = _groups(design.function.keys, null, scale)
-    return Diagnosis(rank=rank, groups=groups, null_space=null, scale=scale)
+    return rank, _groups(design.function.keys, null, scale), (null, scale)
 
 
 def _groups(
     names: tuple[str, ...], null_space: Matrix, scale: Vector
 ) -> tuple[IndistinguishableGroup, ...]:
-    """Split the null space into its finest direct sum over sets of features.
-
-    The projector onto a space is block diagonal in the coordinates exactly where the space is a
-    direct sum over blocks of them, so the blocks are the connected components of its entries.
-    """
+    """Split the null space into its finest direct sum over sets of features."""
     from scipy.sparse.csgraph import connected_components
 
     projector = null_space.T @ null_space
@@ -302,7 +288,8 @@ class Estimate(ShortRepr):
     """A model fitted to cases."""
 
     design: Design  # the cases
-    diagnosis: Diagnosis  # what they can tell apart
+    rank: int  # how many weights they tell apart
+    groups: tuple[IndistinguishableGroup, ...]  # features that they do not
     solution: Solution  # the weights
     predicted_s: Vector  # times that the fit gives its own cases, s
 
@@ -321,21 +308,19 @@ class Estimate(ShortRepr):
         function = self.function
         unfitted = [column not in function.columns for column in cases.function.columns]
         known = ~cases.has_unknown & ~np.any(cases.counts[:, unfitted] != 0, axis=1)
-        values = np.ascontiguousarray(cases.with_columns(function.columns).counts.T)
-        scaled = function.scaled(values, cases.scales)
+        counts = cases.with_columns(function.columns).counts
+        scaled = np.ascontiguousarray(function.scale_values(counts, cases.scales).T)
         by_key = dict(zip(function.keys, scaled, strict=True))
-        for position in np.flatnonzero(known) if self.diagnosis.groups else ():
+        for position in np.flatnonzero(known) if self.groups else ():
             changes = {key: float(row[position]) for key, row in by_key.items()}
-            known[position] = not find_broken_groups(self.diagnosis.groups, changes)
+            known[position] = not find_broken_groups(self.groups, changes)
         return np.where(known, self.solution.coefficients @ scaled, np.nan)
 
 
 def weigh_by_noise(design: Design, recipe: Recipe) -> Recipe:
-    """Return a recipe by which noisy cases count for less.
+    """Return a recipe by which noisy cases count for less; without noise it stays as it is.
 
-    The model's own errors are taken from a fit in which all cases count the same: the median of
-    their sizes over that of a standard normal distribution. That is one step of re-weighting.
-    Without noise the recipe stays as it is.
+    The model's own errors are taken from a fit in which all cases count the same.
     """
     if not np.any(design.noise > 0):
         return recipe
@@ -362,17 +347,15 @@ def estimate_design(
         weights = dict(zip(near.function.columns, near.solution.coefficients.tolist(), strict=True))
         start = np.array([weights.get(column, 0.0) for column in function.columns])
     solution = solve(problem, start)
-    if prior is not None:
-        diagnosis = Diagnosis(rank=solution.rank, groups=())
-    else:
-        diagnosis = diagnose(design)
-        shared = _share_cost(problem, diagnosis, solution.coefficients)
-        solution = replace(solution, coefficients=shared)
+    rank, groups = solution.rank, ()
+    if prior is None:
+        rank, groups, null_space = diagnose(design)
+        if groups:
+            shared = _share_cost(problem, *null_space, solution.coefficients)
+            solution = replace(solution, coefficients=shared)
+    predicted_s = design.scaled @ solution.coefficients
     return Estimate(
-        design=design,
-        diagnosis=diagnosis,
-        solution=solution,
-        predicted_s=design.scaled @ solution.coefficients,
+        design=design, rank=rank, groups=groups, solution=solution, predicted_s=predicted_s
     )
 
 
@@ -384,15 +367,8 @@ def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) ->
     return Problem(design.relative, recipe, row_weights=weights, lower=lower, prior=prior)
 
 
-def _share_cost(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
-    """Share the cost of weights that nothing tells apart in proportion, as the linear fit does.
-
-    That is the solution of smallest norm in scaled columns, within the bounds. It is taken if no
-    time changes.
-    """
-    null, norms = diagnosis.null_space, diagnosis.scale
-    if null is None or norms is None or not diagnosis.groups:
-        return weights
+def _share_cost(problem: Problem, null: Matrix, norms: Vector, weights: Vector) -> Vector:
+    """Share the cost of weights that nothing tells apart in proportion, if no time changes."""
     inside = weights * norms
     concerned = np.any(np.abs(null) > _NOT_SHARED, axis=0)  # others keep their exact bounds
     spread = (inside - null.T @ (null @ inside)) / norms
@@ -403,8 +379,4 @@ def _share_cost(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vect
 
 
 on_one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
-"""Decorator of functions during whose calls BLAS uses one thread.
-
-Fits solve many small systems, which threads of OpenBLAS share out among all cores: they wait for
-each other longer than they compute.
-"""
+"""Decorator of functions during whose calls BLAS uses one thread: others would only wait."""
