@@ -21,7 +21,7 @@ from countperf import errors, measuring, text
 from countperf.api.kernels import Kernel
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.frontend.loopy_patches import record_launches
-from countperf.counting.frontend.producers import bound_arguments
+from countperf.counting.frontend.producers import find_bound_arguments
 from countperf.counting.taxonomy import View
 from countperf.devices.binding import describe_indices
 from countperf.devices.description import describe_kernel
@@ -252,7 +252,7 @@ def _cases(
         if make_arguments is None:
             make_arguments, reference = known.make_arguments, reference or known.reference
     known_sizes = [a.name for a in unit.default_entrypoint.args if isinstance(a, lp.ValueArg)]
-    bound = bound_arguments(kernel.around)  # such as the data in a program of pytato
+    bound = find_bound_arguments(kernel.around)  # such as the data in a program of pytato
     whole = {n: int(value) for n, value in bound.items() if isinstance(value, int | np.integer)}
     sizes = {n: value for n, value in whole.items() if n in known_sizes} | fixed | {**kernel.sizes}
     for size in sizes:
