@@ -543,4 +543,4 @@ class _Widener:
         if not gaps:
             return counter, frozenset()
         reasons = frozenset(f"rows do not overlap: {gap} >= 0 is assumed" for gap in gaps)
-        return counter.assuming(gaps), reasons
+        return counter.add_assumptions(gaps), reasons

@@ -209,7 +209,7 @@ class Domains:
         if groups is None:  # Loopy launches the largest of several extents, or more
             extents = group_counts_of(self.kernel, ids, self.callables)
             groups = {
-                axis: self.counter.simplified(from_isl_count(s)) for axis, s in extents.items()
+                axis: self.counter.simplify_count(from_isl_count(s)) for axis, s in extents.items()
             }
         return Grid(groups=groups, items=shape)
 
@@ -256,7 +256,7 @@ class Domains:
         order = {name: -position for position, name in enumerate(yield_entered_loops(self.kernel))}
         loops = counted.difference(self.local_axes, self.group_axes)
         loops = sorted(loops, key=lambda name: (order.get(name, 1), name))
-        values = sets.determined(sets.project_onto(hull, counted), loops)
+        values = sets.solve_dimensions(sets.project_onto(hull, counted), loops)
         known = self.inames | self.sizes
         return {name: value for name, value in values.items() if value.names() <= known}
 

@@ -28,8 +28,7 @@ from countperf.errors import (
     option,
 )
 from countperf.machine_code.sass_instruction import SassInstruction, parse_sass
-from countperf.machine_code.warp import Executed, WarpProgram, launched
-from countperf.machine_code.warp_unit import LANES
+from countperf.machine_code.warp import LANES, Executed, WarpProgram, launch_sub_group
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
@@ -136,7 +135,9 @@ class GpuKernel:
             kinds = self._kinds(launch, parameters, every_group=every_group)
             assumed += prod(extents) - len(kinds)
             for kind, sub_group in product(kinds, range(number)):
-                executed = program.executed(*launched(constants, kind.point, shape, sub_group))
+                executed = program.follow_lanes(
+                    *launch_sub_group(constants, kind.point, shape, sub_group)
+                )
                 for position, instruction in enumerate(program.instructions):
                     for name in (instruction.name, "all"):
                         instructions[name] += executed.instructions[position] * int(kind.times)
@@ -154,8 +155,10 @@ class GpuKernel:
         for kernel, extents, shape, arguments in self.launches.list_launches(parameters):
             if kernel not in executed:
                 group = self.groups.typical(kernel, extents, parameters, _integers(arguments))
-                sub_group = launched(self._constants(extents, shape, arguments), group, shape, 0)
-                executed[kernel] = self.programs[kernel].executed(*sub_group)
+                sub_group = launch_sub_group(
+                    self._constants(extents, shape, arguments), group, shape, 0
+                )
+                executed[kernel] = self.programs[kernel].follow_lanes(*sub_group)
         return executed
 
     def _kinds(

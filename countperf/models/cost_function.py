@@ -78,7 +78,7 @@ class CostFunction(ShortRepr, FieldsAlone):
             source.lines.append(f"if not ({self.vector.condition(source)}): raise ValueError")
         numbers = source.numbers()
         known = {
-            name: source.named(f"np.asarray({number}, dtype=float)" if arrays else number)
+            name: source.name_expression(f"np.asarray({number}, dtype=float)" if arrays else number)
             for name, number in zip(self.vector, numbers, strict=True)
         }
         source.lines.append("values = {}")
@@ -88,7 +88,9 @@ class CostFunction(ShortRepr, FieldsAlone):
         for name, formula in model.formulas.items():
             source.lines.append(f"values[{name!r}] = {formula.source}")
             known[name] = f"values[{name!r}]"
-        features = [source.named(" + ".join(known[n] for n in s)) for s in self._columns.values()]
+        features = [
+            source.name_expression(" + ".join(known[n] for n in s)) for s in self._columns.values()
+        ]
         scales = [model.terms[columns[position][0]].scale for position in self._columns]
         scaled = [
             f"{feature} * {known[scale]}" if scale else feature
@@ -98,7 +100,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         corrected = (features, scaled) if self.correction else ((), ())
         results = (*corrected, [known[name] for name in self.lacking])
         names = NAMESPACE if arrays else SCALAR_NAMESPACE
-        return source.defined(
+        return source.define_function(
             [*(f"[{', '.join(texts)}]" for texts in results), time_s or "0.0"], names
         )
 

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
-from countperf.machine_code.classify_x86 import classify, instruction_in, missed, set_conflicts
+from countperf.machine_code.classify_x86 import (
+    classify,
+    count_misses,
+    instruction_in,
+    set_conflicts,
+)
 from countperf.machine_code.machine_state import REGISTERS, Machine
 from tests.machine_code.machines import program
 
@@ -204,8 +209,8 @@ def test_what_items_keep_on_the_stack(
     items = array_bytes // 4
     code = program(items_of(arrays, items, array_bytes))
     machine = Machine()
-    counts = code.executed("f", machine)
-    misses = missed(code, counts, machine.accessed, *([cache] if cache else []))
+    counts = code.follow_function("f", machine)
+    misses = count_misses(code, counts, machine.accessed, *([cache] if cache else []))
     assert misses["miss.conflict.load"] == round(share_conflicting * items) * arrays
     assert not misses["miss.conflict.store"]
 
@@ -216,7 +221,7 @@ def test_addresses_are_those_of_the_first_time() -> None:
     code = program(
         "f:\nmov $0x0,%eax\nmov (%rdi,%rax,8),%rdx\ninc %rax\ncmp $0x64,%rax\njne 1\nret"
     )
-    assert code.executed("f", machine)[1] == 100
+    assert code.follow_function("f", machine)[1] == 100
     assert machine.accessed == {1: 1 << 20}
 
 

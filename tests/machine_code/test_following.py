@@ -13,11 +13,7 @@ from countperf.devices.compile.objects import find_library
 from countperf.devices.discovery import find_device
 from countperf.errors import CountingError, DeviceError
 from countperf.machine_code import loop_extrapolation
-from countperf.machine_code.loop_extrapolation import (
-    note_of_step,
-    to_change,
-    to_equality,
-)
+from countperf.machine_code.loop_extrapolation import note_of_step, to_change, to_equality
 from countperf.machine_code.machine_state import REGISTERS, Flags, Machine
 from countperf.machine_code.object_file import functions_of, program_of
 from countperf.machine_code.tools import find_objdump
@@ -137,7 +133,7 @@ def test_what_cannot_be_followed_is_refused(code: str, said: str) -> None:
 def test_unknown_functions_leave_nothing_known_that_they_need_not_restore() -> None:
     code = "f: mov $0x3,%ecx; mov $0x3,%ebx; call 999; dec %rbx; jne 3; ret"
     machine = Machine()
-    assert program(code).executed("f", machine)[3] == 3
+    assert program(code).follow_function("f", machine)[3] == 3
     assert (value(machine, "rcx"), value(machine, "rbx")) == (None, 0)
 
 
@@ -346,12 +342,12 @@ def test_stubs_lead_to_functions_of_the_same_object(tmp_path: Path, protection: 
     assert "leaf@plt" in code.entries
     machine = Machine()
     machine.registers[REGISTERS["%rdi"].number] = 21
-    counts = code.executed("group", machine)
+    counts = code.follow_function("group", machine)
     assert [counts[n] for n, line in enumerate(code.lines) if line.mnemonic == "cld"] == [42]
 
 
-LIBRARY = ("__ocl_svml_z0_rsqrtf16", "puts", "__ocl_svml_z0_irem16")
-START, APART = 0x5000_0000_0000, 1 << 20
+ROOT, REMAINDER = "__ocl_svml_z0_rsqrtf16", "__ocl_svml_z0_irem16"
+PLACES = {ROOT: 0x5000_0000_0000, "puts": 0x5000_0010_0000, REMAINDER: 0x5000_0020_0000}
 
 
 @pytest.mark.device
@@ -361,17 +357,16 @@ def test_functions_of_libraries_get_addresses_of_their_own() -> None:
         find_device("intel:0")
     except DeviceError as error:
         pytest.skip(str(error))
-    functions = functions_of(LIBRARY, START, APART, find_library)
-    assert set(functions) == {LIBRARY[0], LIBRARY[2]}
-    for number, name in enumerate(LIBRARY):
-        if name in functions:
-            assert functions[name][0].address == START + number * APART
-            assert functions[name][-1].mnemonic == "ret"
-    assert any(line.mnemonic == "vrsqrt14ps" for line in functions[LIBRARY[0]])
+    functions = functions_of(PLACES, find_library)
+    assert set(functions) == {ROOT, REMAINDER}
+    for name, function in functions.items():
+        assert function[0].address == PLACES[name]
+        assert function[-1].mnemonic == "ret"
+    assert any(line.mnemonic == "vrsqrt14ps" for line in functions[ROOT])
 
 
 def test_other_functions_are_not_looked_for() -> None:
-    assert not functions_of(["memset", "__ocl_svml_none"], START, APART, find_library)
+    assert not functions_of({"memset": 16, "__ocl_svml_none": 32}, find_library)
 
 
 # }}}

@@ -18,7 +18,7 @@ from countperf.machine_code.vector_unit import leads_to_integers
 from tests.machine_code.machines import put, put_mask, run, value, words_of
 
 Execute = Callable[..., list[int]]
-"""Instruction, numbers that it is given and a mask; what it leaves."""
+"""Instruction, and numbers that it is given; what it leaves."""
 _EMULATED = Path(__file__).parents[1] / "golden" / "avx512_moves.json"
 
 
@@ -45,9 +45,9 @@ def assembled(
     subprocess.run([compiler, "-shared", "-o", str(library), str(source)], check=True)
     loaded, order = ctypes.CDLL(str(library)), list(codes)
 
-    def execute(text: str, inputs: Sequence[int], mask: int = 0) -> list[int]:
+    def execute(text: str, inputs: Sequence[int]) -> list[int]:
         given, results = (word * len(inputs))(*inputs), (word * taken)()
-        loaded[f"f{order.index(text)}"](given, results, mask)
+        loaded[f"f{order.index(text)}"](given, results)
         return list(results)
 
     return execute
@@ -57,8 +57,6 @@ def agree(followed: bool | int | None, right: bool | int) -> bool:
     """Say whether what is followed is right, as far as it is known."""
     return followed in (None, right)
 
-
-# {{{ integers
 
 NAMES = ("rax", "rbx", "rcx", "rdx")
 ALL = "besol"
@@ -175,10 +173,6 @@ def test_results_and_flags(integers: Execute, code: str) -> None:
             known += decided is not None
     assert known >= 60 * (len(NAMES) + len(CASES[code])) * 0.8
 
-
-# }}}
-
-# {{{ vectors of 256 bits
 
 THREE, TWO = "%ymm1,%ymm2,%ymm3", "%ymm1,%ymm3"
 COMPUTED = (
@@ -329,10 +323,6 @@ def test_unknown_lanes_stay_unknown(text: str) -> None:
         assert machine.registers[0] is None
 
 
-# }}}
-
-# {{{ vectors of 512 bits, and masks
-
 MOVES = (
     *(
         f"v{name} %{width}mm1,%{width}mm2,%{width}mm3{{%k1}}{zeros}"
@@ -360,38 +350,15 @@ MOVES = (
     "vbroadcastsd %xmm1,%zmm3",
 )
 GIVEN = [[random.Random(seed).getrandbits(32) for _ in range(48)] for seed in range(10)]
-_LOADED = (*(f"vmovdqu32 {64 * k}(%rdi),%zmm{k + 1}" for k in range(3)), "kmovd %edx,%k1")
-_WIDE = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
-
-
-def moved(text: str, given: Sequence[int], mask: int) -> Sequence[int | None]:
-    """Return the words that a move leaves of three vectors, which are in memory as well."""
-    machine = _with_memory(given)
-    put_mask(machine, 1, mask)
-    for number in range(3):
-        put(machine, 1 + number, given[16 * number : 16 * number + 16])
-    return words_of(run(text, machine), 3, 16)
 
 
 @pytest.mark.parametrize("text", MOVES)
 def test_moves_are_those_of_an_emulator(text: str) -> None:
-    """Compare with Bochs 2.7 (``corei7_skylake_x``), which executed the same functions."""
+    """Compare with Bochs 2.7 (``corei7_skylake_x``), which executed the same instructions."""
     results = json.loads(_EMULATED.read_text(encoding="utf-8"))[text]
     for given, (mask, words) in zip(GIVEN, results, strict=False):
-        assert list(moved(text, given, mask)) == words
-
-
-@pytest.fixture(scope="module")
-def moves(tmp_path_factory: pytest.TempPathFactory) -> Execute:
-    codes = {text: (*_LOADED, text, "vmovdqu32 %zmm3,(%rsi)", "vzeroupper") for text in MOVES}
-    return assembled(tmp_path_factory.mktemp("avx512"), codes, ctypes.c_uint32, 16, *_WIDE)
-
-
-@pytest.mark.parametrize("text", MOVES)
-def test_moves_are_those_of_the_processor(text: str, moves: Execute) -> None:
-    for seed, given in enumerate(GIVEN):
-        mask = random.Random(-1 - seed).getrandbits(16)
-        assert all(map(agree, moved(text, given, mask), moves(text, given, mask))), seed
-
-
-# }}}
+        machine = _with_memory(given)
+        put_mask(machine, 1, mask)
+        for number in range(3):
+            put(machine, 1 + number, given[16 * number : 16 * number + 16])
+        assert list(words_of(run(text, machine), 3, 16)) == words

@@ -10,8 +10,16 @@ import pytest
 from countperf.errors import CountingError
 from countperf.machine_code import warp
 from countperf.machine_code.sass_instruction import SassInstruction
-from countperf.machine_code.warp import Executed, WarpProgram, launched
-from countperf.machine_code.warp_unit import LANES, UNKNOWN, WarpState, execute, lanes_of
+from countperf.machine_code.warp import (
+    LANES,
+    UNKNOWN,
+    Executed,
+    WarpProgram,
+    WarpState,
+    execute,
+    lanes_of,
+    launch_sub_group,
+)
 
 _ALL = np.ones(LANES, dtype=bool)
 _MASK = 0xFFFF_FFFF
@@ -137,8 +145,8 @@ def _followed(code: str, lanes: int = LANES) -> Executed:
         found.append(
             SassInstruction(opcode=opcode, operands=tuple(operands), guard=guard, target=target)
         )
-    state, _ = launched({}, (0, 0, 0), (lanes, 1, 1), 0)
-    return WarpProgram(found).executed(state, lanes)
+    state, _ = launch_sub_group({}, (0, 0, 0), (lanes, 1, 1), 0)
+    return WarpProgram(found).follow_lanes(state, lanes)
 
 
 _TRIANGLE = """

@@ -330,10 +330,7 @@ class Interpreter:
         return found
 
     def _run_instruction(
-        self,
-        instruction: Any,
-        groups: Mapping[int, int],
-        shape: Mapping[int, int],
+        self, instruction: Any, groups: Mapping[int, int], shape: Mapping[int, int]
     ) -> None:
         if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
             return

@@ -62,10 +62,7 @@ def stepper() -> Path:
 
 
 def stepped(
-    path: Path,
-    launch: KernelLaunch,
-    number: Sequence[int],
-    most_steps: int = 2_000_000,
+    path: Path, launch: KernelLaunch, number: Sequence[int], most_steps: int = 2_000_000
 ) -> tuple[Counter[int], int]:
     """Run a group of a kernel that PoCL compiled."""
     arguments = [*launch.arguments, *[None] * _LOCAL_ARRAYS]
@@ -139,7 +136,7 @@ class Steppable:
         """Step through a group and follow it."""
         program = self.kernel.programs[launch.kernel]
         entry = entry_of(program, launch.kernel, launch.group_shape)
-        executed = program.executed(entry, pocl_group(launch, number))
+        executed = program.follow_function(entry, pocl_group(launch, number))
         if executed.total() > most_steps:
             raise TooManyStepsError(f"{executed.total()} instructions are too many steps")
         native, _ = stepped(self.objects[launch.kernel], launch, number, most_steps)
