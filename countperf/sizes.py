@@ -1,7 +1,6 @@
 """Values of size parameters: one or several, as texts and as mappings.
 
-Several parameters with several values each go together value by value, as the columns of a table
-do: ``n=256,512 m=16,32`` means two points and not four. All combinations are never made silently.
+Several values go together value by value: ``n=256,512 m=16,32`` means two points and not four.
 """
 
 from __future__ import annotations

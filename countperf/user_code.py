@@ -1,9 +1,7 @@
-"""Running code of the user's: files and modules that define kernels and search spaces.
+"""Running code of the user's: what it prints goes to standard error, how it ends is an error.
 
-Code of the user's may print, exit, raise anything, and import what lies beside it. All of that is
-dealt with here: what it prints goes to standard error, how it ends becomes an error of ours that
-names it, and its folder is on the path of modules while it runs: last, so that a file such as
-``statistics.py`` takes the place of no installed module.
+Its folder is on the path of modules while it runs: last, so that a file such as ``statistics.py``
+takes the place of no installed module.
 """
 
 from __future__ import annotations
@@ -93,11 +91,7 @@ def describe_failure(raised: BaseException) -> str:
 
 
 def path_of_children() -> list[str]:
-    """Return the path of modules for processes that this one starts.
-
-    The current folder, and that of the script that runs, come last: nothing that lies there runs in
-    place of an installed module.
-    """
+    """Return the path of modules for processes that this one starts, the user's folders last."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     folders = {Path.cwd(), *([Path(script).resolve().parent] if script else [])}
     own = [entry for entry in sys.path if Path(entry or ".").resolve() in folders]
@@ -144,11 +138,7 @@ def _list_named(module: ModuleType, kind: type) -> list[str]:
 
 @contextlib.contextmanager
 def _on_module_path(folder: Path) -> Generator[None]:
-    """Put a folder last on the path of modules; forget afterwards what was imported from it.
-
-    Modules of the folder are forgotten, so that files in two folders may each import a ``helpers``
-    of their own. A folder that is on the path anyway is left alone.
-    """
+    """Put a folder last on the path of modules; forget afterwards what was imported from it."""
     if folder in {Path(entry or ".").resolve() for entry in sys.path}:
         yield
         return

@@ -176,12 +176,19 @@ def entries() -> Iterator[CatalogEntry]:
     """List the kernels."""
     listed = partial(Nest.entry, collection="downstream", purpose="application")
     for variant, nest in _ONE_GROUP.items():
-        yield listed(nest, "downstream-one-group", variant, "untransformed")
+        yield listed(
+            nest,
+            "downstream-one-group",
+            variant,
+        )
     for variant, nest in _GROUPS.items():
-        yield listed(nest, "downstream-groups", variant, "elements or points in groups")
+        yield listed(
+            nest,
+            "downstream-groups",
+            variant,
+        )
     for block in _BLOCKS:
         kernel = block.kernel("downstream-groups", collection="downstream", purpose="application")
         yield from kernel.entries()
-    text = "streams of sizes around caches"
-    stream = listed(_STREAM, "downstream-groups", "stream", text, steps=_STREAM_STEPS)
+    stream = listed(_STREAM, "downstream-groups", "stream", steps=_STREAM_STEPS)
     yield replace(stream, exponents=range(1))

@@ -53,7 +53,6 @@ class CatalogEntry:
     element_type: str = "f32"  # type of the numbers that it computes with
     purpose: Purpose = "measurement"  # fits may use only ``measurement``
     collection: Collection = "paper"
-    description: str  # a line of text
     exponents: range  # values of p that make sense on some device, the paper's well inside
     exponent_steps: tuple[int, ...] = (0, 1, 2, 3)  # sizes are ``2**(p + step)``
     sizes: tuple[SizeParameter, ...]  # the kernel's parameters

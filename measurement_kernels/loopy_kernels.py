@@ -39,7 +39,6 @@ class LoopyKernel:
     variant: str = ONLY_VARIANT
     collection: Collection = "paper"
     purpose: Purpose = "measurement"
-    description: str
     groups: tuple[GroupShape, ...]  # shapes of work groups in the catalogue
     element_types: tuple[str, ...] = ("f32",)  # element types in the catalogue
     exponents: range
@@ -93,7 +92,6 @@ class LoopyKernel:
             element_type=element_type,
             purpose=self.purpose,
             collection=self.collection,
-            description=self.description,
             exponents=self.exponents,
             exponent_steps=self.exponent_steps,
             sizes=sizes,
@@ -183,14 +181,8 @@ def mapped(
         if tags:
             unit = lp.tag_inames(unit, dict(tags))
         for tile in tiles:
-            unit = prefetch(
-                unit,
-                tile.reference,
-                sweep=tile.sweep.split(),
-                within=tile.within.split(),
-                axes=tile.axes,
-                group_shape=group_shape,
-            )
+            sweep, within = tile.sweep.split(), tile.within.split()
+            unit = prefetch(unit, tile.reference, sweep, within, tile.axes, group_shape)
         if unrolled:
             unit = lp.tag_inames(unit, dict.fromkeys(unrolled.split(), "unr"))
         if local or guarded:

@@ -316,7 +316,7 @@ DEVICE = make_device("fake:0", "Abacus")
             (lambda limit=limit: ApartRunner(DEVICE, longest_s=limit), "longest_s is")
             for limit in (0.0, -1.0, math.inf, math.nan)
         ),
-        (lambda: PROTOCOL.changed(rounds=0), "no protocol has"),
+        (lambda: PROTOCOL.with_values(rounds=0), "no protocol has"),
         (lambda: Budget(seconds=math.inf), "is none"),
         (
             lambda: (

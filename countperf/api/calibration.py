@@ -29,7 +29,7 @@ from countperf.measuring.runner import CALIBRATION, KernelRunner
 from countperf.models import library
 from countperf.models.fitting import prior
 from countperf.models.fitting.fit_model import observations_of
-from countperf.models.fitting.rescale import rescale_weights
+from countperf.models.fitting.prior import rescale_weights
 from countperf.models.library import OWN, check_own_name, user_fits_folder
 from countperf.models.shipped import COMPILED, STRUCTURAL
 from countperf.models.weights import WeightSet
@@ -75,17 +75,15 @@ def calibrate(
     name: str | None = None,
     store: Path | str | None = None,
     busy: bool = False,
-    runner: KernelRunner | None = None,
-    known: prior.KnownDevices | None = None,
     choice: prior.KernelChoice | None = None,
 ) -> prior.CalibrationResult:
     """Measure the kernels that tell most about a device, and fit its weights to them.
 
     What other devices' fits say is the prior: weights that the measured kernels do not determine
     stay there, with the uncertainty that other devices show. Where weights of the very device ship,
-    they are rescaled to the measured kernels instead (`countperf.models.fitting.rescale`). Weights
-    are stored among the user's own, for ``predict(..., weights="mine/NAME")``; those that ship stay
-    as they are. Called again, it goes on with the next kernels.
+    they are rescaled instead (`countperf.models.fitting.prior`). Weights are stored among the
+    user's own, for ``predict(..., weights="mine/NAME")``. Called again, it goes on with the next
+    kernels.
 
     Parameters
     ----------
@@ -100,13 +98,8 @@ def calibrate(
     busy : bool
         Use times that do not settle, too, since other programs use the machine; intervals are
         wider.
-    runner, known, choice : optional
-        What runs kernels; the fits of other devices; the kernels to measure, in their order.
-
-    Returns
-    -------
-    CalibrationResult
-        ``.name`` for ``weights=``, ``.models`` with the weights of each model; printable.
+    choice : KernelChoice, optional
+        The kernels to measure, in their order.
 
     Raises
     ------
@@ -129,13 +122,13 @@ def calibrate(
     plain = check_own_name(name or chosen.identity.slug)
     kept = Path(store or user_fits_folder().parent / "calibrations" / f"{plain}.jsonl")
     check_writable(user_fits_folder() / "weights.json", kept)
-    devices = known or prior.load_shipped_devices()
+    devices = prior.load_shipped_devices()
     without_code = why_no_code(chosen)
     is_here = chosen.identity.device_type == "cpu"
     own = choose_caches(chosen.identity, is_here=is_here)
     task = CalibrationTask(
         device=chosen,
-        runner=runner or KernelRunner.open(chosen),
+        runner=KernelRunner.open(chosen),
         memory=memory_hierarchy_of(chosen.identity, is_here=is_here),
         caches=own if devices.own_caches else DEFAULT_CACHES,
         store=kept,
@@ -147,8 +140,7 @@ def calibrate(
     if not busy:
         forget_unsettled(task.store)
     measured = _measure(task, cases, busy=busy)
-    unsettled = sum(measurement.settling != "settled" for measurement in measured)
-    _require_settled(measured, task.store, busy=busy)
+    unsettled = _require_settled(measured, task.store, busy=busy)
     if task.reads_code:
         try:
             measured = read_code(task.store, device=chosen.label)
@@ -156,7 +148,7 @@ def calibrate(
             without_code = str(error)
     if not busy:
         measured = measured.select(_is_settled)
-    shipped = _load_shipped(chosen, task.caches) if known is None else {}
+    shipped = _load_shipped(chosen, task.caches)
     models = _fit_all(task, measured, devices, shipped, plain, busy=busy)
     near = [weights.device for weights in shipped.values()]
     near = near or [one.device for model in devices.models for one in model.devices]
@@ -212,9 +204,9 @@ def forget_unsettled(store: Path) -> None:
                 write(settled)
 
 
-def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> None:
-    """Refuse a fit to times that do not repeat."""
-    unsettled = sum(not _is_settled(failure) for failure in measured)
+def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> int:
+    """Return how many times did not settle; refuse a fit to too many of them."""
+    unsettled = len(measured) - len(measured.select(_is_settled))
     if unsettled > _MOST_UNSETTLED * len(measured) and not busy:
         raise MeasurementError(
             f"{unsettled} of {len(measured)} times did not settle: other programs use the machine;"
@@ -222,14 +214,14 @@ def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> No
             " those programs and calibrate again, which goes on from there; or pass"
             f" {option('busy', 'True')}, which uses the others as well and makes intervals wider"
         )
-    kernels = {failure.kernel for failure in measured if busy or _is_settled(failure)}
+    kernels = {each.kernel for each in measured if busy or _is_settled(each)}
     if len(kernels) < _FEWEST_KERNELS:
         first = next((failure.reason for failure in measured.failures), "the time was over")
         raise MeasurementError(
             f"only {len(kernels)} kernels could be measured ({first}); give more"
-            f" ({option('minutes', 'NUMBER')});"
-            f" what was measured is kept in {store}"
+            f" ({option('minutes', 'NUMBER')}); what was measured is kept in {store}"
         )
+    return unsettled
 
 
 def _fit_all(
@@ -331,14 +323,9 @@ def size_here(task: CalibrationTask, entries: Sequence[CatalogEntry]) -> list[Ke
     )
     path = task.store.with_suffix(".sizes.json")
     until = time.monotonic() + _SEARCH_SHARE * 60.0 * task.minutes
-    number = 8
-    while True:
+    for number in range(8, max(len(entries), 1) + 8, 8):
         chosen = size_choice.calibrate(entries[:number], task.runner, limits, store=path)
-        if time.monotonic() > until or number >= len(entries):
+        if time.monotonic() > until:
             break
-        number += 8
-    cases: list[KernelCase] = []
-    for tried in entries[:number]:
-        of_kernel = chosen.cases([tried])
-        cases += [of_kernel[0], of_kernel[-1]] if len(of_kernel) > 1 else of_kernel
-    return cases
+    cases = (chosen.cases([tried]) for tried in entries[:number])
+    return [case for of in cases for case in ((of[0], of[-1]) if len(of) > 1 else of)]

@@ -58,7 +58,7 @@ class Profile(ShortRepr):
 LEAST_KERNELS = 12  # families with so many are measured in full, whatever the share
 
 _QUICK = Profile(protocol=QUICK, shapes_per_kernel=2, max_run_s=0.06, overhead_factor=30.0)
-_TRIAL = QUICK.changed(
+_TRIAL = QUICK.with_values(
     **{"name": "trial", "rounds": 1, "runs": 4, "drops": 1, "noise_limit": 0.5},
     **{"extra_rounds": 0, "separation_s": 0.0, "max_seconds": 0.05, "warm_up_s": 0.0},
 )
@@ -174,20 +174,15 @@ def measure_catalogue(
     Parameters
     ----------
     store : Path or str
-        The campaign's file (``.jsonl``); the chosen sizes are kept beside it.
+        The campaign's file (``.jsonl``), all of which is returned; sizes are kept beside it.
     device : str, optional
         ``pocl:0``, or a part of a device's name; by default the first GPU that works, else
         the first device.
     profile : {"broad", "quick", "trial"} or Profile
         How much is measured, and by which protocol.
     families, element_types, purposes, collections : sequence of str, optional
-        Only these families of kernels; the paper's kernels of these types, by default f32; kernels
-        for these purposes, and of these collections, as for `profile_entries`.
-
-    Returns
-    -------
-    MeasurementSet
-        All that is in the file, of whatever purpose.
+        Only these families of kernels; the paper's kernels of these types; kernels for these
+        purposes, and of these collections.
 
     Raises
     ------
@@ -271,11 +266,10 @@ def read_code(
 ) -> MeasurementSet:
     """Compile the measured kernels of the catalogue, and note what their code executes, in place.
 
-    Nothing is measured. Misses are those of the first-level cache that the counts of a case state
+    Misses are those of the first-level cache that the counts of a case state
     (`countperf.api.evaluation.recount` makes it that of the device). Cases that have their
-    instructions already are left as they are, unless what older versions noted says nothing of
-    cycles that overlap. The file is written now and then, so that a run that is cut off goes on
-    where it was. `progress` is told of cases whose code cannot be followed.
+    instructions already are left as they are, unless these say nothing of cycles that overlap. A
+    run that is cut off goes on where it was. `progress` is told of code that cannot be followed.
     """
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)

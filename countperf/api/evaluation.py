@@ -67,10 +67,7 @@ def read_measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
 def with_known_transactions(
     measurements: MeasurementSet, definition: ModelDefinition
 ) -> MeasurementSet:
-    """Find what a model names of transactions, for measured kernels of the catalogue.
-
-    Cases of other kernels, and those of which transactions are not known, are left as they are.
-    """
+    """Find what a model names of transactions, for measured kernels of the catalogue."""
     roots = definition.named_transactions
     waiting = [
         case
@@ -84,12 +81,12 @@ def with_known_transactions(
         with suppress(errors.KernelSpecificationError, errors.CountingError):
             kernel = entry(case.kernel)
             statistics = kernel.statistics_at(case.parameters)
-            if case.kernel not in counts:
-                built = kernel.build()
-                counts[case.kernel] = TransactionCounts(kernel=built, roots=roots, statistics={})
-            count = counts[case.kernel]
-            if statistics != count.statistics:
-                count = counts[case.kernel] = replace(count, statistics=statistics)
+            count = counts.get(case.kernel)
+            if count is None:
+                count = TransactionCounts(kernel=kernel.build(), roots=roots, statistics=statistics)
+            elif statistics != count.statistics:
+                count = replace(count, statistics=statistics)
+            counts[case.kernel] = count
             found[case.case] = {**(case.transactions or {}), **count(case.parameters)}
     return with_field(measurements, "transactions", found)
 
@@ -104,20 +101,16 @@ def recount(measurements: Path | str, *, caches: CountedCaches | None = None) ->
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)
         caches = caches or choose_caches(measured.device)
-        for case in measured:
-            if case.code is not None:
-                code = caches_of(case.properties or {}).code
-                caches = caches.model_copy(update={"code": code})
-                break
+        if (read := next((case for case in measured if case.code is not None), None)) is not None:
+            code = caches_of(read.properties or {}).code
+            caches = caches.model_copy(update={"code": code})
         for case in measured:
             kernel = entry(case.kernel)
             statistics = kernel.statistics_at(case.parameters)
             key = (case.kernel, *sorted(statistics.items()))
             if key not in counted:
-                vector = count_kernel(
-                    kernel.build(), statistics=statistics, view="structure", caches=caches
-                )
-                counted[key] = vector.to_document()
+                given: Any = {"statistics": statistics, "view": "structure", "caches": caches}
+                counted[key] = count_kernel(kernel.build(), **given).to_document()
             properties[case.case] = counted[key]
         renewed = with_field(measured, "properties", properties)
         write(renewed)
@@ -136,9 +129,8 @@ def measurements_of_table(
 
     `kernels` is the file of the kernels, ``my.py`` or ``my.py:name``; `device` a slug or a file.
     """
-    file, name = kernels or "", ""
-    if ":" in file:
-        file, _, name = file.rpartition(":")
+    given = kernels or ""
+    file, _, name = given.rpartition(":") if ":" in given else (given, "", "")
     if device.endswith(".json"):
         identity = DeviceIdentity.read_file(device)
     else:
@@ -193,17 +185,10 @@ def fit(
     output : Path or str, optional
         Where to write the weights document.
 
-    Returns
-    -------
-    FitResult
-        ``.weights``, ``.verdicts``; printable.
-
     Raises
     ------
-    FitError, DocumentError
-        The measurements cannot be fitted, or their file is bad.
-    ParameterError
-        There is no such model.
+    FitError, DocumentError, ParameterError
+        The measurements cannot be fitted, or their file is bad; there is no such model.
     """
     measured = read_measurements(measurements)
     is_here = bool(measured.device.processor) and measured.device.processor == read_processor()
@@ -233,26 +218,16 @@ def evaluate(
 ) -> Evaluation:
     """Compare predicted with measured times of the kernels that judge fits among measurements.
 
+    ``remarks`` say how the model was chosen, and name the cases that it does not predict.
+
     Parameters
     ----------
     measurements : MeasurementSet, Path or str
         Measurements of one device, or their file.
-    weights : WeightSet, Path or str
-        Weights, or their slug or path.
-    model : str, optional
-        Which model's weights, where they are looked up. By default the one that predicts: that
-        which reads compiled code where the code is stored, or device and compiler are here to read
-        it; else the structural one.
-    force : bool
-        Evaluate weights of another device.
+    weights, model, force : optional
+        As for `countperf.predict`; stored code need not be read here.
     purposes : sequence of {"test", "application", "variant"}, optional
         Only kernels for these; by default all but those for measurement, which fits have seen.
-
-    Returns
-    -------
-    Evaluation
-        Cases ordered by purpose. Its `remarks` say how the model was chosen, and name the cases
-        that it does not predict.
 
     Raises
     ------
@@ -352,9 +327,10 @@ def compare(
             parameter="timing",
         )
     timings = Timing.read_file(timing) if isinstance(timing, Path | str) else timing
-    known, source = list_measured_devices(), measurements
-    if isinstance(source, str):
-        source = known.get(source, source)
+    known = list_measured_devices()
+    source = (
+        known.get(measurements, measurements) if isinstance(measurements, str) else measurements
+    )
     if isinstance(source, str) and not Path(source).exists():
         there = f"they do of {', '.join(known)}" if known else "this installation has none"
         raise errors.ParameterError(
@@ -365,7 +341,7 @@ def compare(
     measured = read_measurements(source)
     slug = measured.device.slug
     if device is None:
-        beside = source if isinstance(source, Path | str) else None
+        beside = None if isinstance(source, MeasurementSet) else source
         device = look_up_device(slug, beside) or load_device(slug)
     there = (*model_names(), "linear")
     if unknown := [name for name in models if name not in there]:
@@ -384,14 +360,10 @@ def compare(
                 parameter="timing",
             )
         renamed = {"kernel": f"{_OWN}{timings.kernel}", "purpose": "application"}
+        own_cases = (size.measurement for size in timings.sizes)
         cases = (
             *(case for case in cases if case.purpose == "measurement"),
-            *(
-                size.measurement.model_copy(
-                    update={**renamed, "case": f"{_OWN}{size.measurement.case}"}
-                )
-                for size in timings.sizes
-            ),
+            *(m.model_copy(update={**renamed, "case": f"{_OWN}{m.case}"}) for m in own_cases),
         )
         given = {"max_instructions": COMPARED_INSTRUCTIONS, **profile_options}
         own = profiler_of(kernel, device, {}, given)

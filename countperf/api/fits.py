@@ -16,15 +16,7 @@ from countperf.machine_code import tools
 from countperf.models.library import AvailableFit, NamedFit, find_fit, list_fits, model_in
 from countperf.models.shipped import COMPILED
 from countperf.models.weights import WeightSet
-from countperf.text import (
-    Column,
-    Printed,
-    Result,
-    columns_of,
-    extract,
-    format_percent,
-    short_name,
-)
+from countperf.text import Column, Printed, Result, columns_of, extract, format_percent, short_name
 
 
 class AvailableWeights(tuple[AvailableFit, ...], Result):

@@ -16,10 +16,9 @@ from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import DeviceIdentity, choose_caches
 from countperf.models.explanation import ExplainedPart, Explanation
-from countperf.models.function import model_inputs
+from countperf.models.function import Level, model_inputs, refuse_negative
 from countperf.models.library import find_fit, fits_for, list_fits, load_weights, short_name
 from countperf.models.shipped import COMPILED
-from countperf.models.validity import Level, refuse_negative
 from countperf.models.weights import WeightSet, charge_inputs
 from countperf.sizes import checks_keywords, merge_sizes
 from countperf.text import ShortRepr
@@ -80,7 +79,7 @@ class ChosenWeights(ShortRepr):
         """Use the weights, and those that read no code where reading it is an attempt that fails.
 
         The function is told whether it is an attempt, which has to fail where a property has no
-        weight. What Loopy or the compiler refuses to build takes no time by any model.
+        weight. What the compiler refuses to build takes no time by any model.
         """
         if self.choose_by_counts is None:
             return use(self, False)
@@ -107,10 +106,9 @@ def choose_weights(
 ) -> ChosenWeights:
     """Choose the weights that predict: those given, those of a name or path, or the device's.
 
-    Where they are looked up, `model` says which of a fit's; by default the one that reads compiled
-    code if the device of the weights and its compiler are here, or the code is known (`has_code`),
-    and nothing speaks against it (`without_code`); else `DEFAULT_STEMS`. A device that is named has
-    to be that of the weights unless `force` is given.
+    By default, of a fit's models the one that reads compiled code is chosen if the device of the
+    weights and its compiler are here, or the code is known (`has_code`), and nothing speaks against
+    it (`without_code`); else `DEFAULT_STEMS`.
     """
     identity = find_device(device).identity if isinstance(device, str) else device
     wanted = find_device().identity if weights is None and identity is None else identity
@@ -210,18 +208,14 @@ def predict(
         The kernel, or a text that `load_kernel` understands.
     parameters, **more : int or ndarray of integers
         Values of the size parameters.
-    weights : WeightSet, Path or str, optional
-        Weights, or their name or path; by default those fitted on `device`.
-    model : str, optional
-        Which model's weights, where they are looked up by name. By default the one that reads
-        compiled code wherever the device of the weights and its compiler are at hand, for one size
-        and for several, else the structural one. The attribute ``model_choice`` of the prediction
-        says which it is and why.
-    device : str or DeviceIdentity, optional
-        Device to predict for: the name of one of this machine. Without it, predictions are for the
-        weights' device, which need not be here.
-    force : bool
-        Use the weights for a device that they do not match.
+    weights, model : optional
+        Weights, or their name or path; by default those fitted on `device`. Of a name, which
+        model's: by default the one that reads compiled code wherever the device of the weights and
+        its compiler are at hand, else the structural one; ``model_choice`` of the prediction says
+        why.
+    device, force : optional
+        Device of this machine to predict for; without it, predictions are for the weights' device,
+        which need not be here. Whether to use weights that do not match it.
     incomplete_ok : bool
         Leave out what has no weight and mark the prediction incomplete.
     level : {0.95, 0.9}
@@ -256,10 +250,10 @@ def explain(
 
     Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
     """
-    return explained(predict(kernel, parameters, **options))
+    return explain_prediction(predict(kernel, parameters, **options))
 
 
-def explained(prediction: Prediction) -> Explanation:
+def explain_prediction(prediction: Prediction) -> Explanation:
     """Say where a predicted time goes term by term."""
     if isinstance(prediction.time_s, np.ndarray):
         raise errors.ParameterError(
@@ -269,6 +263,7 @@ def explained(prediction: Prediction) -> Explanation:
     counts = prediction.origin.kernel.evaluate(prediction.parameters)
     values = charge_inputs(weights, model_inputs(weights.definition, counts)).values
     by_feature = weights.by_feature
+    numbers = dict(zip(by_feature, values.tolist(), strict=True))
     return Explanation(
         prediction=prediction,
         expression=weights.definition.expression,
@@ -276,7 +271,7 @@ def explained(prediction: Prediction) -> Explanation:
             ExplainedPart(
                 name=name,
                 weight=by_feature.get(name),
-                count=float(values[name]) if name in by_feature else None,
+                count=numbers.get(name),
                 part_s=float(np.asarray(seconds).item()),
             )
             for name, seconds in prediction.breakdown.items()
@@ -311,6 +306,8 @@ def with_compiled_code(
 ) -> PropertyVector:
     """Count a kernel, compile it, and keep what its code executes with the counts.
 
+    `predict` takes the vector, of the structure view, also by models that read no code.
+
     Parameters
     ----------
     kernel : str or loopy.TranslationUnit
@@ -323,11 +320,6 @@ def with_compiled_code(
         As for `predict`.
     every_group : bool
         Follow the code of every work group; by default that of one of each kind.
-
-    Returns
-    -------
-    PropertyVector
-        Of the structure view; `predict` takes it, also by models that read no code.
 
     Raises
     ------

@@ -36,8 +36,8 @@ from countperf.steps import stepped
 if TYPE_CHECKING:
     from countperf.measuring.cases import MakeArguments, Reference
     from countperf.measuring.runner import CaseRunner
+    from countperf.models.function import Level
     from countperf.models.predictions import Prediction
-    from countperf.models.validity import Level
     from countperf.models.weights import WeightSet
 
 
@@ -123,8 +123,8 @@ def time_kernel(
 
     Each size runs in several rounds, some time apart, as in a campaign (`countperf.measure`): after
     a warm-up, the first runs of a round do not count, and the time is the minimum of the others.
-    Before it is timed, the kernel runs once at the smallest size, and its outputs are compared with
-    the reference, if there is one.
+    Before, the kernel runs once at the smallest size, to be checked. ``Timing.write_file`` keeps
+    what is returned as a document, which predictions take as an anchor.
 
     Parameters
     ----------
@@ -152,26 +152,18 @@ def time_kernel(
         What building and checking the kernel may take in that process, or a round of its runs, s;
         by default 300. The kernel is ended then, and by Ctrl-C.
 
-    Returns
-    -------
-    Timing
-        A row for each size: measured time, noise, predicted time, and what that says. It prints;
-        ``to_frame()`` has all rows, `countperf.draw` draws time over size, ``write_file`` keeps it
-        as a document, which ``Timing.read_file`` reads, and predictions take as an anchor.
-
     Raises
     ------
-    DeviceError, DeviceMismatchError
-        The device does not work, or the named weights are of another one.
-    ParameterError, CountingError
-        A size is unknown, lists do not go together, or a property vector was given.
+    DeviceError, DeviceMismatchError, ParameterError, CountingError
+        The device does not work, or the named weights are of another one; a size is unknown, lists
+        do not go together, or a property vector was given.
     KernelBuildError, WrongResultError, MeasurementError
         No size could be measured. One that fails alone is among the failures of the result.
     """
     asked = Kernel.of(kernel, merge_sizes(sizes, more), statistics)
     cases = _cases(asked, make_arguments, reference, tolerance, unchecked=unchecked)
     protocol = protocol or TIMING
-    with open_runner(runner, device, None, longest_s=longest_s) as opened:
+    with open_runner(runner, device, longest_s) as opened:
         by: dict[str, Any] = {}
         try:
             chosen = choose_weights(weights, model=model, device=opened.identity, force=force)
@@ -227,7 +219,7 @@ def time_resident_groups(
         )
         for groups, unused in unused_local_bytes.items()
     ]
-    with open_runner(None, device, None) as opened:
+    with open_runner(None, device) as opened:
         return _measured(cases, TIMING, opened)
 
 

@@ -1,8 +1,5 @@
 """The command line: each command parses, calls a function of `countperf.api`, and prints.
 
-`countperf.cli.commands` has the arguments of all commands, and is cheap to import; the module of a
-command, with all that it works with, is imported when the command runs.
-
 Exit status: 0 done; 1 the work failed (one line on standard error, then the mend); 2 wrong usage;
 130 interrupted by Ctrl-C (one line on standard error).
 """

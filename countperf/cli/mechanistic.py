@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from countperf.api import mechanistic_models as api
-from countperf.api.applications import predict_application
+from countperf.api.applications import lay_out_schedules, predict_application
 from countperf.api.kernels import Kernel
 from countperf.cli.common import as_dict, one_point, points, show, show_all
 from countperf.cli.options import OPTIONS
@@ -17,16 +17,15 @@ from countperf.errors import ParameterError
 from countperf.figures import check_outputs, draw
 from countperf.mechanistic.predict_all import ALL, choose_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
-from countperf.mechanistic.schedules import lay_out_schedules
 
 
 def profile_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `countperf.profile_kernel` that were given."""
-    names = ("registers_per_work_item", "analysis", "sass")
+    names = ("registers_per_work_item", "analysis", "sass", "metrics")
     given = {name: getattr(options, name, None) for name in names}
     given["statistics"] = as_dict(getattr(options, "statistics", None)) or None
-    if getattr(options, "metrics", None):
-        given["metrics"] = read_profiler_csv(options.metrics)
+    if given["metrics"]:
+        given["metrics"] = read_profiler_csv(given["metrics"])
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -69,9 +68,8 @@ def predict_by_models(options: argparse.Namespace) -> bool:
     check_outputs(options.figure)
     device = _describe_device(options)
     sizes = points(options.parameters)
-    if len(sizes) > 1 and options.figure:
-        message = "a figure shows one point: give one value of each size"
-        raise ParameterError(message, parameter="figure")
+    if options.figure:
+        one_point(options.parameters, "--figure")
     given = profile_options(options)
     asked = Kernel.of(options.kernel, sizes[0], given.get("statistics"))
     # one profile is for all sizes

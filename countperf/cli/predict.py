@@ -7,7 +7,7 @@ from typing import Any
 
 from countperf.api.fits import look_up_device
 from countperf.api.kernels import Kernel
-from countperf.api.prediction import explained, predict
+from countperf.api.prediction import explain_prediction, predict
 from countperf.cli.common import as_dict, given, one_point, points, print_json, say, show, show_all
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
@@ -75,7 +75,10 @@ def run_predict(options: argparse.Namespace) -> None:
         return
     shown = [result.lay_out() for result in made]
     if options.explain:
-        shown = [explained(it).lay_out(look_up_device(it.device, options.weights)) for it in made]
+        shown = [
+            explain_prediction(it).lay_out(look_up_device(it.device, options.weights))
+            for it in made
+        ]
     if compares:
         print_json(shown[0].object() | {"against": shown[1].object()})
     else:

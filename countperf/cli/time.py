@@ -79,15 +79,11 @@ def run_compiled(options: argparse.Namespace) -> None:
         raise ParameterError("name a kernel, or a campaign's file with --store", parameter="kernel")
     if options.store is not None:
         store = read_code(options.store, device=options.device, progress=say)
-        known = sum(case.code is not None for case in store)
-        shown = Printed(
-            head=[f"{known} of {len(store)} cases have their instructions"],
-            facts={"cases": len(store), "with_code": known},
-        )
-    elif options.capability:
-        shown = _count_on_gpu(options)
+        facts = {"cases": len(store), "with_code": sum(case.code is not None for case in store)}
+        said = f"{facts['with_code']} of {facts['cases']} cases have their instructions"
+        shown = Printed(head=[said], facts=facts)
     else:
-        shown = _count_here(options)
+        shown = _count_on_gpu(options) if options.capability else _count_here(options)
     show(options, shown)
 
 
@@ -142,14 +138,12 @@ def run_characterize(options: argparse.Namespace) -> None:
 def run_tune(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
     check_outputs(options.figure, options.store)
-    seconds = options.budget
-    if seconds is None and options.measurements is None:
-        seconds = 60.0
+    no_limit = options.budget is None and options.measurements is None
     try:
         result = tune(
             options.space,
             as_dict(options.parameters),
-            seconds=seconds,
+            seconds=60.0 if no_limit else options.budget,
             statistics=as_dict(options.statistics) or None,
             progress=say,
             **given(options, "measurements", "device", "weights", "model", "force", "store"),
@@ -182,8 +176,9 @@ def run_rank(options: argparse.Namespace) -> None:
         if options.output is None
         else lambda point: lines.append(json.dumps(plain(lay_out_point(point))) + "\n"),
     )
+    kept = "--output FILE writes down"
     if options.output is not None:
         write_atomically(options.output, "".join(lines))
+        kept = f"{options.output} has"
     ranking.check_predicted()
-    kept = f"{options.output} has" if options.output else "--output FILE writes down"
     show(options, ranking.lay_out(kept=kept))

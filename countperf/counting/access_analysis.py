@@ -56,16 +56,14 @@ class AccessAnalysis(ShortRepr):
     @property
     def text(self) -> str:
         """The access as ``load a[i, k]``."""
-        index = ", ".join(map(str, self.access.index))
-        subscript = f"[{index}]" if self.access.index else ""
-        return f"{self.access.direction} {self.access.array}{subscript}"
+        return f"{self.access.direction} {self.access.text}"
 
 
 def analyze_accesses(prepared: PreparedKernel) -> tuple[AccessAnalysis, ...]:
     """Analyze the accesses of a prepared kernel alone."""
     tally = prepared.tally("source")
     accesses = (
-        _analyze_access(prepared, launch.program.number, instruction, part.key, part)
+        _analyze_access(prepared, launch.program.number, instruction, part)
         for launch in prepared.launches()
         for instruction in tally.instructions(launch)
         for part in instruction.parts
@@ -75,13 +73,10 @@ def analyze_accesses(prepared: PreparedKernel) -> tuple[AccessAnalysis, ...]:
 
 
 def _analyze_access(
-    prepared: PreparedKernel,
-    program: int,
-    read: Instruction,
-    access: MemoryAccess,
-    part: InstructionPart,
+    prepared: PreparedKernel, program: int, read: Instruction, part: InstructionPart
 ) -> AccessAnalysis:
-    domains = prepared.domains
+    domains, access = prepared.domains, part.key
+    assert isinstance(access, MemoryAccess)
     # the source's view has no first iterations
     cases = tuple(case for case in part.conditions if isinstance(case, Case))
     scope = replace(read.scope, cases=cases)
@@ -111,10 +106,8 @@ def _analyze_access(
 
 
 # --- Memory transactions of sub-groups, and bank conflicts in local memory
-# A sub-group is a number of consecutive work items of a group, numbered over the local axes with
-# axis 0 fastest (OpenCL 3.0, section 3.2.1, leaves the mapping to the implementation; this is what
-# GPUs do); the last one of a group may be partial. All its items execute an access together.
-
+# Sub-groups are consecutive work items of a group, axis 0 fastest, as on GPUs (OpenCL 3.0, section
+# 3.2.1, leaves it open); the last one may be partial. All its items execute an access together.
 
 BANKS = 32
 BANK_WIDTH_BYTES = 4
@@ -128,7 +121,6 @@ class SubGroupCounts:
     """Sub-group instructions by a measure: lines that they touch, or passes over the banks."""
 
     distribution: tuple[tuple[int, int], ...]  # measure, and instructions that have it; sorted
-    accesses: int  # executions by all work items
 
     @property
     def instructions(self) -> int:
@@ -151,8 +143,7 @@ def transactions(
 ) -> SubGroupCounts:
     """Count the lines that each sub-group touches whenever it executes an access.
 
-    One instruction touches as many lines as have a byte of an element of an active item in them:
-    items that share a line share its transaction (CUDA C++ Best Practices Guide, "Coalesced Access
+    Items that share a line share its transaction (CUDA C++ Best Practices Guide, "Coalesced Access
     to Global Memory", for lines of 32 bytes).
     """
     return _measure_sub_groups(access, parameters, line_bytes, sub_group_size, _count_distinct)
@@ -167,11 +158,10 @@ def lines_moved(
 ) -> dict[str, int]:
     """Return the transactions of all loads from global memory, and those of all stores to it."""
     result = {"load": 0, "store": 0}
+    sizes = {"line_bytes": line_bytes, "sub_group_size": sub_group_size}
     for access in accesses:
         if access.access.address_space == "global":
-            result[access.access.direction] += transactions(
-                access, parameters, line_bytes=line_bytes, sub_group_size=sub_group_size
-            ).total
+            result[access.access.direction] += transactions(access, parameters, **sizes).total
     return result
 
 
@@ -186,8 +176,7 @@ def bank_conflicts(
     """Find how many words of one bank the items of a sub-group need at a time: passes over them.
 
     CUDA C++ Programming Guide, sections "Shared Memory" of the compute capabilities. Elements wider
-    than a word take all their words at once, so that 64-bit elements side by side take two passes
-    in banks of 4 bytes.
+    than a word take all their words at once.
     """
     if access.access.address_space != "local":
         raise CountingError(
@@ -195,11 +184,11 @@ def bank_conflicts(
             "transactions()"
         )
 
-    def degrees(words: NDArray[np.int64]) -> NDArray[np.int64]:
+    def measure(words: NDArray[np.int64]) -> NDArray[np.int64]:
         in_banks = (np.where(words % banks == bank, words, _NOTHING) for bank in range(banks))
         return np.max(np.stack([_count_distinct(some) for some in in_banks]), axis=0)
 
-    return _measure_sub_groups(access, parameters, bank_width_bytes, sub_group_size, degrees)
+    return _measure_sub_groups(access, parameters, bank_width_bytes, sub_group_size, measure)
 
 
 def _measure_sub_groups(
@@ -225,9 +214,7 @@ def _measure_sub_groups(
     modulus = unit_bytes // gcd(unit_bytes, size)
     values = access.sizes.checked(parameters)
     counted: Counter[int] = Counter()
-    accesses = 0
     for pattern in lane_patterns(access.scope, access.address, values, modulus):
-        accesses += int(pattern.active.sum()) * sum(pattern.shifts.values())
         rows = -(-len(pattern.offsets) // sub_group_size)  # the last one is padded
         padding = (0, rows * sub_group_size - len(pattern.offsets))
         offsets = np.pad(pattern.offsets, padding).reshape(rows, sub_group_size)
@@ -241,12 +228,8 @@ def _measure_sub_groups(
             ]
             measured = measure(np.concatenate(units, axis=1))[active.any(axis=1)]
             for value in measured.tolist():
-                counted[value] += number
-    repeats = access.repeats
-    return SubGroupCounts(
-        distribution=tuple(sorted((value, n * repeats) for value, n in counted.items())),
-        accesses=accesses * repeats,
-    )
+                counted[value] += number * access.repeats
+    return SubGroupCounts(distribution=tuple(sorted(counted.items())))
 
 
 def _count_distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,13 +1,9 @@
 """The structure of a kernel that decides how a device runs it, and counts that follow at sizes.
 
-Of counts at sizes, which have no formula, ``transactions.32x128.load`` are the lines of 128 bytes
-that sub-groups of 32 work items touch in all loads from global memory, each line once whenever a
-sub-group executes an access; likewise ``store``; ``transactions.32x128`` are both. How lines are
-shared depends on how every access lies in its array: the number is found at given sizes, exactly
-(`countperf.counting.access_analysis`). ``subgroups.32.launched``, ``.arithmetic``, ``.load``,
-``.store``, ``.local``, ``.passes`` and ``.barrier`` are what sub-groups of 32 work items execute
-(`countperf.counting.programs`); ``distinct.load`` and ``distinct.store`` the distinct bytes of
-global memory that the kernel accesses.
+Counts at sizes have no formula: ``transactions.32x128.load`` are the lines of 128 bytes that
+sub-groups of 32 work items touch in all loads from global memory (likewise ``store``; without it
+both); ``subgroups.32.launched`` and the like what sub-groups of 32 work items execute;
+``distinct.load`` and ``distinct.store`` the distinct bytes of global memory that are accessed.
 """
 
 from __future__ import annotations
@@ -17,8 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from countperf.counting.access_analysis import (
     AccessAnalysis,
@@ -30,7 +24,6 @@ from countperf.counting.access_analysis import (
 from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
 from countperf.counting.accesses import Address
 from countperf.counting.counts import DISTINCT, SUB_GROUPS
-from countperf.counting.lanes import list_touched_addresses
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.program_analysis import ProgramAnalysis, analyze_program
 from countperf.counting.programs import KernelProgram, kernel_programs, sub_group_work
@@ -86,17 +79,8 @@ class KernelAnalysis(ShortRepr, Result):
 def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) -> KernelAnalysis:
     """Analyze the structure of a Loopy kernel.
 
-    Parameters
-    ----------
-    t_unit : loopy.TranslationUnit
-        With one entry point; preprocessed and scheduled here unless that is done already.
-    statistics : mapping from str to number, optional
-        What data decides, as for `countperf.count_kernel`.
-
-    Returns
-    -------
-    KernelAnalysis
-        Symbolic in the size parameters.
+    It has one entry point; statistics say what data decides, as for `countperf.count_kernel`. The
+    result is symbolic in the size parameters.
 
     Raises
     ------
@@ -136,23 +120,20 @@ class Footprint(ShortRepr):
     members: tuple[AccessAnalysis, ...] = field(repr=False, compare=False)
 
     def cells_at(self, parameters: Mapping[str, Any]) -> int:
-        """Return the distinct elements at parameters; where no formula is known, by enumeration."""
+        """Return the distinct elements at parameters, if there is a formula."""
         values = self.members[0].sizes.checked(parameters)
         if self.cells is not None:
             return int(self.cells.evaluate(values))
-        touched = [
-            list_touched_addresses(access.scope, _direct(access), values) for access in self.members
-        ]
-        return len(np.unique(np.concatenate(touched)))
-
-
-def _direct(access: AccessAnalysis) -> QuasiPolynomial:
-    if access.address is None or access.is_estimate:
-        why = access.is_estimate or "data, from which its address is read,"
+        for access in self.members:
+            if access.address is None or access.is_estimate:
+                why = access.is_estimate or "data, from which its address is read,"
+                raise CountingError(
+                    f"{access.label}: {why} decides what is accessed, so that no footprint is known"
+                )
         raise CountingError(
-            f"{access.label}: {why} decides what is accessed, so that no footprint is known"
+            f"{self.members[0].label}: what the kernel accesses of this array has no formula, so"
+            f" that distinct.{self.direction} is not known; leave it out of the model"
         )
-    return access.address
 
 
 def footprints_of(

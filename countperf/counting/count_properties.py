@@ -1,8 +1,4 @@
-"""From a Loopy kernel to its property vector.
-
-Counts are remembered in the process. The key is the content of the kernel (Loopy's own persistent
-hash of the translation unit) and every option of the counting. Errors are not remembered.
-"""
+"""From a Loopy kernel to its property vector, which is remembered in the process."""
 
 from __future__ import annotations
 
@@ -30,7 +26,6 @@ from countperf.counting.preparation import (
     Launch,
     PreparedKernel,
     TallyView,
-    find_touched_arrays,
 )
 from countperf.counting.size_parameters import require_sizes, size_ranges
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
@@ -104,8 +99,7 @@ def count_kernel(
     ----------
     t_unit : loopy.TranslationUnit
         With one entry point; preprocessed and scheduled here unless that is done already. Programs
-        of pytato and compiled functions of arraycontext stand for the translation unit in them
-        (`countperf.counting.frontend.producers`).
+        of pytato and compiled functions of arraycontext stand for the translation unit in them.
     statistics : mapping from str to number or str, optional
         What data decides: mean trip counts by iname; probabilities of conditions by instruction id
         (``*`` and ``?`` match) or by the condition's text; the class of accesses whose address is
@@ -113,38 +107,29 @@ def count_kernel(
         or by the access's text, such as ``{"x": "stride1"}``. Counts into which they enter are
         marked as not exact.
     view : {"source", "compiled", "structure"}
-        Whether what Loopy emits is counted (default), what an optimizing compiler leaves of it
-        (`countperf.counting.operations.compiled_view` states the rules), or what is emitted and
-        beside it what the compiler leaves by how a device executes it
-        (`countperf.counting.execution.sites`).
+        Whether what Loopy emits is counted (default), what an optimizing compiler leaves of it, or
+        what is emitted and beside it what the compiler leaves by how a device executes it.
     instruction_counts : mapping from str to mapping from str to number, optional
         What one execution of an instruction by one work item does, by property name, by
         instruction id, such as ``{"raw": {"flop.add.f32": 3, "gmem.load.32.stride1": 1}}``: for C
-        code, atomic updates and whatever else has no counting rule. It takes the place of a rule,
-        is multiplied by the instruction's executions, and is marked as not exact.
+        code, atomic updates and whatever else has no counting rule. It is multiplied by the
+        instruction's executions, and marked as not exact.
     caches : CountedCaches, optional
-        Caches of the device by which the structure view sorts accesses that come back to a line:
-        those of weights are in their ``counted_caches``, those of a processor in
+        Caches by which the structure view sorts accesses that come back to a line: those of weights
+        are in their ``counted_caches``, those of a processor in
         ``countperf.counting.structure.memory_hierarchy.load_hierarchy("amd-zen4").counted``; by
-        default those of AMD Zen 5. The vector says which these were.
+        default those of AMD Zen 5.
     cache : bool
-        Whether counts are remembered in the process, by the content of the kernel and the options;
-        False to count anew and to remember nothing.
-
-    Returns
-    -------
-    PropertyVector
-        All counts exact, unless `statistics` entered.
+        Whether counts are remembered in the process; False to count anew.
 
     Raises
     ------
     CountingError
         Something cannot be counted exactly: `UnsupportedExpressionError` for what has no counting
-        rule, `DataDependentControlFlowError` for what depends on data.
+        rule, `DataDependentControlFlowError` for what depends on data. Or `instruction_counts` has
+        a property that work items do not execute.
     PropertyNameError
         `instruction_counts` has a name that is no property, or one that is derived.
-    CountingError
-        `instruction_counts` has a property that work items do not execute.
 
     Notes
     -----
@@ -161,17 +146,14 @@ def count_kernel(
         "statistics": dict(statistics or {}),
         "instruction_counts": {k: dict(v) for k, v in (instruction_counts or {}).items()},
     }
-    options = preparing | {
-        "view": view,
-        "caches": caches.model_dump_json() if view == "structure" else None,
-    }
-
+    stated = caches if view == "structure" else None
+    options = preparing | {"view": view, "caches": stated and stated.model_dump_json()}
     key = content_key(t_unit, options) if cache else None
     with _memory_lock:
         vector = _memory.pop(key, None)
     if vector is None:
         prepared = PreparedKernel(t_unit, **preparing)
-        executed = count_execution(prepared, caches=caches) if view == "structure" else None
+        executed = count_execution(prepared, caches=stated) if stated else None
         emitted = count_loopy_kernel(prepared, view="compiled" if view == "compiled" else "source")
         counts = sort_by_taxonomy(emitted)
         if executed is not None:
@@ -186,7 +168,8 @@ def count_kernel(
             assumption_guards=counter.assumption_guards(),
             view=view,
             defaults=prepared.domains.defaults,
-            caches=caches if view == "structure" else None,
+            caches=stated,
+            ranges=dict(ChainMap(*(size_ranges(t_unit[name]) for name in t_unit.entrypoints))),
         )
         quantities = {name: count.quantity for name, count in vector.items()}
         require_sizes(vector.kernel, prepared.parameters, quantities)
@@ -197,8 +180,6 @@ def count_kernel(
             _memory[key] = vector  # the most recent one is the last
             if len(_memory) > _MAXIMUM_IN_MEMORY:
                 del _memory[next(iter(_memory))]
-    ranges = [size_ranges(t_unit[name]) for name in t_unit.entrypoints]
-    vector.hold_sizes_to(dict(ChainMap(*ranges)))
     return vector
 
 
@@ -256,9 +237,6 @@ def sort_by_taxonomy(counts: Counts) -> dict[str, Count]:
     }
 
 
-# --- Domains, operations, accesses and synchronization joined
-
-
 @dataclass(slots=True)
 class Counts:
     """Everything that is counted in one kernel, symbolic in its parameters."""
@@ -283,15 +261,14 @@ _Where = tuple[MemoryAccess, frozenset[str]]
 """An access, and the loops around it."""
 
 
-@dataclass(slots=True)
 class _Parts:
     """Parts of counts, by what is executed."""
 
-    operations: defaultdict[Operation | str, list[PiecewiseQuasiPolynomial]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    accesses: dict[_Where, list[Occurrence]] = field(default_factory=dict)
-    opaque: dict[tuple[str, str], str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.operations: defaultdict[Operation | str, list[PiecewiseQuasiPolynomial]]
+        self.operations = defaultdict(list)
+        self.accesses: defaultdict[_Where, list[Occurrence]] = defaultdict(list)
+        self.opaque: dict[tuple[str, str], str] = {}
 
 
 def count_loopy_kernel(kernel: Any, *, view: TallyView = "source", **options: Any) -> Counts:
@@ -340,8 +317,12 @@ def _count_program(launch: Launch, tally: KernelTally, counts: Counts, parts: _P
     for instruction in tally.instructions(launch):
         within = instruction.scope.within
         if instruction.is_supplied:
-            for array in find_touched_arrays(instruction.loopy):
-                parts.opaque[array] = instruction.loopy.id
+            name = instruction.loopy.id
+            for way, touched in (
+                ("load", instruction.loopy.read_dependency_names()),
+                ("store", instruction.loopy.write_dependency_names()),
+            ):
+                parts.opaque |= {(array, way): name for array in touched}
         for part in instruction.parts:
             key = part.key
             here = numbers.setdefault((within, part.conditions), {})
@@ -354,6 +335,6 @@ def _count_program(launch: Launch, tally: KernelTally, counts: Counts, parts: _P
             executed = executions.scale(number)
             if isinstance(key, MemoryAccess):
                 occurrence = Occurrence(executed, cases, launch.grid, number)
-                parts.accesses.setdefault((key, within), []).append(occurrence)
+                parts.accesses[key, within].append(occurrence)
             else:
                 parts.operations[key].append(executed)

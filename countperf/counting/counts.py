@@ -33,13 +33,7 @@ from countperf.text import shortened
 class Count:
     """Count of one property, symbolic in the parameters.
 
-    Counts of one granularity add up, by ``+`` and by ``sum``; an integer times a count is a
-    count of the same granularity.
-
-    Raises
-    ------
-    CountingError
-        The granularity is no `Granularity`, or counts of different granularities are added.
+    Counts of one granularity add up, by ``+`` and by ``sum``, and may be multiplied by integers.
 
     Examples
     --------
@@ -233,11 +227,7 @@ class VectorDocument(Document):
 
 
 def caches_of(document: Mapping[str, Any]) -> CountedCaches:
-    """Return the caches that the document of a property vector states.
-
-    Documents that state none have `DEFAULT_CACHES`: older ones, and those of other views than the
-    structure view, whose counts do not depend on caches.
-    """
+    """Return the caches that the document of a property vector states, by default our own."""
     stated = document.get("caches")
     if stated is None:
         return DEFAULT_CACHES

@@ -1,15 +1,14 @@
 """The schedule of a kernel: device programs, their loops and barriers, and barrier regions.
 
 A region ends at a local barrier, at the end of the program, and where a loop that contains a
-barrier begins or ends. So the loops around a region (barrier loops, and host loops around the
-launch) are the same for all its instructions, and the loops inside it are each item's own.
+barrier begins or ends. So the loops around it are the same for all its instructions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from loopy import Assignment, BarrierInstruction, CallInstruction, NoOpInstruction, schedule
 from loopy.kernel.data import UnrolledIlpTag, UnrollTag, VectorizeTag
@@ -17,9 +16,6 @@ from loopy.symbolic import WalkMapper
 
 from countperf.counting.keys import Case
 from countperf.errors import UnsupportedExpressionError
-
-# --- the schedule as a tree
-
 
 Subscripts = dict[str, set[tuple[Any, ...]]]
 """From a variable to the subscripts with which it occurs; scalars have the empty one."""
@@ -191,26 +187,11 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
 _UNROLLED = (UnrollTag, UnrolledIlpTag, VectorizeTag)
 
 
-@dataclass(frozen=True, slots=True)
-class Entered:
-    """The program enters a loop, or begins."""
+class Event(NamedTuple):
+    """A step of a program: it enters a loop (or begins), leaves one, or has waited in one."""
 
+    kind: Literal["enter", "leave", "wait"]
     region: Loop
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """The program leaves a loop."""
-
-    region: Loop
-
-
-@dataclass(frozen=True, slots=True)
-class Waited:
-    """The items of a group have waited for each other."""
-
-
-Event = Entered | Left | Waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,15 +229,15 @@ def positions_of(kernel: Any) -> dict[str, Position]:
     events: list[Event] = []
 
     def walk(region: Loop, around: tuple[Loop, ...]) -> None:
-        events.append(Entered(region))
+        events.append(Event("enter", region))
         around = (*around, region)
         for item in region.body:
             if isinstance(item, Loop):
                 item.is_unrolled = bool(kernel.iname_tags_of_type(item.iname, _UNROLLED))
                 walk(item, around)
-                events.append(Left(item))
+                events.append(Event("leave", item))
             elif isinstance(item, Wait):
-                events.append(Waited())
+                events.append(Event("wait", region))
             else:
                 instruction = kernel.id_to_insn[item]
                 if not isinstance(instruction, BarrierInstruction | NoOpInstruction):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import loopy as lp
@@ -56,8 +57,6 @@ class Domains:
         self.to_opaque = ToQuasiPolynomial(lambda n: self._is_known(n) or n in self.changing)
         self.to_address = ToAddress(self._is_known, self.sizes, lambda: self.definitions)
 
-    # --- arrays
-
     def variable(self, name: str) -> Any:
         """Return the argument or temporary of a name."""
         argument = self.kernel.arg_dict.get(name)
@@ -85,16 +84,14 @@ class Domains:
     @cached_property
     def changing(self) -> dict[str, frozenset[str]]:
         """The loops in which each private scalar is written."""
-        result: dict[str, frozenset[str]] = {}
-        for name, variable in self.kernel.temporary_variables.items():
-            if variable.address_space == lp.AddressSpace.PRIVATE and not variable.shape:
-                writers = self.kernel.writer_map().get(name, ())
-                result[name] = frozenset[str]().union(
-                    *(self.kernel.id_to_insn[writer].within_inames for writer in writers)
-                )
-        return result
-
-    # --- names
+        writers = self.kernel.writer_map()
+        return {
+            name: frozenset().union(
+                *(self.kernel.id_to_insn[i].within_inames for i in writers.get(name, ()))
+            )
+            for name, variable in self.kernel.temporary_variables.items()
+            if variable.address_space == lp.AddressSpace.PRIVATE and not variable.shape
+        }
 
     @cached_property
     def inames(self) -> frozenset[str]:
@@ -152,11 +149,7 @@ class Domains:
 
     @cached_property
     def definitions(self) -> dict[str, Any]:
-        """Private integers that are other names for expressions in loop variables and sizes.
-
-        Loads whose subscripts have such names (``<> k = (i + 3) % n``, then ``a[k]``) read no data
-        to find their addresses.
-        """
+        """Private integers that are other names for expressions in loop variables and sizes."""
         kernel, known = self.kernel, self.inames | self.sizes
         waiting: dict[str, Any] = {}
         readers, writers = kernel.reader_map(), kernel.writer_map()
@@ -244,11 +237,7 @@ class Domains:
 
     @memoize_method
     def determined(self, within: frozenset[str]) -> Mapping[str, QuasiPolynomial]:
-        """Return the loop variables whose values others decide: loops that run along with others.
-
-        Inner loops are expressed by outer ones and hardware axes, copies of instructions only
-        where nothing else can be.
-        """
+        """Return the loop variables whose values others decide: inner loops by outer ones."""
         counted, _ = self.trip_statistics(within)
         hull = sets.equalities(self.joint_domain(counted))
         if hull is None:
@@ -338,26 +327,26 @@ class Domains:
         """Return the points of the loops at which all cases hold, all iterations of them."""
         result = self.domain(within)
         for case in cases:
-            if isinstance(case, FirstIteration):
-                continue
-            holding = sets.where_holds(result, case.alternatives)
-            result = holding if case.holds else sets.union([result]) - holding
+            if isinstance(case, Case):
+                holding = sets.where_holds(result, case.alternatives)
+                result = holding if case.holds else sets.union([result]) - holding
         return result
 
     def executions(
         self, within: frozenset[str], cases: tuple[Case | FirstIteration, ...], grid: Grid
     ) -> PiecewiseQuasiPolynomial:
         """Count how often all work items of a launch together execute something."""
-        count = self._count_points(within, cases)
-        local_used = {self.local_axes[n] for n in within if n in self.local_axes}
-        group_used = {self.group_axes[n] for n in within if n in self.group_axes}
-        redundancy = [
-            PiecewiseQuasiPolynomial.from_value(size)
-            for axis, size in grid.items.items()
-            if axis not in local_used
-        ]
-        redundancy += [size for axis, size in grid.groups.items() if axis not in group_used]
-        return PiecewiseQuasiPolynomial.product((count, *redundancy))
+        used = {self.local_axes.get(name) for name in within}
+        redundant = prod(size for axis, size in grid.items.items() if axis not in used)
+        return self.times_groups(self._count_points(within, cases).scale(redundant), within, grid)
+
+    def times_groups(
+        self, count: PiecewiseQuasiPolynomial, within: Iterable[str], grid: Grid
+    ) -> PiecewiseQuasiPolynomial:
+        """Multiply a count by the groups along the axes that loop variables do not use."""
+        used = {self.group_axes.get(name) for name in within}
+        others = (size for axis, size in grid.groups.items() if axis not in used)
+        return PiecewiseQuasiPolynomial.product((count, *others))
 
     @memoize_method
     def _count_points(
@@ -366,12 +355,10 @@ class Domains:
         within, factor = self.trip_statistics(within)
         first = next((c for c in cases if isinstance(c, FirstIteration)), None)
         conditions = tuple(c for c in cases if isinstance(c, Case))
-        kept = within
-        if first is not None:
-            kept = within - first.loops
-            if first.is_speculated:
-                within = kept | {first.outermost}
-                conditions = tuple(c for c in conditions if not c.names & first.loops)
+        kept = within if first is None else within - first.loops
+        if first is not None and first.is_speculated:
+            within = kept | {first.outermost}
+            conditions = tuple(c for c in conditions if not c.names & first.loops)
         count = None if conditions else self._count_factors(within, kept)
         if count is None:
             executed = sets.project_onto(self.find_points(within, conditions), kept)

@@ -1,17 +1,13 @@
-"""Instruction trace of one sub-group at given sizes, with dependencies.
+"""Instruction trace of one sub-group of a typical work group at given sizes, with dependencies.
 
-Rules
------
-1. The sub-group is one of a typical group of the launch, the middle one if it is. Its loops run
-   over all values for which one of its work items is active, and it executes a statement where one
-   of them is.
+1. Its loops run over all values for which one of its work items is active.
 2. A private variable carries what its value waited for to every later use, also in later
    iterations; an element of a private array does so by its index.
-3. A load waits for the last store of the first work item of the sub-group to the same address.
-   What other work items store is seen after a barrier.
+3. A load waits for the last store of the first work item to the same address. What other work items
+   store is seen after a barrier.
 4. A barrier waits for everything before it, and everything after it waits for the barrier.
-5. A program with more instructions than are wanted is shortened: the outermost loops run
-   a part of their iterations, all by the same factor; inner ones only if that is not enough.
+5. A program with more instructions than are wanted is shortened: the outermost loops run a part of
+   their iterations, all by the same factor; inner ones only if that is not enough.
 """
 
 from __future__ import annotations
@@ -208,16 +204,14 @@ class _Writer:
         waits: set[int] = set()
         for source in sources:
             if isinstance(source, Node):
-                if source in written:
-                    waits.add(written[source])
+                waits.update([written[source]] if source in written else ())
                 continue
             elements = self.private.get(source.name, {})
             index = self._index(statement, source)
             if index is None:
                 waits.update(*elements.values())
             else:
-                waits |= elements.get(index, frozenset())
-                waits |= elements.get(None, frozenset())
+                waits.update(elements.get(index, ()), elements.get(None, ()))
         return waits
 
     def _index(self, statement: Statement, read: Read) -> Index:
@@ -239,15 +233,8 @@ class _Writer:
         return [part.substitute(known) for part in expressions]
 
 
-# --- Records instructions in program order and what each waits for, barriers included
-
-
 class Recorder:
-    """Numbers instructions and keeps what they wait for.
-
-    A barrier waits for everything before it, and what comes later waits for the barrier: of the
-    edges to earlier instructions, those that a barrier stands between are left out.
-    """
+    """Numbers instructions and keeps what they wait for, but for edges across a barrier."""
 
     def __init__(self) -> None:
         self.number = 0

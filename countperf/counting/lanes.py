@@ -1,14 +1,10 @@
 """Addresses that all work items of a group access at the same time, at given parameters.
 
-The items of a sub-group execute an instruction together. A loop that contains no barrier runs at
-each item's own pace, so that items meet in its first, second ... iteration, whatever the value of
-the loop variable; a loop that contains a barrier, and an unrolled one, has the same value for all
-items. Here the executions of an instruction are sorted into *patterns*: all passes at which the
-same items are active with the same distances between their addresses.
-
-The loop domain is taken apart into components that share neither constraints, nor conditions, nor
-terms of the address. Components without work items only shift addresses: how often by how much is
-found for the shift modulo a number of elements (a cache line, say), since more never matters.
+Loops without a barrier run at each item's own pace: items meet in their first, second ...
+iteration. Loops with one, and unrolled ones, have the same value for all items. The executions of
+an instruction are sorted into *patterns*: all passes at which the same items are active with the
+same distances between their addresses. Components of the domain without work items only shift
+addresses, which matters modulo a number of elements (a cache line, say).
 """
 
 from __future__ import annotations
@@ -27,6 +23,7 @@ from countperf.errors import CountingError
 from countperf.symbolic import sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.isl_sets import IntegerSet, names_of, to_isl
+from countperf.symbolic.piecewise import one_count
 from countperf.symbolic.point_arrays import Points, points_of_set, split_off_full, values_at
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
@@ -34,11 +31,10 @@ Histogram = dict[int, int]
 """Occurrences of each remainder of an address."""
 
 _MAXIMUM_PATTERNS = 2**16
+_PATTERNS = "different patterns in which the work items of a group access memory"
 _INACTIVE = np.iinfo(np.int64).max
 
-_SPLIT_FROM = 2**18
-"""Points from which the full work groups are split off, so as not to list them one by one."""
-
+_SPLIT_FROM = 2**18  # points; full work groups are split off, so as not to list them one by one
 _MAXIMUM_POINTS = 2**24
 _MAXIMUM_ENTRIES = 2**25
 """Points of one part, and addresses, that are listed at most."""
@@ -49,9 +45,6 @@ def _check_number(number: int, most: int, what: str) -> None:
         raise CountingError(
             f"more than {most} {what} would have to be listed; choose smaller parameters"
         )
-
-
-# --- Parts of a loop domain that share no constraints, conditions or terms of an address
 
 
 def _names(points: IntegerSet) -> frozenset[str]:
@@ -86,29 +79,17 @@ class _Component:
         for case in self.cases:
             holding = np.zeros(number, bool)
             for guards in case.alternatives:
-                inside = np.ones(number, bool)
-                for guard in guards:
-                    inside &= values_at(guard, points, number) >= 0
-                holding |= inside
-            kept &= holding if case.holds else ~holding
-        addresses = np.zeros(number, np.int64)
-        for summand in self.summands:
-            addresses += values_at(summand, points, number)
-        return points, addresses, kept
-
-    def list_executed_addresses(self) -> NDArray[np.int64]:
-        """Return the sum of the terms at each point at which all conditions hold."""
-        _, addresses, kept = self.list_addresses()
-        return addresses[kept]
+                inside = [values_at(guard, points, number) >= 0 for guard in guards]
+                holding |= np.logical_and.reduce([np.ones(number, bool), *inside])
+            kept &= holding == case.holds
+        summands = (values_at(summand, points, number) for summand in self.summands)
+        return points, sum(summands, np.zeros(number, np.int64)), kept
 
 
 def _split_domain(
     scope: Scope, address: QuasiPolynomial, parameters: Mapping[str, int]
 ) -> tuple[int, list[list[_Component]]]:
-    """Return the constant term of an address, and disjoint parts of its loop domain.
-
-    Each part is the product of its components.
-    """
+    """Return the constant of an address, and disjoint parts of its domain: their components."""
     bound = {name: QuasiPolynomial.constant(value) for name, value in parameters.items()}
     numeric = address.substitute(bound)
     summands = [QuasiPolynomial({m: c}) for m, c in numeric.terms.items() if m]
@@ -151,11 +132,7 @@ def _join_factors(
 def _split_full_groups(
     scope: Scope, cases: Sequence[Case], parameters: Mapping[str, int]
 ) -> Iterator[tuple[list[IntegerSet], list[Case]]]:
-    """Yield disjoint parts of the loop domain of a place, and the conditions that remain there.
-
-    Where a part is large, the work groups in which all items are there are split off: their number
-    and the items of one of them say as much as all their items.
-    """
+    """Yield disjoint parts of the loop domain of a place, and the conditions that remain there."""
     remaining = list(cases)
     alternatives: list[list[list[IntegerSet]]] = []
     for factor in _list_factors(scope, parameters):
@@ -194,25 +171,6 @@ def _list_factors(scope: Scope, parameters: Mapping[str, int]) -> list[IntegerSe
     return [sets.at_values(to_isl(polyhedron), parameters) for polyhedron in polyhedra]
 
 
-def list_touched_addresses(
-    scope: Scope, address: QuasiPolynomial, parameters: Mapping[str, int]
-) -> NDArray[np.int64]:
-    """List the distinct addresses of an access, elements; as for `lane_patterns`."""
-    base, pieces = _split_domain(scope, address, parameters)
-    parts: list[NDArray[np.int64]] = []
-    for components in pieces:
-        touched = np.array([base], np.int64)
-        for component in components:
-            steps = np.unique(component.list_executed_addresses())
-            _check_number(len(touched) * len(steps), _MAXIMUM_ENTRIES, "addresses")
-            touched = np.unique(touched[:, np.newaxis] + steps)
-        parts.append(touched)
-    return np.unique(np.concatenate(parts))
-
-
-# --- Patterns
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LanePattern:
     """Passes of one kind."""
@@ -230,16 +188,12 @@ def lane_patterns(
 ) -> list[LanePattern]:
     """Sort the executions of an instruction into patterns."""
     base, pieces = _split_domain(scope, address, parameters)
-    used = {scope.domains.group_axes.get(name) for name in scope.within}
-    groups = prod(  # that differ only along axes that the instruction does not use
-        int(size.evaluate(parameters))
-        for axis, size in scope.grid.groups.items()
-        if axis not in used
-    )
+    # that differ only along axes that the instruction does not use
+    groups = scope.domains.times_groups(one_count(), scope.within, scope.grid).evaluate(parameters)
     return [
         pattern
         for components in pieces
-        for pattern in _sort_piece(components, scope, base % modulus, groups, modulus)
+        for pattern in _sort_piece(components, scope, base % modulus, int(groups), modulus)
     ]
 
 
@@ -255,7 +209,7 @@ def _sort_piece(
             parts.append(_sort_component(component, scope, modulus))
         else:
             shifts = _add_shifts(shifts, _count_shifts(component, modulus), modulus)
-    _check_patterns(prod(len(part) for part in parts))
+    _check_number(prod(map(len, parts)), _MAXIMUM_PATTERNS, _PATTERNS)
     for combination in product(*parts):
         offsets = np.zeros(shape, np.int64)
         active = np.ones(shape, bool)
@@ -268,14 +222,6 @@ def _sort_piece(
         counted = {shift: number * groups for shift, number in joined.items() if number * groups}
         if counted:
             yield LanePattern(offsets.ravel(), active.ravel(), counted)
-
-
-def _check_patterns(number: int) -> None:
-    if number > _MAXIMUM_PATTERNS:
-        raise CountingError(
-            f"the work items of a group access in more than {_MAXIMUM_PATTERNS} different "
-            "patterns; choose smaller parameters"
-        )
 
 
 def _add_shifts(left: Histogram, right: Histogram, modulus: int) -> Histogram:
@@ -297,7 +243,8 @@ def _count_shifts(component: _Component, modulus: int) -> Histogram:
     if is_aligned and not component.cases:
         number = prod(map(_count_points, component.factors))
         return {0: number} if number else {}
-    return _count_remainders(component.list_executed_addresses(), modulus)
+    _, addresses, kept = component.list_addresses()
+    return _count_remainders(addresses[kept], modulus)
 
 
 def _sort_component(
@@ -359,7 +306,7 @@ def _find_distinct_rows(
     if not len(remaining):
         return
     rows, inverse = np.unique(table[remaining], axis=0, return_inverse=True)
-    _check_patterns(len(rows))
+    _check_number(len(rows), _MAXIMUM_PATTERNS, _PATTERNS)
     order = np.argsort(inverse.ravel(), kind="stable")
     ends = np.cumsum(np.bincount(inverse.ravel(), minlength=len(rows)))
     yield from zip(rows, np.split(remaining[order], ends[:-1]), strict=True)

@@ -77,8 +77,8 @@ class Instruction:
     @property
     def own(self) -> list[str]:
         """Loops that each work item runs at its own pace, outer ones first."""
-        names = (name for name in self.scope.loops if name in self.scope.within)
-        return [name for name in names if self.kinds.get(name) == "loop"]
+        own = self.scope.within & self.scope.own_loops
+        return [name for name in self.scope.loops if name in own]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,7 +145,10 @@ class KernelTally:
         if supplied is not None:
             within = instruction.within_inames
             reasons = frozenset({f"the caller's counts for instruction '{instruction_id}'"})
-            parts = find_supplied_parts(supplied, predicates, probability)
+            parts = tuple(
+                InstructionPart(key, predicates, number, probability)
+                for key, number in supplied.items()
+            )
         else:
             within, reasons = self._rules.loops_around(instruction), frozenset[str]()
             tested = self._rules.tally_predicates(instruction) if instruction.predicates else {}
@@ -179,14 +182,11 @@ class KernelTally:
     ) -> dict[str, AxisKind]:
         """Return the kind of each loop variable around an instruction that is no hardware axis."""
         copied, hosts = self._prepared.copied, launch.program.launch_loops
-        kinds: dict[str, AxisKind] = {
-            loop.iname: "launch loop" if loop.iname in hosts else "barrier loop"
-            for loop in outline.around
-        }
-        for name in (loop.iname for loop in outline.loops[instruction_id]):
-            kinds[name] = "unrolled" if name in copied else "loop"
-        for name in copied:
-            kinds.setdefault(name, "unrolled")
+        kinds: dict[str, AxisKind] = dict.fromkeys(copied, "unrolled")
+        for loop in outline.around:
+            kinds[loop.iname] = "launch loop" if loop.iname in hosts else "barrier loop"
+        for loop in outline.loops[instruction_id]:
+            kinds[loop.iname] = "unrolled" if loop.iname in copied else "loop"
         return kinds
 
 
@@ -260,9 +260,14 @@ class PreparedKernel:
     @contextmanager
     def counting(self) -> Generator[None]:
         """Have refusals name all statistics that lack, and refuse those that nothing uses."""
-        with stating_all_needs(self.domains, supplied=self.supplied):
+        try:
             yield
-        check_statistics(self.domains, supplied=self.supplied)
+        except DataDependentControlFlowError as error:
+            needs = _list_needs(self.domains, self.supplied)
+            if all(need.kind == "addresses in" for need in needs):
+                raise
+            raise _ask_for(needs, self.kernel.name) from error
+        _check_statistics(self.domains, self.supplied)
 
 
 def _may_fail(case: Case | FirstIteration) -> bool:
@@ -275,9 +280,6 @@ def computing(kernel: Any, instruction_ids: Iterable[str]) -> list[str]:
     return [i for i in instruction_ids if not isinstance(kernel.id_to_insn[i], without)]
 
 
-# --- Counts of instructions that have no counting rule, supplied by the caller
-
-
 HOW_TO_SUPPLY = (
     'pass what one execution of it does, instruction_counts={{{id!r}: {{"flop.add.f32": 1, '
     '"gmem.load.32.stride1": 1}}}}'
@@ -286,9 +288,12 @@ HOW_TO_SUPPLY = (
 
 def find_supplied_counts(
     kernel: Any, given: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, Fraction]]:
-    """Return what the caller supplies for one execution of each instruction, by property."""
-    counts: dict[str, dict[str, Fraction]] = {}
+) -> dict[str, dict[Key | str, Fraction]]:
+    """Return what the caller supplies for one execution of each instruction.
+
+    Operations are given as such, the rest by property name.
+    """
+    counts: dict[str, dict[Key | str, Fraction]] = {}
     for instruction_id, numbers in given.items():
         if instruction_id not in kernel.id_to_insn:
             raise CountingError(
@@ -302,22 +307,12 @@ def find_supplied_counts(
                     f"kernel '{kernel.name}', instruction '{instruction_id}': the count of "
                     f"{name} is {number!r}; pass a number that is at least zero"
                 )
-            values[name] = value
+            root, *words = name.split(".")
+            key: Key | str = name
+            if root in ("flop", "iop"):
+                key = Operation(kind=words[0], type_name=words[1], function="".join(words[2:]))
+            values[key] = value
     return counts
-
-
-def find_supplied_parts(
-    numbers: Mapping[str, Fraction], predicates: Conditions, probability: Number
-) -> tuple[InstructionPart, ...]:
-    """Return what a caller supplies as parts: operations as such, the rest by property name."""
-    parts: list[InstructionPart] = []
-    for name, number in numbers.items():
-        root, *words = name.split(".")
-        key: Key | str = name
-        if root in ("flop", "iop"):
-            key = Operation(kind=words[0], type_name=words[1], function="".join(words[2:]))
-        parts.append(InstructionPart(key, predicates, number, probability))
-    return tuple(parts)
 
 
 def require_rule(kernel: Any, instruction: Any, *, can_supply: bool = True) -> None:
@@ -335,16 +330,7 @@ def require_rule(kernel: Any, instruction: Any, *, can_supply: bool = True) -> N
     )
 
 
-def find_touched_arrays(instruction: Any) -> frozenset[tuple[str, str]]:
-    """Return the arrays that an instruction may access, with the direction."""
-    return frozenset(
-        [(name, "load") for name in instruction.read_dependency_names()]
-        + [(name, "store") for name in instruction.write_dependency_names()]
-    )
-
-
 # --- Statistics that a kernel needs of its data, all in one error
-
 
 _TRIPS = 12.5
 _PROBABILITY = 0.5
@@ -372,34 +358,26 @@ class _Need:
         return f"{self.described} (in {where})" if where else self.described
 
 
-@contextmanager
-def stating_all_needs(domains: Domains, *, supplied: Collection[str] = ()) -> Generator[None]:
-    """Have a refusal for what data decides name everything of the kernel that lacks a statistic."""
-    try:
-        yield
-    except DataDependentControlFlowError as error:
-        needs = _list_needs(domains, supplied)
-        if all(need.kind == "addresses in" for need in needs):
-            raise
-        statistics = {need.name: need.typical for need in needs}
-        by_data = [str(need) for need in needs if not need.is_sized]
-        by_sizes = [str(need) for need in needs if need.is_sized]
-        reasons = [f"data decides {_join(by_data)}"] if by_data else []
-        if by_sizes:
-            reasons.append(f"sizes decide {_join(by_sizes)}, but by no affine condition")
-        asked = _join([_ASKED[kind] for kind in dict.fromkeys(need.kind for need in needs)])
-        raise DataDependentControlFlowError(
-            f"kernel '{domains.kernel.name}': {'; '.join(reasons)}; pass {asked}, such as "
-            f"statistics={statistics!r}",
-            statistics=statistics,
-        ) from error
+def _ask_for(needs: Sequence[_Need], kernel: str) -> DataDependentControlFlowError:
+    """Return an error that names everything of the kernel that lacks a statistic."""
+    statistics = {need.name: need.typical for need in needs}
+    by_data = [str(need) for need in needs if not need.is_sized]
+    by_sizes = [str(need) for need in needs if need.is_sized]
+    reasons = [f"data decides {_join(by_data)}"] if by_data else []
+    if by_sizes:
+        reasons.append(f"sizes decide {_join(by_sizes)}, but by no affine condition")
+    asked = _join([_ASKED[kind] for kind in dict.fromkeys(need.kind for need in needs)])
+    return DataDependentControlFlowError(
+        f"kernel '{kernel}': {'; '.join(reasons)}; pass {asked}, such as statistics={statistics!r}",
+        statistics=statistics,
+    )
 
 
 def _join(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def check_statistics(domains: Domains, *, supplied: Collection[str] = ()) -> None:
+def _check_statistics(domains: Domains, supplied: Collection[str]) -> None:
     """Refuse statistics that were not used and would not be by any count of the kernel."""
     given = domains.statistics
     if not given.unused():
@@ -407,14 +385,14 @@ def check_statistics(domains: Domains, *, supplied: Collection[str] = ()) -> Non
     loops = domains.data_loops
     given.taken |= {name for name in given.numbers if name in loops and loops[name].trips is None}
     needs = _list_needs(domains, supplied)
-    for name in given.unused():
+    if unused := given.unused():
         listed = {kind: [n.text for n in needs if n.kind == kind] for kind in _ASKED}
         left = "; ".join(
             f"{kind} {', '.join(dict.fromkeys(texts))}" for kind, texts in listed.items() if texts
         )
         raise given.error(
-            f"the statistic for '{name}' says nothing of what data decides and no other statistic"
-            f" says ({left or 'nothing is left'}); name one of these, or leave it out"
+            f"the statistic for '{unused[0]}' says nothing of what data decides and no other"
+            f" statistic says ({left or 'nothing is left'}); name one of these, or leave it out"
         )
 
 

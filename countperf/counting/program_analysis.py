@@ -1,12 +1,10 @@
 """Device programs by barrier regions: loops, instructions, and chains that iterations carry.
 
-A read of a private variable in a loop is *carried* if what it reads was written in an earlier
-iteration: no instruction before it in the body of the loop writes the element. Instructions that
-feed each other in a cycle with one carried read form a chain, of those that share instructions the
-longest: the recurrence that bounds the time of an iteration from below (B. R. Rau, Iterative modulo
-scheduling, MICRO 1994, section 2.2). Its length is what lies on the way from read to write: of two
-operands, the one that belongs to the chain. Ways that come back after several iterations only are
-no chains.
+A read of a private variable in a loop is *carried* if no instruction before it in the body writes
+the element. Instructions that feed each other in a cycle with one carried read form a chain, of
+those that share instructions the longest: the recurrence that bounds the time of an iteration from
+below (B. R. Rau, Iterative modulo scheduling, MICRO 1994, section 2.2). Ways that come back after
+several iterations only are no chains.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from loopy.library.reduction import ArgExtOp
 from loopy.symbolic import TypeCast, get_dependencies
 
 from countperf.counting.device_programs import LocalBarrier, Loop, RegionOutline
-from countperf.counting.expression_types import flatten_operands, name_of
+from countperf.counting.expression_types import flatten_operands, list_nodes, name_of
 from countperf.counting.keys import Grid, type_name
 from countperf.counting.operations.source_view import component_of, real_part
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, computing
@@ -43,7 +41,6 @@ class LoopAnalysis(ShortRepr):
     """A sequential loop that each work item runs at its own pace."""
 
     iname: str  # the loop variable
-    around: tuple[str, ...]  # sequential loops around it, outermost first
     iterations: Known  # by all work items together
     # how often all work items together come to it, whether or not it has iterations then
     entries: Known
@@ -170,11 +167,9 @@ class _Builder:
         for (*outer, name), members in inside.items():
             if name in self.copied:
                 continue
-            around = (*(loop.iname for loop in outline.around), *outer)
-            outside = self.hardware.union(around)
+            outside = self.hardware.union((loop.iname for loop in outline.around), outer)
             yield LoopAnalysis(
                 iname=name,
-                around=around,
                 iterations=self._count_points(members, outside | {name}),
                 entries=self._count_points(members, outside - {name}),
             )
@@ -224,9 +219,6 @@ class _Builder:
         return int(number.constant_term) if number and number.is_constant else 1
 
 
-# --- Carried chains
-
-
 @dataclass(frozen=True, slots=True)
 class _Edge:
     source: int
@@ -253,9 +245,6 @@ def _name_private_types(kernel: Any) -> dict[str, str]:
 def _name_of(reference: Any) -> str:
     named: Any = reference.aggregate if isinstance(reference, p.Subscript) else reference
     return named.name
-
-
-# --- dependences
 
 
 def _find_edges(body: Sequence[Any], loop: str, types: Mapping[str, str]) -> list[_Edge]:
@@ -303,9 +292,6 @@ def _find_references(expression: Any, names: Mapping[str, str]) -> set[Any]:
         return {expression}
     parts = (_find_references(child, names) for child, _ in _children(expression))
     return set[Any]().union(*parts)
-
-
-# --- operations on the way
 
 
 def _yield_ways(expr: Any, reference: Any) -> Iterator[list[str]]:
@@ -400,9 +386,6 @@ def _function_kind(function: Any) -> str:
     return "fma" if name in {"fma", "mad"} else "pow" if name == "pow" else "special"
 
 
-# --- cycles
-
-
 def _find_cycles(edges: Sequence[_Edge]) -> list[list[_Edge]]:
     """Return the longest cycles that are carried once, no two through one instruction."""
     forward = sorted(
@@ -432,9 +415,6 @@ def _weight(edges: Sequence[_Edge]) -> int:
     return sum(e.operations.total() for e in edges) if edges else -1
 
 
-# --- Integer divisions that compilers turn into shifts: those by constant powers of two
-
-
 def is_power_of_two(expr: Any) -> bool:
     """Return whether an expression is a constant by which integers are divided by shifting them."""
     return isinstance(expr, int | np.integer) and int(expr) > 0 and int(expr).bit_count() == 1
@@ -445,11 +425,7 @@ def divisions_that_shift(instruction: Any) -> frozenset[str]:
     if not isinstance(instruction, lp.MultiAssignmentBase):
         return frozenset()
     shifting, others = set[str](), set[str]()
-    waiting = [instruction.expression]
-    while waiting:
-        expr = waiting.pop()
-        if isinstance(expr, p.FloorDiv | p.Remainder):
-            kind = "div" if isinstance(expr, p.FloorDiv) else "mod"
-            (shifting if is_power_of_two(expr.denominator) else others).add(kind)
-        waiting += [child for child, _ in _children(expr)]
+    for expr in list_nodes(instruction.expression, p.FloorDiv, p.Remainder):
+        kind = "div" if isinstance(expr, p.FloorDiv) else "mod"
+        (shifting if is_power_of_two(expr.denominator) else others).add(kind)
     return frozenset(shifting - others)

@@ -1,11 +1,8 @@
 """Programs of sub-groups, symbolic in the sizes.
 
-A sub-group executes something where at least one of its work items does. Its work items meet in
-equal values of the loop variables: loops that begin at a value of each item's own run over all
-values of any of them, which lockstep of the first, second ... iterations would not.
-
-A statement is what an instruction of the kernel is executed as, and what each part waits for. The
-counting rules are those of `countperf.counting.operations`, strung together:
+A sub-group executes something where one of its work items does; these meet in equal values of the
+loop variables. A statement is what an instruction of the kernel is executed as, and what each part
+waits for. The counting rules are those of `countperf.counting.operations`, strung together:
 
 1. Sums, products, minima and the like associate from left to right; every other operation waits for
    all its operands.
@@ -305,17 +302,11 @@ class KernelProgram(ShortRepr):
     by_id: Mapping[str, Statement]  # its instructions that compute something, in order
     barriers: PiecewiseQuasiPolynomial  # local barriers times the work items that wait at them
     accesses: tuple[AccessAnalysis, ...]  # its accesses to memory, for what they cost
-    is_estimate: str  # which of the caller's statistics entered; empty if none
 
     @property
     def kernel(self) -> Any:
         """The kernel that it belongs to."""
         return self.domains.kernel
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the size parameters, sorted."""
-        return tuple(sorted(self.domains.sizes))
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -371,11 +362,7 @@ class KernelProgram(ShortRepr):
             return items.scale(Fraction(number, self.grid.group_size))
         _, factor = self.domains.trip_statistics(within)
         count = self.domains.counter.count(self.find_points(iterations, sub_group_size)) * factor
-        used = {self.domains.group_axes.get(name) for name in within}
-        for axis, size in self.grid.groups.items():
-            if axis not in used:
-                count = count * size
-        return count
+        return self.domains.times_groups(count, within, self.grid)
 
     def instruction_totals(
         self, sub_group_size: int
@@ -430,7 +417,7 @@ def kernel_programs(
         if not isinstance(t_unit, PreparedKernel):  # for models: `access_cost` takes these classes
             for access in accesses:
                 if access.is_estimate not in ("", PROBABILITY):
-                    _find_stated_pattern(domains, access)
+                    domains.statistics.pattern_of(access.access.array, access.access.text)
     return tuple(
         KernelProgram(
             name=launch.program.name,
@@ -442,7 +429,6 @@ def kernel_programs(
             by_id=by_id,
             barriers=launch.barriers,
             accesses=tuple(access for access in accesses if access.program == number),
-            is_estimate=", ".join(sorted(prepared.statistics.numbers)),
         )
         for number, (launch, by_id) in enumerate(zip(prepared.launches(), statements, strict=True))
     )
@@ -497,7 +483,7 @@ class MemoryShape:
     bank_bytes: int = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AccessCost:
     """Mean cost of one memory instruction of a sub-group over all its executions."""
 
@@ -520,59 +506,57 @@ def access_cost(
     """Find what one access of a statement costs."""
     key = node.key
     assert isinstance(key, MemoryAccess)
-    asked = sub_group_size * key.bits // 8
     access = _find_analysis(program, statement, node)
     if access.is_estimate == PROBABILITY:  # those sub-groups that execute it do with all items
         access = replace(access, is_estimate="")
+    is_known = access.address is not None and not access.is_estimate
     if key.address_space == "local":
         passes = Fraction(1)
-        if shape.banks and access.address is not None and not access.is_estimate:
+        if shape.banks and is_known:
             banks = {"banks": shape.banks, "bank_width_bytes": shape.bank_bytes}
             conflicts = bank_conflicts(access, parameters, **banks, sub_group_size=sub_group_size)
             fewest = -(-key.bits // (8 * shape.bank_bytes))  # wide elements take several words
             passes = max(passes, conflicts.mean / fewest)
-        return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
-    if access.address is None or access.is_estimate:
-        stated = _find_stated_pattern(program.domains, access)
+        return AccessCost(Fraction(0), Fraction(0), passes)
+    asked = sub_group_size * key.bits // 8
+    if is_known:
+        lines, sectors = (
+            transactions(access, parameters, line_bytes=size, sub_group_size=sub_group_size).mean
+            for size in (shape.line_bytes, shape.sector_bytes)
+        )
+        moved = sectors * shape.sector_bytes
+    else:
+        stated = program.domains.statistics.pattern_of(key.array, key.text)
         if declared is not None:
             lines = Fraction(declared).limit_denominator(10**6)
             moved = lines * shape.sector_bytes
-            return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
-        if stated is not None:
-            return _find_stated_cost(stated[0], asked, sub_group_size, shape)
-        why = access.is_estimate or "its address"
-        raise DataDependentControlFlowError(
-            f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that a "
-            f"sub-group touches are not known; pass its class, "
-            f"statistics={{{key.array!r}: 'indirect'}} if each work item touches a line of its own",
-            statistics={key.array: "indirect"},
-        )
-    lines, sectors = (
-        transactions(access, parameters, line_bytes=size, sub_group_size=sub_group_size)
-        for size in (shape.line_bytes, shape.sector_bytes)
-    )
-    moved = sectors.mean * shape.sector_bytes
-    return AccessCost(lines=lines.mean, bytes_moved=moved, excess=Fraction(moved, asked))
+        elif stated is not None:
+            lines, moved = _find_stated_lines(stated[0], asked, sub_group_size, shape)
+        else:
+            why = access.is_estimate or "its address"
+            raise DataDependentControlFlowError(
+                f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that"
+                " a sub-group touches are not known; pass its class,"
+                f" statistics={{{key.array!r}: 'indirect'}} if each work item touches a line of its"
+                " own",
+                statistics={key.array: "indirect"},
+            )
+    return AccessCost(lines, moved, moved / asked)
 
 
-def _find_stated_pattern(domains: Domains, access: AccessAnalysis) -> tuple[str, str] | None:
-    subscript = access.text.removeprefix(f"{access.access.direction} ")
-    return domains.statistics.pattern_of(access.access.array, subscript)
-
-
-def _find_stated_cost(name: str, asked: int, sub_group_size: int, shape: MemoryShape) -> AccessCost:
-    """Return what an access of a stated class costs; ``2of4`` uses half of what it touches."""
+def _find_stated_lines(
+    name: str, asked: int, sub_group_size: int, shape: MemoryShape
+) -> tuple[Fraction, Fraction]:
+    """Return lines and bytes of an access of a class; ``2of4`` uses half of what it touches."""
     if name == "uniform":
-        lines, moved = Fraction(1), Fraction(shape.sector_bytes)
-    elif name == "indirect" or name.endswith("ofn"):
+        return Fraction(1), Fraction(shape.sector_bytes)
+    if name == "indirect" or name.endswith("ofn"):
         sharing = 1 if name == "indirect" else int(name[0])  # accesses that use a line of an item
         lines = Fraction(sub_group_size, sharing)
-        moved = lines * shape.sector_bytes
-    else:
-        used, parts = (1, 1) if name == "stride1" else map(int, name.split("of"))
-        moved = Fraction(asked * parts, used)
-        lines = Fraction(-(-moved // shape.line_bytes))
-    return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
+        return lines, lines * shape.sector_bytes
+    used, parts = (1, 1) if name == "stride1" else map(int, name.split("of"))
+    moved = Fraction(asked * parts, used)
+    return Fraction(-(-moved // shape.line_bytes)), moved
 
 
 def _find_analysis(program: KernelProgram, statement: Statement, node: Node) -> AccessAnalysis:

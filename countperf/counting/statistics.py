@@ -1,9 +1,8 @@
 """Statistics that the caller passes for data: trip counts, probabilities, access patterns.
 
-A statistic is named by what it describes: a loop by its iname (mean trip count), a condition by its
-text or by the id of its instruction (probability), an address that is read from data by the array
-or by the text of the access (utilization class). The probability of ``not c`` follows from that of
-``c``.
+A loop is named by its iname (mean trip count), a condition by its text or by the id of its
+instruction (probability), an address that is read from data by the array or by the text of the
+access (utilization class). The probability of ``not c`` follows from that of ``c``.
 """
 
 from __future__ import annotations
@@ -154,8 +153,7 @@ class Statistics:
         return [name for name in (*self.numbers, *self.patterns) if name not in self.taken]
 
 
-_OPERATIONS = 500_000
-"""Of isl: beyond, a trip count counts as unknown."""
+_OPERATIONS = 500_000  # of isl: beyond, a trip count counts as unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,8 @@ from countperf.symbolic.piecewise import ZERO_COUNT, Guards, PiecewiseQuasiPolyn
 from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
 from countperf.text import Column, Printed, Result, point_text, shortened, table_of
 
-_SHARED = ("kernel", "parameters", "assumptions", "assumption_guards", "view", "defaults", "caches")
+_COMPARED = ("kernel", "parameters", "assumption_guards", "view", "defaults", "caches")
+_SHARED = (*_COMPARED, "assumptions", "ranges")
 """Attributes that a vector made from another one has in common with it."""
 
 
@@ -39,25 +40,18 @@ class PropertyVector(Result, Mapping[str, Count]):
 
     Parameters
     ----------
-    counts : mapping from str to Count
-        By property name.
-    kernel : str
-        Name of the kernel.
     parameters : iterable of str
         Size parameters; those of the counts are added.
-    assumptions : str
-        What the parameters must satisfy, for messages.
-    assumption_guards : tuple of (nonnegative, zero)
-        The same as guards, alternatives; empty if everything is allowed.
-    view : {"source", "compiled"}
-        Whether what Loopy emits was counted, or what a compiler leaves of it. Weights fitted to one
-        view do not apply to the other.
+    assumptions, assumption_guards : str, tuple of (nonnegative, zero)
+        What the parameters must satisfy, for messages, and as alternatives of guards; no guards if
+        everything is allowed.
     defaults : mapping from str to QuasiPolynomial
         Values of parameters that need not be given, in terms of the others: offsets of arrays, and
         strides that Loopy leaves to the caller.
     caches : CountedCaches, optional
-        Caches of the device that the kernel was counted for, in the structure view; None in other
-        views, and for counts by hand.
+        Caches of the device that the kernel was counted for, in the structure view.
+    ranges : mapping from str to range
+        Parameters that the types of a kernel's arguments hold.
 
     Raises
     ------
@@ -78,6 +72,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         view: View = "source",
         defaults: Mapping[str, QuasiPolynomial] | None = None,
         caches: CountedCaches | None = None,
+        ranges: Mapping[str, range] | None = None,
     ) -> None:
         self._counts = {
             taxonomy.validate_name(name): count
@@ -99,7 +94,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         self.view: View = view
         self.caches = caches
         self._at_sizes: dict[tuple[str, ...], CountsAt] = {}
-        self._ranges: Mapping[str, range] = {}
+        self.ranges = ranges or {}
         self._anew: Callable[[Mapping[str, int]], PropertyVector] | None = None
 
     # --- mapping
@@ -125,9 +120,7 @@ class PropertyVector(Result, Mapping[str, Count]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PropertyVector) and all(
-            getattr(self, name) == getattr(other, name)
-            for name in ("_counts", *_SHARED)
-            if name != "assumptions"  # which is what the guards say, in words
+            getattr(self, name) == getattr(other, name) for name in ("_counts", *_COMPARED)
         )
 
     __hash__ = None
@@ -146,7 +139,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         """Return why a count is no fact of the program; empty if it is one.
 
         It may rest on what the caller passed, on an upper bound, or on assumptions about compilers
-        and caches (`countperf.counting.taxonomy.assumption_of`).
+        and caches.
         """
         count = self._counts[name]
         return taxonomy.assumption_of(name, self.caches) if count.exact else count.reason
@@ -161,14 +154,7 @@ class PropertyVector(Result, Mapping[str, Count]):
     ) -> PropertyVector:
         """Build a vector by hand.
 
-        Parameters
-        ----------
-        counts : mapping from str to str or int
-            Piecewise quasi-polynomials in isl's notation, or numbers.
-        kernel : str
-            A name for messages.
-        view : {"source", "compiled"}
-            What the counts stand for.
+        Counts are piecewise quasi-polynomials in isl's notation, or numbers.
 
         Raises
         ------
@@ -185,12 +171,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         """
         return cls(
             {
-                name: Count(
-                    quantity=PiecewiseQuasiPolynomial.from_value(value)
-                    if isinstance(value, int)
-                    else from_isl_text(value),
-                    granularity=granularity_of(name),
-                )
+                name: Count(quantity=_read_quantity(value), granularity=granularity_of(name))
                 for name, value in counts.items()
             },
             kernel=kernel,
@@ -204,7 +185,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         mapped = PropertyVector(
             function(self._counts), **{name: getattr(self, name) for name in _SHARED}
         )
-        mapped._ranges, mapped._at_sizes = self._ranges, self._at_sizes
+        mapped._at_sizes = self._at_sizes
         if (anew := self._anew) is not None:
             mapped._anew = lambda sizes: anew(sizes).mapped(function)
         return mapped
@@ -221,10 +202,6 @@ class PropertyVector(Result, Mapping[str, Count]):
         `evaluate` counts it at each size; formulas are those of this vector.
         """
         return self._change(_anew=count)
-
-    def hold_sizes_to(self, ranges: Mapping[str, range]) -> None:
-        """Have parameters refused that the types of a kernel's arguments do not hold."""
-        self._ranges = dict(ranges)
 
     def knows(self, root: str) -> bool:
         """Return whether there are counts whose names begin so, as with ``transactions.32x128``."""
@@ -263,17 +240,10 @@ class PropertyVector(Result, Mapping[str, Count]):
     ) -> dict[str, Any]:
         """Evaluate all counts.
 
-        Parameters
-        ----------
-        parameters, **more : int or ndarray of integers
-            Values of all parameters; arrays broadcast against each other. Those in `defaults` and
-            those that decide no count may be left out.
-
-        Returns
-        -------
-        dict from str to int, Fraction or ndarray
-            Exact integers for scalars (Fractions where statistics entered), arrays for arrays: of
-            int64, or of Python integers where int64 would overflow.
+        Parameters are integers or arrays of them, which broadcast against each other; those in
+        `defaults` and those that decide no count may be left out. Values are exact integers
+        (Fractions where statistics entered), for arrays arrays: of int64, or of Python integers
+        where int64 would overflow.
 
         Raises
         ------
@@ -298,7 +268,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         """Return the parameters as Python integers or int64 arrays, checked as in `evaluate`."""
         given = merge_sizes(parameters, more)
         idle = self._idle if len(given) < len(self.parameters) else ()
-        return self._sizes.checked(given, idle=idle, held=self._ranges, arrays=True)
+        return self._sizes.checked(given, idle=idle, held=self.ranges, arrays=True)
 
     @property
     def _idle(self) -> frozenset[str]:
@@ -325,7 +295,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         """Write the condition that integers are sizes of the kernel."""
         both = [
             f"{held.start} <= {source.variables[name]} < {held.stop}"
-            for name, held in self._ranges.items()
+            for name, held in self.ranges.items()
             if name in self.parameters
         ]
         alternatives = [source.guards(*guards) or ["True"] for guards in self.assumption_guards]
@@ -412,6 +382,11 @@ class PropertyVector(Result, Mapping[str, Count]):
             shown=table_of(shown, columns),
             facts={"kernel": self.kernel, **view, "properties": properties},
         )
+
+
+def _read_quantity(value: str | int) -> PiecewiseQuasiPolynomial:
+    is_number = isinstance(value, int)
+    return PiecewiseQuasiPolynomial.from_value(value) if is_number else from_isl_text(value)
 
 
 def _count_values(value: Any, titles: Sequence[str]) -> dict[str, Any]:

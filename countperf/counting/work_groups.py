@@ -1,7 +1,6 @@
 """Kinds of work groups of a kernel at given sizes: what its domains say that each group executes.
 
-Edges, triangles and affine conditions make groups differ. A condition on data is left out, as if it
-held everywhere: which groups it holds in is not known.
+A condition on data is left out, as if it held everywhere.
 """
 
 from __future__ import annotations
@@ -38,11 +37,8 @@ from countperf.symbolic.point_arrays import (
 )
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-_OPERATIONS = 2_000_000
-"""Of isl for the kinds of a launch, a few seconds; beyond, groups are sorted by place alone."""
-
-_MOST_IN_ORDER = 4096
-"""Groups up to which the kind of each is told."""
+_OPERATIONS = 2_000_000  # of isl, a few seconds; beyond, groups are sorted by place alone
+_MOST_IN_ORDER = 4096  # groups up to which the kind of each is told
 
 Executed = tuple[frozenset[str], tuple[Case | FirstIteration, ...]]
 """Loops around something, and conditions under which it is executed."""
@@ -65,10 +61,7 @@ class GroupKinds:
 
 
 class WorkGroups:
-    """Sorts the work groups of a kernel's launches.
-
-    Loops of the host have their values among the arguments of a launch.
-    """
+    """Sorts the work groups of a kernel's launches."""
 
     def __init__(self, t_unit: Any) -> None:
         self._t_unit = t_unit
@@ -106,8 +99,8 @@ class WorkGroups:
         arguments: Sequence[int | None] = (),
     ) -> Point:
         """Return the number of a group of the kind that executes the most, the middle if it may."""
-        executed, _ = self._list_executions(program)
         values = self._find_values(program, sizes, arguments)
+        executed, _ = self._list_executions(program)
         return typical_group(self._prepared.domains, executed, groups, values)
 
     def _find_values(

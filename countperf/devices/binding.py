@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from loopy import AddressSpace
 from numpy.typing import NDArray
 from pymbolic import evaluate
 
-from countperf.counting import index_arrays
+from countperf.counting.extents import IndexLimits, ranges_of
 from countperf.devices.description import (
     DeviceKernel,
     KernelArray,
@@ -23,8 +23,6 @@ from countperf.devices.description import (
 from countperf.errors import CountingError, KernelBuildError, option
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from countperf.devices.device import Device, Session
 
 
@@ -135,21 +133,18 @@ def _find_shape(
 
 def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
     """Refuse a launch in which a subscript that data decide may leave its array."""
-    source = kernel.addressed.kernel
-    if source is None:
+    if kernel.addressed.kernel is None:
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
-    shapes = {**index_arrays.shapes_of_temporaries(source, sizes), **bindings.shapes}
     contents = {
         array.name: np.asarray(inputs.get(array.name, np.zeros(1, array.dtype)))
         for array in kernel.arrays
     }
-    ranges = index_arrays.ranges_of(contents)
+    ranges = ranges_of(contents)
     key = (*sizes.items(), *ranges.items())
     if key in kernel.checked_indices:
         return
-    outside = kernel.addressed.describe_outside(sizes, shapes, ranges)
-    if outside:
+    if outside := kernel.addressed.describe_outside(sizes, bindings.shapes, ranges):
         raise KernelBuildError(f"kernel {kernel.name!r}: {outside}")
     kernel.checked_indices.add(key)
 
@@ -164,7 +159,7 @@ def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Binding
     if source is None:
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
-    shapes = index_arrays.shapes_of_temporaries(source, sizes)
+    shapes = kernel.addressed.shapes_of_temporaries(sizes)
     held = sum(
         prod(shapes.get(name, ())) * variable.dtype.itemsize
         for name, variable in source.temporary_variables.items()
@@ -242,16 +237,16 @@ def default_inputs(
     statistics: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Make inputs for a kernel, from the types and shapes that it declares."""
-    inputs, shapes, indices = _decide(kernel, rng, parameters, given or {}, statistics or {})
+    inputs, shapes, limits = _decide(kernel, rng, parameters, given or {}, statistics or {})
     for array in kernel.arrays:
         if array.is_read and array.name not in inputs:
-            shape, index = shapes[array.name], indices.get(array.name)
-            if index is None:
+            shape, limit = shapes[array.name], limits.get(array.name)
+            if limit is None:
                 inputs[array.name] = _draw(rng, array.dtype, shape)
                 continue
-            values = rng.integers(index.low, index.high + 1, shape)
-            if index.rises:
-                values = np.linspace(index.low, index.high, prod(shape)).reshape(shape)
+            values = rng.integers(limit.low, limit.high + 1, shape)
+            if limit.bounds_loops:
+                values = np.linspace(limit.low, limit.high, prod(shape)).reshape(shape)
             inputs[array.name] = np.asarray(values).astype(array.dtype)
     return inputs
 
@@ -263,17 +258,18 @@ def describe_indices(
     statistics: Mapping[str, Any],
 ) -> str:
     """Say which index arrays `default_inputs` makes up, and how; nothing if there are none."""
-    *_, indices = _decide(kernel, np.random.default_rng(0), parameters, given, statistics)
-    return "; ".join(f"{name}: {index.text}" for name, index in indices.items())
-
-
-class _Index(NamedTuple):
-    """Elements of an index array: random from `low` to `high`, or rising evenly."""
-
-    low: int
-    high: int
-    rises: bool
-    text: str
+    rng = np.random.default_rng(0)
+    _, shapes, limits = _decide(kernel, rng, parameters, given, statistics)
+    texts: list[str] = []
+    for name, limit in limits.items():
+        text = f"random, {limit.low} to {limit.high}"
+        if limit.rows:
+            mean = (limit.high - limit.low) / (prod(shapes[name]) - 1)
+            text = f"rows of {mean:.4g} on average, all alike ({limit.rows})"
+        elif limit.bounds_loops:
+            text = f"rising evenly from {limit.low} to {limit.high}"
+        texts.append(f"{name}: {text}")
+    return "; ".join(texts)
 
 
 def _decide(
@@ -282,10 +278,10 @@ def _decide(
     parameters: Mapping[str, Any],
     given: Mapping[str, Any],
     statistics: Mapping[str, Any],
-) -> tuple[dict[str, Any], Mapping[str, tuple[int, ...]], dict[str, _Index]]:
-    """Return scalars and given inputs, shapes of arrays, and what index arrays get."""
+) -> tuple[dict[str, Any], Mapping[str, tuple[int, ...]], dict[str, IndexLimits]]:
+    """Return scalars and given inputs, shapes of arrays, and limits of index arrays."""
     source = kernel.addressed.kernel
-    sizes = frozenset(kernel.integers) if source is None else index_arrays.size_arguments(source)
+    sizes = kernel.integers if source is None else kernel.addressed.size_arguments()
     known = {name: value for name, value in given.items() if name not in parameters}
     scalars = {
         name: _draw(rng, dtype, ())[()]
@@ -294,40 +290,36 @@ def _decide(
     }
     bindings = resolve_arguments(kernel, {**parameters, **scalars}, known)
     made_up = [array for array in kernel.arrays if array.is_read and array.name not in known]
-    limits: Mapping[str, index_arrays.IndexLimits] = {}
+    limits: dict[str, IndexLimits] = {}
     if source is not None:
         values = {name: int(bindings.scalars[name]) for name in kernel.integers}
         contents = {array.name: known[array.name] for array in kernel.arrays if array.name in known}
         try:
-            limits = index_arrays.index_limits(source, values, bindings.shapes, contents)
+            limits = kernel.addressed.index_limits(values, bindings.shapes, contents)
         except CountingError as error:
             raise KernelBuildError(
                 f"kernel {kernel.name!r}: {error}; no inputs are made for it: pass yours by a"
                 f" function, {option('make_arguments')}"
             ) from error
     waiting = {str(name): value for name, value in statistics.items() if value != "indirect"}
-    indices: dict[str, _Index] = {}
+    indices: dict[str, IndexLimits] = {}
     for array in made_up:
         if (limit := limits.get(array.name)) is None:
             continue
-        low, high = limit.low, min(limit.high, int(np.iinfo(array.dtype).max))
-        text = f"random, {low} to {high}"
+        low, high, loop = limit.low, min(limit.high, int(np.iinfo(array.dtype).max)), limit.rows
         rows = prod(bindings.shapes[array.name]) - 1
-        if limit.rows and rows > 0:
-            mean = float(waiting.pop(limit.rows, (high - low) / rows))
-            if low + round(mean * rows) > high:
+        if loop and rows > 0:
+            mean = float(waiting.pop(loop, (high - low) / rows))
+            needed = low + round(mean * rows)
+            if needed > high:
                 at = ", ".join(f"{name}={value}" for name, value in parameters.items())
                 raise KernelBuildError(
-                    f"{rows} rows of {mean:g} elements ({limit.rows}) need"
-                    f" {low + round(mean * rows)}, and the arrays hold {high} at {at}: make sizes"
-                    " and statistics agree, or pass your data by a function,"
-                    f" {option('make_arguments')}"
+                    f"{rows} rows of {mean:g} elements ({loop}) need {needed}, and the arrays hold"
+                    f" {high} at {at}: make sizes and statistics agree, or pass your data by a"
+                    f" function, {option('make_arguments')}"
                 )
-            high = low + round(mean * rows)
-            text = f"rows of {(high - low) / rows:.4g} on average, all alike ({limit.rows})"
-        elif limit.bounds_loops:
-            text = f"rising evenly from {low} to {high}"
-        indices[array.name] = _Index(low, high, limit.bounds_loops, text)
+            high = needed
+        indices[array.name] = replace(limit, high=high, rows=loop if rows > 0 else "")
     loops: frozenset[str] = frozenset() if source is None else source.all_inames()
     for name, value in waiting.items():
         # access patterns follow from index arrays alone, trip counts from integers alone

@@ -6,11 +6,8 @@
 >>> tune_kernel(..., strategy=OptAlgWrapper(PosteriorStrategy()),  # doctest: +SKIP
 ...             strategy_options={"max_fevals": 50})
 
-It runs on any Kernel Tuner space, for CUDA, HIP or OpenCL, and in simulation mode.
-
 Source: Kernel Tuner's documentation, "User-defined optimization strategies"
-(``kernel_tuner.strategies.wrapper.OptAlg``, whose attribute and call are all that it asks of a
-strategy).
+(``kernel_tuner.strategies.wrapper.OptAlg``).
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ class MachineCodeProfiler(KernelProfiler):
             graph = graph_of(name, self.gpu.programs[name].instructions, executed[name])
             followed = with_graph(profiled, graph, self.max_instructions)
             trips = self.sass[name].trips(executed[name].instructions)
-            launches.append((self.sass[name].applied(followed, *trips), times))
+            launches.append((self.sass[name].apply_to(followed, *trips), times))
         return tuple(launches)
 
 
@@ -322,8 +322,6 @@ def with_graph(profiled: ProfiledKernel, graph: InstructionGraph, most: int) -> 
         alpha_comp=None,
         alpha_mem=None,
         alpha_sync=None,
-        ins_cuda=None,
-        ins_issued=None,
     )
     return ProfiledKernel(profile=profile, launch=profiled.launch)
 

@@ -170,11 +170,7 @@ class ProgramAtSizes:
         def expand(number: int) -> Expansion:
             size, most = self.sub_group_size, self.max_instructions
             return expand_program(
-                self.program,
-                self.values,
-                sub_group_size=size,
-                number=number,
-                max_instructions=most,
+                self.program, self.values, sub_group_size=size, number=number, max_instructions=most
             )
 
         places = {(s.within, n.cases) for s in self.program.statements for n in s.nodes}

@@ -1,16 +1,11 @@
 """Work groups resident on a compute unit, and the occupancy that follows.
 
 Source: Ma, Chamberlain & Agrawal (2014), Eq. (4), with the limit on sub-groups of current hardware
-and the granularity of allocation of the vendors' occupancy calculators (optional).
-
-T_r are ``work_items_per_group``, R_T and S_B the registers of a work item and the local memory of a
-group, R and Z those of a compute unit, and B_a ``active_groups``.
-
-Integer arithmetic throughout. Registers are allocated per work item (Eq. 4), per sub-group (NVIDIA
-since compute capability 2.0) or per group (before), as the device's ``register_mode`` says; per
-group, its sub-groups count in multiples of the device's ``sub_group_unit``. Units of allocation
-that the device does not state are 1, and nothing is guessed. Left out: anything that
-lowers the achieved occupancy (tail, imbalance).
+and the granularity of allocation of the vendors' occupancy calculators (optional). Registers are
+allocated per work item (Eq. 4), per sub-group (NVIDIA since compute capability 2.0) or per group
+(before), as the device's ``register_mode`` says; per group, its sub-groups count in multiples of
+the device's ``sub_group_unit``. Units of allocation that the device does not state are 1. Left out:
+anything that lowers the achieved occupancy (tail, imbalance).
 """
 
 from __future__ import annotations

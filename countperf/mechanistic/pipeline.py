@@ -2,7 +2,8 @@ r"""The pipeline model: sub-groups of one compute unit, simulated.
 
 Source: Lemeire, Cornelis & Konstantinidis, sections 3 to 6. Every subsystem is a pipeline that
 starts one instruction per ``cpi`` cycles and delivers after ``latency``; a valve limits the starts
-per cycle over all subsystems; sub-groups live in groups and meet at barriers. Rules:
+per cycle over all subsystems; sub-groups live in groups and meet at barriers. The source names
+neither scheduler nor issue order; these rules reproduce what it says of its example:
 
 1. Sub-groups are ordered by (number of the group in launch order, index in the group).
 2. A barrier waits for all earlier instructions of its sub-group; all later ones wait for it.
@@ -19,9 +20,6 @@ per cycle over all subsystems; sub-groups live in groups and meet at barriers. R
 All times are exact: they are counted in ticks, the largest unit of which all costs are multiples
 (costs are first rounded to fractions with a denominator of at most a million). Of many groups, two
 waves are simulated; the rate of the second holds for the rest.
-
-Limits: one compute unit, static latencies, identical groups. The source names neither scheduler nor
-issue order; those of these rules reproduce what it says of its example.
 """
 
 from __future__ import annotations
@@ -57,10 +55,6 @@ class Workload:
     issue_limit: float | None = None  # starts per cycle over all subsystems
 
     def __post_init__(self) -> None:
-        base.check_fields(
-            self, base.check_whole, "sub_groups_per_group concurrent_groups total_groups"
-        )
-        base.check_fields(self, base.check_positive, "issue_limit")
         if len(self.programs) not in (1, self.sub_groups_per_group):
             message = (
                 f"{len(self.programs)} programs for {self.sub_groups_per_group} sub-groups of a"

@@ -26,9 +26,13 @@ from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
 from countperf.mechanistic.occupancy import launch_geometry, write_heading
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.profile import MechanisticModel, MechanisticPrediction, ProfiledKernel
-from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
+from countperf.mechanistic.roofline import (
+    ByteRooflineModel,
+    RooflineModel,
+    TransitModel,
+    VolkovModel,
+)
 from countperf.mechanistic.tmm import TmmModel
-from countperf.mechanistic.volkov import TransitModel, VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
 from countperf.models.predictions import largest_first
 
@@ -355,7 +359,7 @@ def build_models(models: ModelChoice, device: DeviceParameters) -> list[Mechanis
     """
     free = device
     if BARRIER not in device.classes:
-        free = device.replaced(classes={**device.classes, BARRIER: _FREE_BARRIER})
+        free = device.with_values(classes={**device.classes, BARRIER: _FREE_BARRIER})
     return [
         _MODELS[name](device=device if name == PipelineModel.name else free)
         for name in choose_models(models)

@@ -2,9 +2,6 @@
 
 Counts are per *sub-group* unless stated: where all work items of a sub-group take the same path,
 one sub-group instruction serves all of them, and the count equals that of a single work item.
-
-A model derives from `MechanisticModel` and states its `estimate`; `MechanisticModel.predict` turns
-it into a `Prediction`, so that fitted and mechanistic models can stand side by side.
 """
 
 from __future__ import annotations
@@ -13,9 +10,9 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from numbers import Integral
+from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
@@ -42,18 +39,6 @@ def check_not_negative(value: float, name: str) -> float:
     return value
 
 
-def check_all_positive(**values: float) -> None:
-    """Check several numbers, which have the names of the parameters."""
-    for name, value in values.items():
-        check_positive(value, name)
-
-
-def check_none_negative(**values: float) -> None:
-    """Check several numbers, which have the names of the parameters."""
-    for name, value in values.items():
-        check_not_negative(value, name)
-
-
 def check_whole(value: int, name: str, *, least: int = 1) -> int:
     """Return a number that must be whole and at least some bound."""
     if isinstance(value, bool) or not isinstance(value, Integral):
@@ -63,13 +48,6 @@ def check_whole(value: int, name: str, *, least: int = 1) -> int:
         message = f"{name} must be at least {least}, not {value}"
         raise ParameterError(message, parameter=name)
     return value
-
-
-def check_choice(value: str, name: str, choices: Sequence[str]) -> None:
-    """Refuse an option that is none of the choices."""
-    if value not in choices:
-        message = f"{name} must be one of {', '.join(choices)}, not {value!r}"
-        raise ParameterError(message, parameter=name)
 
 
 def check_fields(of: object, check: Callable[[Any, str], Any], names: str) -> None:
@@ -153,6 +131,16 @@ class KernelProfile(ShortRepr):
     dram_ratio: float | None = None
     # fields (and ``occupancy``) that a profiler measured: where from
     measured: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        numbers = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        for name, value in (numbers | {f"alpha[{n}]": c for n, c in self.alpha.items()}).items():
+            if isinstance(value, Real):
+                check_not_negative(float(value), name)
+        check_fields(self, check_positive, "load_bytes_per_sub_group latency_bound")
+        if self.uncoal_per_mw is not None and self.uncoal_per_mw < 1:
+            message = f"uncoal_per_mw must be at least 1, not {self.uncoal_per_mw}"
+            raise ParameterError(message, parameter="uncoal_per_mw")
 
     def require(self, name: str, *, model: str) -> Any:
         """Return a field that a model cannot do without."""

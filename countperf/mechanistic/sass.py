@@ -124,12 +124,10 @@ class SassAnalysis:
         """Return the issue slots of a sub-group, without re-issues; one for each pair."""
         return float(sum(t * (len(s.instructions) - s.pairs) for t, s in self._count_runs(trips)))
 
-    def applied(self, profiled: ProfiledKernel, *trips: float) -> ProfiledKernel:
+    def apply_to(self, profiled: ProfiledKernel, *trips: float) -> ProfiledKernel:
         """Return a profile with latency bound, core instructions and issue slots of this code."""
-        cycles, core = self.latency_bound(*trips), self.ins_cuda(*trips)
-        issued = self.ins_issued(*trips)
-        profile = replace(profiled.profile, latency_bound=cycles, ins_cuda=core, ins_issued=issued)
-        return replace(profiled, profile=profile)
+        of_code = {n: getattr(self, n)(*trips) for n in ("latency_bound", "ins_cuda", "ins_issued")}
+        return replace(profiled, profile=replace(profiled.profile, **of_code))
 
     def _count_runs(self, trips: Sequence[float]) -> list[tuple[float, SassSegment]]:
         return [

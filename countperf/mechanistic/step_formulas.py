@@ -34,15 +34,7 @@ from countperf.symbolic.isl_sets import guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
-from countperf.text import (
-    Printed,
-    Result,
-    ShortRepr,
-    columns_of,
-    extract,
-    point_text,
-    wrap_note,
-)
+from countperf.text import Printed, Result, ShortRepr, columns_of, extract, point_text, wrap_note
 
 _FIRST, _LAST_FIRST = 2, 64
 """Multiples of which one is the first with formulas: loops have several iterations there."""

@@ -1,41 +1,22 @@
 r"""Work flow graph: the average cycles of a sub-group from the sequence of what it does.
 
-Models a typical sub-group as blocks of computations, memory instructions and barriers in program
-order; the others hide part of each. Source: Baghsorkhi, Delahaye, Patel, Gropp & Hwu (2010),
-doi:10.1145/1693453.1693470, as quoted and corrected by Lemeire, Cornelis & Konstantinidis, whose
-equation numbers are used.
+Source: Baghsorkhi, Delahaye, Patel, Gropp & Hwu (2010), doi:10.1145/1693453.1693470, as quoted and
+corrected by Lemeire, Cornelis & Konstantinidis, whose equation numbers are used.
 
-Assumptions: every memory instruction depends on the computations before it and has a dependent;
-nothing inside a sub-group overlaps with its memory instructions; sub-groups are independent of
-their groups.
-
-===============  ====================  ======================
-symbol           name                  unit
-===============  ====================  ======================
-n_i              ``Block.count``       instruction
-ILP_i            ``Block.ilp``         1
-lambda_mem^ins   ``cpi_mem_instr``     cycle/instruction
-NBC_avg          ``nbc_avg``           cycle
-CPW              ``cpw``               cycle/sub-group
-===============  ====================  ======================
-
-Two variants: ``"original"`` counts the exposed memory latency for every sub-group, Eq. (36);
-``"corrected"`` (WFG*) once per run, and does not use the cycles that hide computation latency a
-second time, Eq. (42).
-
-Left out: branches, group granularity, the latency of an arc that leaves a barrier: barriers enter
-Eq. (35) only.
+Every memory instruction depends on the computations before it and has a dependent; nothing inside a
+sub-group overlaps with its memory instructions. Left out: branches, group granularity, the latency
+of an arc that leaves a barrier: barriers enter Eq. (35) only.
 
 Where this departs from the paper: Eq. (30) and (31) as printed multiply by the count of a block
-twice; once is meant. Eq. (42) subtracts the latency of one block from a mean over all, so that
-with unequal blocks the cycles of a run may still fall as the occupancy rises; that is the model.
+twice; once is meant. Eq. (42) subtracts the latency of one block from a mean over all, so that with
+unequal blocks the cycles of a run may still fall as the occupancy rises; that is the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ParameterError
@@ -43,6 +24,7 @@ from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
 
 Variant = Literal["original", "corrected"]
+"""Exposed memory latency counts for every sub-group, Eq. (36), or (WFG*) once per run, Eq. (42)."""
 
 BlockKind = Literal["comp", "mem", "sync"]
 
@@ -57,13 +39,6 @@ class Block:
     count: float = 1.0  # number of computations
     ilp: float = 1.0  # mean number of independent instructions among them, at least 1
 
-    def __post_init__(self) -> None:
-        base.check_choice(self.kind, "blocks", get_args(BlockKind))
-        base.check_not_negative(self.count, "blocks")
-        if not base.check_positive(self.ilp, "blocks") >= 1:
-            message = f"ilp of a block must be at least 1, not {self.ilp}"
-            raise ParameterError(message, parameter="blocks")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkFlowCosts:
@@ -75,10 +50,6 @@ class WorkFlowCosts:
     latency_mem: float
     # cycles that a memory instruction takes of the compute pipeline
     cpi_mem_instr: float | None = None
-
-    def __post_init__(self) -> None:
-        base.check_fields(self, base.check_positive, "cpi_comp cpi_mem")
-        base.check_fields(self, base.check_not_negative, "latency_comp latency_mem cpi_mem_instr")
 
 
 class WorkFlowCycles:
@@ -104,12 +75,6 @@ class WorkFlowCycles:
         *,
         variant: Variant = "corrected",
     ) -> None:
-        base.check_choice(variant, "variant", get_args(Variant))
-        base.check_positive(occupancy, "occupancy")
-        for block in blocks:
-            if block.kind != "comp" and block.count != 1:
-                message = f"a block of kind {block.kind} must have count 1, not {block.count}"
-                raise ParameterError(message, parameter="blocks")
         mem_issue = costs.cpi_mem_instr  # what a memory instruction takes of the compute pipeline
         if mem_issue is None:
             mem_issue = 0.0 if variant == "corrected" else costs.cpi_comp

@@ -1,9 +1,7 @@
 r"""Corrections of predictions, by similar measured kernels and by measured runs of the kernel.
 
-**Similar kernels.** A model of terms that people can read misses what compilers and caches do to
-single kernels, and misses alike for kernels that resemble each other. The logarithm of measured
-over predicted time of each measured kernel is taken as a Gaussian process over what the model makes
-of it,
+**Similar kernels.** The logarithm of measured over predicted time of each measured kernel is taken
+as a Gaussian process over what the model makes of it,
 
 .. math::
 
@@ -11,32 +9,27 @@ of it,
    \alpha = (K + \tau^2 I)^{-1} r, \quad
    k(x, x') = \exp\Bigl(-\sqrt{|\rho - \rho'|^2 + |\lambda - \lambda'|^2 / (4 m)}\Bigr)
 
-with the square roots :math:`\rho` of the shares of the predicted time that the weights take (their
-distance is Hellinger's), the logarithms :math:`\lambda_c = \log(1 + x_c / g)` of what the model
-charges, for each of :math:`g` groups, and the median :math:`m` of :math:`|\lambda - \lambda'|^2`
-over pairs of measured kernels. Predictions are multiplied by :math:`e^{\hat r}`, which is about one
-where nothing alike was measured. Each kernel counts once, with the means over its sizes. The length
-scales and :math:`\tau^2` are constants. Whether a fit has a correction is decided by leaving out
-families (`countperf.models.fitting.leaving_out`).
+with the square roots :math:`\rho` of the shares of the predicted time that the weights take, the
+logarithms :math:`\lambda_c = \log(1 + x_c / g)` of what the model charges, for each of :math:`g`
+groups, and the median :math:`m` of :math:`|\lambda - \lambda'|^2` over pairs of measured kernels.
+Predictions are multiplied by :math:`e^{\hat r}`.
 
 Source: Rasmussen, Williams (2006), "Gaussian Processes for Machine Learning", equations 2.25
 (prediction) and 4.18 (the exponential kernel).
 
-**Runs of the kernel.** A model's errors are nearly constant per kernel. With
-:math:`r = \log(m/p)` of measured and predicted times, a kernel's :math:`r` scatter about a value of
-its own with :math:`\sigma_w` (within kernels), and those values about zero with :math:`\sigma_b`
-(between kernels); both are estimated on families that were left out. From :math:`n` runs with mean
-:math:`\bar r` the kernel's value is
+**Runs of the kernel.** With :math:`r = \log(m/p)` of measured and predicted times, a kernel's
+:math:`r` scatter about a value of its own with :math:`\sigma_w` (within kernels), and those values
+about zero with :math:`\sigma_b` (between kernels). From :math:`n` runs with mean :math:`\bar r`
 
 .. math::
 
    \hat r = \frac{\sigma_b^2}{\sigma_b^2 + \sigma_w^2 / n} \, \bar r, \quad
    v = \left( \frac{1}{\sigma_b^2} + \frac{n}{\sigma_w^2} \right)^{-1}
 
-Predictions are multiplied by :math:`e^{\hat r}`. Their intervals follow the calibrated quantile of
-logarithms, times :math:`\sqrt{(v + \sigma_w^2) / (\sigma_b^2 + \sigma_w^2)}`. It is the
-best linear estimate for two levels of scatter (Searle, Casella and McCulloch, "Variance
-Components", 1992, section 3.4: the one-way random model).
+Intervals follow the calibrated quantile of logarithms, times
+:math:`\sqrt{(v + \sigma_w^2) / (\sigma_b^2 + \sigma_w^2)}`.
+
+Source: Searle, Casella, McCulloch (1992), "Variance Components", section 3.4.
 """
 
 from __future__ import annotations
@@ -45,20 +38,19 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, Strict, model_validator
 from pydantic_core import from_json
 
 from countperf.documents import Part
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
-from countperf.models.function import Calibration, ColumnKey
+from countperf.models.function import LEAST_SCATTER, Calibration, ColumnKey, raise_to_launch
 from countperf.models.predictions import (
     CORRECTION,
     Array,
@@ -67,7 +59,6 @@ from countperf.models.predictions import (
     Verdict,
     largest_first,
 )
-from countperf.models.validity import LEAST_SCATTER, raise_to_launch
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
@@ -82,8 +73,6 @@ _COUNT_SHARE = 4.0
 _AT_ONCE = 256
 _CLOSE = 1e-4
 _NAMED = 3
-
-_LogFactor = Callable[[Array, Array], Quantity]
 
 
 def pack(content: Any) -> str:
@@ -130,38 +119,44 @@ class Correction(Part):
         return self
 
     @cached_property
-    def _axes(self) -> Array:
-        """The measured kernels as points, axis by axis."""
-        axes = as_points(np.array(self.roots).T, np.array(self.logs).T, self.scale)
-        return np.ascontiguousarray(axes)
+    def _points(self) -> Array:
+        return as_points(np.array(self.roots), np.array(self.logs), self.scale)
 
-    def of_columns(self, columns: Sequence[int] | NDArray[np.intp]) -> _LogFactor:
-        """Return the logarithm of the correction as a function of what a kernel has in columns."""
-        width = len(self._axes) // 2
-        positions = [*columns, *(width + column for column in columns)]
-        axes, alpha = self._axes[positions], np.array(self.coefficients)
-        rest = (np.delete(self._axes, positions, axis=0) ** 2).sum(axis=0)
-        squares = (axes**2).sum(axis=0)
+    @cached_property
+    def _alpha(self) -> Array:
+        return np.array(self.coefficients)
 
-        def log_factor(roots: Array, logs: Array) -> Quantity:
-            points = as_points(roots, logs, self.scale)
-            if points.ndim == 1:  # not by BLAS, whose threads would wait for each other
-                products = np.einsum("i,ij->j", points, axes)
-                apart = _square_distances(points, axes, squares, products) + rest
-                return float(np.exp(-np.sqrt(apart)) @ alpha)
-            rows = points.reshape(len(points), math.prod(points.shape[1:])).T
-            log_factors = [
-                np.exp(-np.sqrt(_square_distances(some, axes, squares, some @ axes) + rest)) @ alpha
-                for some in np.split(rows, range(_AT_ONCE, len(rows), _AT_ONCE))
-            ]
-            return np.concatenate(log_factors).reshape(points.shape[1:])
+    @cached_property
+    def _parts(self) -> dict[bytes, tuple[Array, ...]]:
+        """By columns: axes that are theirs, these, their squared norms, those of all others."""
+        return {}
 
-        return log_factor
+    def find_log_factors(self, roots: Array, logs: Array) -> Array:
+        """Return logarithms of corrections; profiles are along the last axis.
+
+        Not by BLAS, which rounds otherwise at several sizes, and whose threads wait for each other.
+        """
+        points = as_points(roots, logs, self.scale).reshape(-1, 2 * roots.shape[-1])
+        columns = [*map(bytes, (roots + logs != 0).reshape(len(points), -1))]
+        found = np.empty(len(points))
+        for those in set(columns):
+            if those not in self._parts:
+                own = np.tile(np.frombuffer(those, np.bool_), 2)
+                axes, rest = (np.ascontiguousarray(self._points[:, a].T) for a in (own, ~own))
+                self._parts[those] = own, axes, (axes**2).sum(axis=0), (rest**2).sum(axis=0)
+            own, axes, squares, rest = self._parts[those]
+            members = np.flatnonzero([others == those for others in columns])
+            for some in np.split(members, range(_AT_ONCE, len(members), _AT_ONCE)):
+                rows = np.ascontiguousarray(points[some][:, own])
+                products = np.einsum("ni,ij->nj", rows, axes)
+                apart = _square_distances(rows, axes, squares, products) + rest
+                found[some] = np.vecdot(np.exp(-np.sqrt(apart)), self._alpha)
+        return found.reshape(roots.shape[:-1])
 
     def verdict(self, log_factor: Quantity, told: tuple[Array, Array]) -> Verdict:
         """Say by what a prediction was multiplied, and after which measured kernels."""
         points = as_points(*told, self.scale)
-        alike = similarity(points.reshape(len(points), -1)[:, :1].T, self._axes.T)[0]
+        alike = similarity(points.reshape(-1, points.shape[-1])[:1], self._points)[0]
         nearest = [self.kernels[i] for i in np.argsort(-alike, kind="stable")[:_NAMED]]
         factor = np.exp(np.atleast_1d(log_factor))
         low, high = float(factor.min()), float(factor.max())
@@ -177,19 +172,19 @@ class Correction(Part):
 def profile(
     columns: Sequence[ColumnKey], values: Array, scaled: Array, unknowns: Sequence[float] | Array
 ) -> tuple[Array, Array]:
-    """Return a measure of likeness: roots of shares of time, and logarithms of counts."""
-    sizes = np.abs((np.asarray(unknowns, np.float64) * scaled.T).T)
-    whole = sizes.sum(axis=0)
+    """Return roots of shares of time, and logarithms of counts; columns are the last axis."""
+    sizes = np.abs(np.asarray(unknowns, np.float64) * scaled)
+    whole = sizes.sum(axis=-1, keepdims=True)
     # the weight of groups, by whose number counts are divided
-    groups = next((i for i, (_, feature) in enumerate(columns) if feature == "groups"), None)
-    number = 1.0 if groups is None else np.maximum(values[groups], 1.0)
+    groups = [i for i, (_, feature) in enumerate(columns) if feature == "groups"][:1]
+    number = np.maximum(values[..., groups], 1.0) if groups else 1.0
     roots = np.sqrt(sizes / np.where(whole > 0, whole, 1.0))
     return roots, np.log1p(np.maximum(values, 0.0) / number)
 
 
 def as_points(roots: Array, logs: Array, scale: float) -> Array:
-    """Put both parts of profiles into one space, shape (2 * n_columns, *shape)."""
-    return np.concatenate([roots, logs / np.sqrt(_COUNT_SHARE * scale)])
+    """Put both parts of profiles into one space, shape (*shape, 2 * n_columns)."""
+    return np.concatenate([roots, logs / np.sqrt(_COUNT_SHARE * scale)], axis=-1)
 
 
 def similarity(points: Array, others: Array) -> Array:

@@ -1,8 +1,4 @@
-"""The predicted time of a kernel as a fast function of its parameters, for search loops.
-
-A Python function is written out of the counts and the model's formulas: it takes numbers, which is
-fast, or arrays, whose errors are told.
-"""
+"""The predicted time of a kernel as a fast function of its parameters, for search loops."""
 
 from __future__ import annotations
 
@@ -14,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.models import validity
 from countperf.models.correction import Correction, profile
-from countperf.models.definition import covers
-from countperf.models.expressions import NAMESPACE, SCALAR_NAMESPACE
-from countperf.models.function import ColumnKey, ModelFunction
+from countperf.models.definition import NAMESPACE, SCALAR_NAMESPACE, covers
+from countperf.models.function import (
+    ModelFunction,
+    make_unmeasured_error,
+    raise_to_launch,
+    refuse_infinite,
+    refuse_negative,
+)
 from countperf.models.predictions import Array, ParameterValue, Quantity
 from countperf.symbolic.compiled import BLOCK, CountSource
 from countperf.text import FieldsAlone, ShortRepr
@@ -51,27 +51,18 @@ class CostFunction(ShortRepr, FieldsAlone):
         return self._write_function(arrays=True)
 
     @cached_property
-    def _costs(self) -> list[float]:
-        return self.weights_s[list(self._columns)].tolist()
-
-    @cached_property
-    def _columns(self) -> dict[int, list[str]]:
-        """The columns that the kernel has, by position, with what they are sums of."""
-        model = self.function.model
-        columns = {
-            position: [feature]
-            if feature in model.derived
-            else [n for n in self.vector if (term, feature) in self.function.columns_of(n)]
-            for position, (term, feature) in enumerate(self.function.columns)
-        }
-        return {position: names for position, names in columns.items() if names}
+    def _properties(self) -> list[list[str]]:
+        """What each column is a sum of; nothing where the kernel has none."""
+        charging = [(name, self.function.columns_of(name)) for name in self.vector]
+        return [
+            [feature]
+            if feature in self.function.model.derived
+            else [name for name, columns in charging if (term, feature) in columns]
+            for term, feature in self.function.columns
+        ]
 
     def _write_function(self, *, arrays: bool) -> Callable[..., list[Any]]:
-        """Write a function of the sizes.
-
-        It returns features and the same scaled, which only corrections read, what has no known
-        cost, and the time without a correction.
-        """
+        """Write a function of the sizes: features, the same scaled, and what has no known cost."""
         model, columns, counts = self.function.model, self.function.columns, self.vector.compiled
         source = CountSource(counts.parameters, counts.counts, arrays=arrays)
         if not arrays:
@@ -89,20 +80,19 @@ class CostFunction(ShortRepr, FieldsAlone):
             source.lines.append(f"values[{name!r}] = {formula.source}")
             known[name] = f"values[{name!r}]"
         features = [
-            source.name_expression(" + ".join(known[n] for n in s)) for s in self._columns.values()
+            source.name_expression(" + ".join(known[name] for name in properties))
+            if properties
+            else "0.0"
+            for properties in self._properties
         ]
-        scales = [model.terms[columns[position][0]].scale for position in self._columns]
+        scales = [model.terms[term].scale for term, _ in columns]
         scaled = [
             f"{feature} * {known[scale]}" if scale else feature
             for feature, scale in zip(features, scales, strict=True)
         ]
-        time_s = " + ".join(f"{c!r} * {s}" for c, s in zip(self._costs, scaled, strict=True))
-        corrected = (features, scaled) if self.correction else ((), ())
-        results = (*corrected, [known[name] for name in self.lacking])
+        results = (features, scaled, [known[name] for name in self.lacking])
         names = NAMESPACE if arrays else SCALAR_NAMESPACE
-        return source.define_function(
-            [*(f"[{', '.join(texts)}]" for texts in results), time_s or "0.0"], names
-        )
+        return source.define_function([f"[{', '.join(texts)}]" for texts in results], names)
 
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one."""
@@ -110,10 +100,10 @@ class CostFunction(ShortRepr, FieldsAlone):
         if len(parameters) == len(names) and {*map(type, parameters.values())} <= {int}:
             try:
                 rows = self._at_one_size(*map(parameters.__getitem__, names))
-                time_s = self._time(rows)
+                time_s = float(self._time(*np.array(rows[:2], float)))
                 is_known = self.incomplete_ok or not any(rows[2])
                 if is_known and 0.0 <= time_s < math.inf:
-                    return float(time_s)
+                    return time_s
             except (ArithmeticError, LookupError, ValueError):  # which arrays tell of
                 pass
         values = self.vector.check_parameters(parameters, {})
@@ -125,33 +115,27 @@ class CostFunction(ShortRepr, FieldsAlone):
                 block = slice(start, start + BLOCK)
                 rows = self._at_arrays(*(line[block] for line in lines))
                 self._check_measured(rows[2])
-                times[block] = self._time(rows)
-        validity.refuse_infinite(self.function.model.name, times)
-        validity.refuse_negative(self.function.model.name, self.kernel, times)
+                size = times[block].shape
+                both = ([np.broadcast_to(row, size) for row in some] for some in rows[:2])
+                times[block] = self._time(*(np.stack(some, axis=-1, dtype=float) for some in both))
+        refuse_infinite(self.function.model.name, times)
+        refuse_negative(self.function.model.name, self.kernel, times)
         return times.reshape(shape) if shape else float(times[0])
 
-    def _time(self, rows: list[Any]) -> Any:
-        time_s = rows[3]
+    def _time(self, values: Array, scaled: Array) -> Any:
+        """Return times, s, of features along the last axis."""
+        time_s = np.vecdot(scaled, self.weights_s)
         if self.correction is not None:
-            if shape := np.shape(time_s):
-                rows = [[np.broadcast_to(row, shape) for row in parts] for parts in rows[:2]]
-            values, scaled = np.array(rows[:2], float)
-            columns, log_factor = self._similar
-            time_s = time_s * np.exp(log_factor(*profile(columns, values, scaled, self._costs)))
-        return validity.raise_to_launch(time_s, self.shortest_s)
-
-    @cached_property
-    def _similar(self) -> tuple[list[ColumnKey], Callable[..., Quantity]]:
-        assert self.correction is not None
-        columns = [self.function.columns[position] for position in self._columns]
-        return columns, self.correction.of_columns(list(self._columns))
+            told = profile(self.function.columns, values, scaled, self.weights_s)
+            time_s = time_s * np.exp(self.correction.find_log_factors(*told))
+        return raise_to_launch(time_s, self.shortest_s)
 
     def _check_measured(self, lacking: list[Any]) -> None:
         names = [n for n, value in zip(self.lacking, lacking, strict=True) if np.any(value != 0)]
         if names and not self.incomplete_ok:
             spec = self.function.model.features
             wanted = dict.fromkeys(spec.feature_of(name) or name for name in names)
-            raise validity.make_unmeasured_error(self.kernel, self.device, wanted)
+            raise make_unmeasured_error(self.kernel, self.device, wanted)
 
 
 def lacking_cost(

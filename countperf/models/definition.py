@@ -1,44 +1,31 @@
 """A model whose weights are fitted: a sum of terms, as a document that users can write.
 
-A model in TOML or JSON::
+A *term* is a sum over features: each property that its patterns match, or derived feature that they
+name, gets a weight of its own, in s per unit. The time is the sum of the terms, each times its
+`scale`, a *derived feature*: a formula of properties, written with underscores. With an execution
+policy the properties are those of what a device issues, else those of what Loopy emits.
 
-    format = "countperf-model"
-    version = 3
-    name = "mine"
-    ignored = ["iop.*", "flop.convert.*", "gmem.min.*", "barrier.global"]
+A property that no term and no derived feature covers, and that is not ignored, is *unknown* to the
+model: it is never dropped silently.
 
-    [terms]
-    launch = ["launches"]
-    global_memory = ["gmem.load.*.*", "gmem.store.*.*", "beyond_cache"]
-    on_chip = { charged = ["flop.*.*", "lmem.*.*", "barrier.local"], lower = 0.0, scale = "rounds" }
-
-    [derived]
-    beyond_cache = "4*gmem_load_32_stride1*max(0, 1 - 1048576/max(1, 4*gmem_load_32_stride1))"
-    rounds = "2*ceil(groups/2)/groups"
-
-- A *term* is a sum over features: each property that its patterns match, or derived feature that
-  they name, gets a weight of its own, in s per unit. The time is the sum of the terms, each times
-  its `scale`, a derived feature.
-- A *derived feature* is a formula of properties, written with underscores.
-- With an execution policy (``[policy]`` and ``width = 8`` below it;
-  `countperf.counting.structure.issue`) the properties are those of what a device issues:
-  ``issue.vector.gmem.load.next``, the bytes and pieces of memory that groups touch
-  (``bytes.group.load.dense``, ``segments.group.load``), ``groups``, ``launches``,
-  ``barrier.local``. Without one they are those of what Loopy emits.
-- ``items`` and ``rows`` are the work items of all groups, and their rows along local axis 0:
-  ``items/groups`` is the size of a group, ``items/rows`` the length of its rows. Kernels are then
-  counted in the structure view.
-
-A property that no term and no derived feature covers, and that is not ignored, is
-*unknown* to the model: it is never dropped silently.
+Formulas have Python's syntax, of which only this is let through: real numbers; names; ``+ - * /``,
+and ``a**b`` with a base that is not negative; ``min``, ``max`` of two or more; ``floor``, ``ceil``,
+``sqrt``, ``log``, ``exp`` of one.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import math
+import operator
 import re
-from collections.abc import Container, Mapping
+import warnings
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
+from types import CodeType
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -58,8 +45,131 @@ from countperf.counting.structure.memory_hierarchy import MemoryHierarchy
 from countperf.counting.structure.site_keys import SITE_ROOT
 from countperf.counting.taxonomy import PROPERTY_ROOTS, is_emitted, validate_name
 from countperf.documents import Document, Part
-from countperf.errors import PredictionError, PropertyNameError
-from countperf.models.expressions import FUNCTIONS, CheckedFormula, parse
+from countperf.errors import ExpressionError, PredictionError, PropertyNameError
+from countperf.text import cut
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "min": lambda *parts: reduce(np.minimum, parts),
+    "max": lambda *parts: reduce(np.maximum, parts),
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "sqrt": np.sqrt,
+    "log": np.log,
+    "exp": np.exp,
+}
+_OPERATIONS: Mapping[type[ast.operator], str] = {
+    **{ast.Add: "({} + {})", ast.Sub: "({} - {})", ast.Mult: "({} * {})"},
+    **{ast.Div: "divide({}, {})", ast.Pow: "power({}, {})"},
+}
+
+NAMESPACE: Mapping[str, Any] = {
+    **FUNCTIONS,
+    "divide": np.divide,
+    "power": lambda base, exponent: np.power(np.asarray(base, np.float64), exponent),
+}
+"""Functions that sources of formulas call, for arrays; infinity or NaN where there is no value."""
+
+SCALAR_NAMESPACE: Mapping[str, Any] = {
+    **{name: getattr(math, name) for name in FUNCTIONS if hasattr(math, name)},
+    "min": min,
+    "max": max,
+    "divide": operator.truediv,
+    "power": math.pow,
+}
+"""The same for floats, with ArithmeticError or ValueError where there is no value."""
+
+_SHOWN = 72
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedFormula:
+    """A formula that has been read."""
+
+    text: str  # as it was written
+    names: tuple[str, ...]  # each once, in the order of the text
+    source: str  # the checked tree alone, in Python: values["groups"], divide(a, b)
+
+    def __call__(self, values: Mapping[str, Any]) -> Any:
+        """Return the value at numbers or arrays by name; infinity or NaN where there is none."""
+        with np.errstate(all="ignore"):
+            return eval(_compile(self.source), dict(NAMESPACE), {"values": values})
+
+    def refuse_unknown(self, known: Sequence[str]) -> None:
+        """Raise `ExpressionError` if the formula has names that are not among those known."""
+        unknown = [name for name in self.names if name not in known]
+        if unknown:
+            there = ", ".join(known) or "none"
+            message = (
+                f"unknown name{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
+                f" (known here: {there}; properties are written with underscores:"
+                " gmem_load_32_stride1)"
+            )
+            raise _error(message, self.text, names=tuple(unknown))
+
+
+@lru_cache(maxsize=512)
+def parse(text: str) -> CheckedFormula:
+    """Read a formula; raise `ExpressionError` for what is none.
+
+    >>> parse("groups*max(0, 1 - size/all_bytes)").names
+    ('groups', 'size', 'all_bytes')
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # on one line, and without comments
+            raw = ast.parse(" ".join(text.replace("#", "?").split()), mode="eval")
+        source = _write(raw.body)
+        _compile(source)
+    except (RecursionError, MemoryError) as error:
+        raise _error("nested too deeply", text) from error
+    except SyntaxError as error:
+        where = error.offset or len(text) + 1
+        raise _error(f"not a formula ({error.msg} at column {where})", text) from error
+    except ValueError as error:
+        raise _error(f"not a formula ({error})", text) from error
+    names = [node for node in ast.walk(raw) if isinstance(node, ast.Name)]
+    names.sort(key=lambda name: name.col_offset)
+    called = dict.fromkeys(name.id for name in names if name.id not in FUNCTIONS)
+    return CheckedFormula(text=text, names=tuple(called), source=source)
+
+
+@lru_cache(maxsize=512)
+def _compile(source: str) -> CodeType:
+    return compile(source, "<formula>", "eval")
+
+
+def _write(node: ast.expr) -> str:
+    """Write what formulas may have in Python; everything else is refused."""
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            with contextlib.suppress(OverflowError):
+                if math.isfinite(value := float(number)):
+                    return repr(value)
+            raise ValueError("a number beyond what floating point holds")
+        case ast.Name(id=name) if name not in FUNCTIONS:
+            return f"values[{name!r}]"
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
+            return f"({'-' if isinstance(sign, ast.USub) else '+'}{_write(operand)})"
+        case ast.BinOp() if (template := _OPERATIONS.get(type(node.op))) is not None:
+            return template.format(_write(node.left), _write(node.right))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
+            is_of_many = name in ("min", "max")
+            if len(args) < 2 if is_of_many else len(args) != 1:
+                wanted = "at least 2 arguments" if is_of_many else "1 argument"
+                raise ValueError(f"{name} takes {wanted}, not {len(args)}")
+            return f"{name}({', '.join(map(_write, args))})"
+        case _:
+            raise ValueError(
+                f"{cut(ast.unparse(node), _SHOWN)} is no number, name, sum, product or power, nor"
+                f" one of the functions {', '.join(FUNCTIONS)} of such; dots of property names are"
+                " written as underscores: flop_add_f32"
+            )
+
+
+def _error(message: str, text: str, *, names: tuple[str, ...] = ()) -> ExpressionError:
+    return ExpressionError(f"formula {cut(text, _SHOWN)!r}: {message}", text=text, names=names)
+
 
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1"]
@@ -84,10 +194,8 @@ FeatureValue = float | NDArray[np.float64]
 class FeatureSpec(Part):
     """Patterns of the properties that a model charges, and of those that it ignores.
 
-    A pattern is a property name in which ``*`` stands for any one component; it covers every
-    property whose first components match it, and charges them together under those components. So
-    ``flop.special.*`` charges ``flop.special.f32.rsqrt`` and ``flop.special.f32.exp`` as one
-    feature, ``flop.special.f32``, which is their sum.
+    In a pattern ``*`` stands for any one component. It charges properties whose first components
+    match it together under these: ``flop.special.*`` is of features such as ``flop.special.f32``.
     """
 
     charged: tuple[str, ...]  # in the order in which features are listed
@@ -318,10 +426,7 @@ class ModelDefinition(Document):
         return CODE in self._read
 
     def count_model_inputs(self, counts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the counts that the model is made of: what is issued, or what is emitted.
-
-        The shape of work groups is among them as far as the model names it.
-        """
+        """Return the counts that the model is made of, with the shape of groups if named."""
         as_they_are = {n: count for n, count in counts.items() if n.startswith(_NO_FORMULA)}
         read = {n: c for n, c in as_they_are.items() if f"{n}.".startswith(self._read)}
         if self.policy is None:

@@ -20,11 +20,7 @@ _PLAIN = {"segment": "piece", "B": "byte"}
 def find_amount(
     feature: str, unit: str, model: ModelDefinition | None = None
 ) -> tuple[str, float] | None:
-    """Return the unit of what a feature is an amount of, and how many one of it is, if it is one.
-
-    A fused multiply-add is two flop. A derived feature counts what its properties do, if all are
-    amounts of one unit.
-    """
+    """Return what a feature is an amount of, and how many one of it is; two flop in a fused one."""
     kind, *rest = feature.split(".")
     if model is not None and feature in model.derived:
         return _find_derived_amount(feature, model)
@@ -67,12 +63,7 @@ def unit_of(weight: Weight, model: ModelDefinition) -> str:
 
 
 def rate_of(weight: Weight, model: ModelDefinition | None = None) -> tuple[float, str] | None:
-    """Return how much of a feature per second a weight amounts to, with its unit, or None.
-
-    A weight that is not positive, or smaller than two standard errors if they are known, is no
-    rate; nor is that of a launch, of the paper's minimum, or of a derived feature whose model is
-    not given.
-    """
+    """Return how much of a feature per second a weight amounts to, with its unit, or None."""
     amount = find_amount(weight.feature, weight.unit, model)
     if amount is None or weight.feature == "launches" or doubt(weight):
         return None

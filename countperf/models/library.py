@@ -1,8 +1,7 @@
 """Finding fitted weights by name: those that ship, and the user's own.
 
-What ships is named by the slug of its device, ``pocl-epyc-zen5``; a fit of the user's own has a
-name of its own, ``mine/NAME``, and never takes the place of one that ships. The slug of a device
-without a shipped fit means the newest of the user's own for it.
+A fit of the user's own, ``mine/NAME``, never takes the place of one that ships. The slug of a
+device without a shipped fit means the newest of the user's own for it.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from countperf.store import lock_file
 from countperf.text import short_name
 
 DEFAULT_STEMS = ("weights", STRUCTURAL, "linear")
-"""Names of the documents that a device's folder gives where no model is asked for: that of the
-model chosen for it, else the structural one, else that of the paper's model."""
+"""Names of the documents that are meant where no model is asked for, the first that there is."""
 
 OWN = "mine/"
 """First part of the names of the user's own fits."""

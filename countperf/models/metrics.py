@@ -1,17 +1,13 @@
 r"""Predictions held against measurements: relative errors, and the order of variants of a kernel.
 
-Symbols: :math:`p` predicted and :math:`m > 0` measured values of the same cases.
-
 The geometric mean of relative errors is the figure of Stevens & Klöckner (2016): per kernel over
 its sizes, per device over its kernels, per kernel over devices. An error of exactly zero makes it
 zero; a `MeanError` therefore says how many errors were zero.
 
-A *set* is variants of one kernel, measured at the same sizes. Kendall's tau-b compares the order of
-measured with that of predicted times. The regret of the top k is the measured time of the fastest
-among the k variants that are predicted to be fastest, over that of the fastest of all: what is lost
-by measuring only those k. Variants without a prediction rank last, all alike. Of variants with
-equal predictions the slowest counts as first, so that a model gains nothing by not telling them
-apart.
+Kendall's tau-b compares the order of measured with that of predicted times of variants. The regret
+of the top k is the measured time of the fastest among the k variants that are predicted to be
+fastest, over that of the fastest of all. Variants without a prediction rank last, all alike; of
+variants with equal predictions the slowest counts as first.
 """
 
 from __future__ import annotations
@@ -175,11 +171,7 @@ class Evaluation(Document, text.Result):
         return sum(coverage), len(coverage)
 
     def interval_factor(self) -> float | None:
-        """Return by which factor the ends of 90 % intervals lie from their middle, in the median.
-
-        The middle is that of the logarithms. Infinite where most intervals reach down to zero; None
-        if no case has an interval.
-        """
+        """Return by which factor ends of 90 % intervals lie from their middle, in the median."""
         ends = [case.interval_s for case in self.cases if case.interval_s is not None]
         if not ends:
             return None

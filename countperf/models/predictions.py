@@ -1,9 +1,5 @@
 """Predictions of time models, with their parts, uncertainty and caveats.
 
-Models name parts by features, such as ``issue.scalar.gmem.load.set_conflict``. People read "scalar
-global loads that miss L1 by set conflicts", in the group "memory: L2".
-
-A correction multiplies a time: parts are shown as it leaves them, so that they sum to the time.
 Shares are of the parts that cost time; what negative weights take off is a row without a share.
 """
 
@@ -184,10 +180,7 @@ class Prediction(text.Result):
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
     def lay_out(self) -> text.Printed:
-        """Give the time, what bounds it, at most eight rows of where it goes, and caveats.
-
-        Weights are fitted to runs whose data the run before left in the caches.
-        """
+        """Give the time, what bounds it, at most eight rows of where it goes, and caveats."""
         facts = {
             **text.extract(self, "kernel", "device", "weights", "model", "parameters"),
             **text.extract(self, "time_s", "interval_s", "interval_level"),
@@ -254,10 +247,7 @@ class DeviceAnswers(text.Result):
     __repr__ = text.Result.__str__
 
     def lay_out(self) -> text.Printed:
-        """Give a row per size, device and model: time, bound, what is missing; then why.
-
-        In JSON a row has what `answers` says of a model, and ``device``, ``parameters``, ``model``.
-        """
+        """Give a row per size, device and model: time, bound, what is missing; then why."""
         kernel = next(one.prediction.kernel for one in self.answers if one.prediction is not None)
         sizes = [one.parameters for one in self.answers]
         same = {k: v for k, v in sizes[0].items() if all(at[k] == v for at in sizes)}

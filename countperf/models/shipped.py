@@ -1,63 +1,24 @@
 r"""Models by their names, or from a document.
 
-The linear model of Stevens & Klöckner (2016) is a weighted sum of property values:
+The linear model of Stevens & Klöckner (2016) is a weighted sum of property values,
+:math:`T(n) \approx \sum_i \alpha_i p_i(n)`, with the sizes :math:`n` of the kernel and weights
+:math:`\alpha_i`, s per unit, which may come out negative. A global barrier ends a launch, and is
+paid for as the launch that follows it.
 
-.. math:: T(n) \approx \sum_i \alpha_i p_i(n)
+The structural model is of what a device issues under an execution policy, and of bytes. Of
+:math:`B` distinct bytes, the share :math:`\max(0, 1 - C/B)` does not fit a cache of :math:`C` bytes
+and costs extra. Where :math:`U` groups run at once, :math:`G` of them take as long as
+:math:`U \lceil G/U \rceil`: all but the launch itself is multiplied by the ratio.
 
-with the sizes :math:`n` of the kernel, the features :math:`p_i` (operations, accesses, barriers x
-items, groups, launches) and weights :math:`\alpha_i`, s per unit, which may come out negative. It
-charges every operation at its typical cost on the device: it knows no occupancy, no latency hiding,
-no overlap, no caches, nothing about the shape of the work group or how the device's compiler runs
-it. It has no term for stores to local memory, integer and index arithmetic, minima and maxima,
-comparisons, selections, conversions and negations. A global barrier ends a launch, and is paid for
-as the launch that follows it.
-
-Beyond the paper it charges ``f16`` operations, accesses of any size, and, where a kernel is counted
-with them, fused multiply-adds and indirect accesses; each needs a weight of its own.
-
-The structural model is of what a device issues under an execution policy. Its terms are
-instructions by class (vector or scalar; arithmetic, accesses by how addresses change, special
-functions), carried chains, passes through barrier regions, and bytes. Distinct bytes that each
-group accesses come from the nearest cache; the share that does not fit a cache of :math:`C` bytes,
-:math:`\max(0, 1 - C/B)` of all distinct bytes :math:`B`, costs extra, whether they lie side by side
-or not. So do accesses that come back to a line too late for the nearest cache (``l2_reuse``) or the
-second (``beyond_l2``), or because lines share sets of a cache (``set_conflict``), and accesses to
-global memory that are not of neighbors side by side, beyond the reach of address translation. Where
-:math:`U` groups run at once, :math:`G` of them take as long as :math:`U \lceil G/U \rceil`: all but
-the launch itself is multiplied by the ratio.
-
-Which policy a device follows, its runtime says (`POLICIES`).
-
-The model of compiled code takes
+The model of compiled code takes, with the same ratio :math:`R`,
 
 .. math::
 
    T = \text{launch} + R \, (\text{groups} + \text{cycles} + \text{instructions} + \text{spills}
-       + \text{lines} + \text{traffic}), \quad
-   R = \frac{U}{G} \left\lceil \frac{G}{U} \right\rceil
+       + \text{lines} + \text{traffic})
 
-for :math:`G` groups of a launch on :math:`U` compute units, which run that many groups at once. All
-terms are sums of weights times features, at least zero. Of what memory hides, the cycles of
-innermost loops and the start of groups are charged apart where the data fits the second level.
-
-- *cycles*: micro-operations, cycles if nothing waited for results, cycles that wait for them (loop
-  carried chains), and cycles of innermost loops, by llvm-mca for a processor of reference
-  (`countperf.machine_code.throughput`).
-- *instructions*: those of the code by class, and the lanes that it gathers and scatters.
-- *spills*: spilled integers, and stores of private values whose lines crowd a set.
-- *lines*: cache lines that come back from beyond the first level, or that a set does not keep.
-- *traffic*: distinct bytes of groups and of the whole launch, and their shares beyond the second
-  level of the device's own caches and beyond the last one
-  (`countperf.counting.structure.memory_hierarchy`): :math:`\max(0, 1 - C/B)` of :math:`B` bytes for
-  a cache of :math:`C`; separate pieces of memory; lines beyond the reach of address translation.
-
-What is vectorized, gathered, spilled or unrolled is read from the code, and no execution policy
-guesses it. Counts of the structure view say which lines are touched again and when; that depends on
-the order of accesses, which is one of two (`ORDERS`).
-
-The features were chosen by leaving out classes of measurement kernels on six devices, before test
-kernels, applications or variants were predicted: 84 candidates were eliminated backwards, and the
-factor by which left-out classes are off grows by less than 1 % down to 25 of them.
+with cycles by llvm-mca (`countperf.machine_code.throughput`). Its features were chosen by leaving
+out classes of measurement kernels on six devices: 84 candidates were eliminated backwards.
 """
 
 from __future__ import annotations
@@ -82,8 +43,7 @@ ORDERS: Mapping[Order, ExecutionPolicy] = {
     "lanes": ExecutionPolicy(width=16, vectorized="always"),
     "items": ExecutionPolicy(width=16, vectorized="flat or sync"),
 }
-"""Orders in which lanes access memory: neighbors side by side everywhere, as under Intel's runtime;
-or item after item through the items' own loops, unless barriers are in them, as under PoCL."""
+"""Orders in which lanes access memory: neighbors side by side, or item after item."""
 
 _MOST_STREAMS = 16
 """Pieces of memory of a group up to which prefetchers follow each of them."""
@@ -263,12 +223,10 @@ POLICIES: Mapping[str, ExecutionPolicy] = {
     "pocl": _LLVM,
     "intel": _LLVM.model_copy(update={"vectorized": "always", "odd_rows": "apart", "arrays": 8}),
 }
-"""Execution policies by runtime: those that most of the fits that ship were found to follow, by
-leaving out families of measurement kernels."""
+"""Execution policies by runtime: those that most of the fits that ship were found to follow."""
 
 STREAMS = (4, 16)
-"""Pieces of memory of a group up to which prefetchers follow each of them: bytes from beyond a
-second-level cache cost more in groups that have more of them, the more so the more there are."""
+"""Pieces of memory of a group up to which prefetchers follow each of them."""
 
 _FAR_ACCESSES = {
     "scalar": ("walk", "l1_reuse", "l2_reuse", "beyond_l2", "data"),

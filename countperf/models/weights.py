@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
@@ -16,7 +16,7 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, Counte
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, CountingRules, View
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
-from countperf.models import validity
+from countperf.models import function as functions
 from countperf.models.correction import Correction, Origin, profile
 from countperf.models.cost_function import CostFunction, lacking_cost
 from countperf.models.definition import ModelDefinition, Unread, first_cover
@@ -25,12 +25,13 @@ from countperf.models.function import (
     ColumnKey,
     FitQuality,
     IndistinguishableGroup,
+    Level,
     MeasurementSource,
     ModelFunction,
     ModelInputs,
     Range,
     Weight,
-    model_inputs,
+    Where,
 )
 from countperf.models.predictions import (
     CORRECTION,
@@ -41,7 +42,6 @@ from countperf.models.predictions import (
     Verdict,
     largest_first,
 )
-from countperf.models.validity import LAUNCH, Level, Where
 from countperf.sizes import checks_keywords, merge_sizes
 from countperf.text import Printed, Result, ShortRepr
 
@@ -112,9 +112,9 @@ class WeightSet(Document, Result):
         return ModelFunction(model=self.definition, columns=columns)
 
     @cached_property
-    def unknowns(self) -> tuple[float, ...]:
+    def unknowns(self) -> Array:
         """The weights, s per unit."""
-        return tuple(weight.value_s for weight in self.weights)
+        return np.array([weight.value_s for weight in self.weights], np.float64)
 
     @cached_property
     def by_feature(self) -> dict[str, Weight]:
@@ -124,7 +124,7 @@ class WeightSet(Document, Result):
     @cached_property
     def resources(self) -> dict[str, str]:
         """Resources by part of a time, where the model states them."""
-        resources = {LAUNCH: "launch"}
+        resources = {functions.LAUNCH: "launch"}
         for key, (term, feature) in zip(self.function.keys, self.function.columns, strict=True):
             stated = self.definition.terms[term].resource
             place = first_cover(tuple(stated), feature)
@@ -135,7 +135,7 @@ class WeightSet(Document, Result):
     @property
     def shortest_launch_s(self) -> float:
         """Shortest time of a launch, s: known of the kind of device, or well fitted here."""
-        known = validity.SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0)
+        known = functions.SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0)
         fitted = [
             weight.value_s
             for weight in self.weights
@@ -210,7 +210,7 @@ class WeightSet(Document, Result):
             incomplete_ok=incomplete_ok,
             level=level,
         )
-        validity.refuse_negative(made.model, made.kernel, made.time_s)
+        functions.refuse_negative(made.model, made.kernel, made.time_s)
         return made
 
     def predict_counts(
@@ -223,48 +223,47 @@ class WeightSet(Document, Result):
         shrink: float = 1.0,
         device: DeviceIdentity | None = None,
     ) -> Prediction:
-        """Predict as `predict` does, for any device, also times below zero.
-
-        The logarithmic width of intervals is multiplied by `shrink`.
-        """
+        """Predict for any device, also times below zero; `shrink` narrows intervals."""
         self.check_counting_rules()
         vector = self.count(kernel)
         self._check_what_has_no_formula(vector)
         counts = vector.evaluate(parameters)
-        inputs = model_inputs(self.definition, counts)
+        inputs = functions.model_inputs(self.definition, counts)
         missing = find_missing(self, inputs)
         if missing and not incomplete_ok:
-            raise validity.make_unmeasured_error(vector.kernel, self.device.slug, missing)
+            raise functions.make_unmeasured_error(vector.kernel, self.device.slug, missing)
         charge = charge_inputs(self, inputs)
         time_s, parts, corrections = correct_charge(self, charge)
         if not incomplete_ok:
             self._check_guessed(vector.kernel, charge)
-        outside, below = validity.features_outside(self.by_feature, charge.values, parts)
+        values = np.moveaxis(charge.values, -1, 0)
+        outside, below = functions.features_outside(self.by_feature, values, parts)
         for name, value in inputs.variables.items():
             limit = self.ranges[name].largest if name in self.ranges else np.inf
-            if np.any(beyond := np.asarray(value) > validity.EXTRAPOLATION_FACTOR * limit):
+            if np.any(beyond := np.asarray(value) > functions.EXTRAPOLATION_FACTOR * limit):
                 outside[name] = beyond
-        unsure = (validity.breaks(group, charge.changes) for group in self.indistinguishable)
+        changes = name_changes(self, charge)
+        unsure = (functions.breaks(group, changes) for group in self.indistinguishable)
         reach = shrink * find_log_reach(self, charge, level)
         by_data = np.asarray(counts.get(UNKNOWN_GROUPS, 0) if self.definition.reads_code else 0) > 0
-        is_wide = validity.anywhere((*outside.values(), *below.values(), by_data))
-        widening = np.where(is_wide, validity.EXTRAPOLATION_WIDENING, 1.0)
-        known = ~validity.anywhere((*missing.values(), *unsure))
-        interval_s = validity.interval(time_s, np.where(known, widening * reach, np.nan))
+        is_wide = functions.anywhere((*outside.values(), *below.values(), by_data))
+        widening = np.where(is_wide, functions.EXTRAPOLATION_WIDENING, 1.0)
+        known = ~functions.anywhere((*missing.values(), *unsure))
+        interval_s = functions.interval(time_s, np.where(known, widening * reach, np.nan))
         widened = "" if interval_s is None else "; the interval is widened"
         columns = {own: self.function.find_column(own) for own in inputs.values}
         charged = [f"{own[1]} as {to[1]}" for own, to in columns.items() if own != to]
-        caveats = validity.make_caveats(
+        caveats = functions.make_caveats(
             complete=missing and f"without the cost of {', '.join(missing)}",
-            indistinguishable=validity.describe_guess(self.indistinguishable, charge.changes),
-            extrapolation=(outside or below) and validity.describe_range(outside, below) + widened,
+            indistinguishable=functions.describe_guess(self.indistinguishable, changes),
+            extrapolation=(outside or below) and functions.describe_range(outside, below) + widened,
             masked=charged and f"without weights of their own, charged are {', '.join(charged)}",
-            launch=np.any(np.asarray(parts.get(LAUNCH, 0.0)) > 0)
+            launch=np.any(np.asarray(parts.get(functions.LAUNCH, 0.0)) > 0)
             and _SHORT.format(self.shortest_launch_s * 1e6, self.device.device_type.upper()),
-            interval=self.quality and validity.describe_interval(reach),
+            interval=self.quality and functions.describe_interval(reach),
             groups=np.any(by_data) and _BY_DATA + widened,
             sign=not np.all(np.asarray(time_s) > 0) and _NEGATIVE,
-            device=device and validity.describe_device(self.device, device),
+            device=device and functions.describe_device(self.device, device),
         )
         return Prediction(
             kernel=vector.kernel,
@@ -278,7 +277,7 @@ class WeightSet(Document, Result):
             breakdown=largest_first(parts),
             missing=tuple(missing),
             ignored=inputs.ignored,
-            verdicts=(*caveats, *corrections, *validity.make_caveats(weights=self.remark)),
+            verdicts=(*caveats, *corrections, *functions.make_caveats(weights=self.remark)),
             resources=self.resources,
             origin=Origin(
                 weights=self,
@@ -309,7 +308,7 @@ class WeightSet(Document, Result):
             device=self.device.slug,
             vector=vector,
             function=self.function,
-            weights_s=np.array(self.unknowns, np.float64),
+            weights_s=self.unknowns,
             lacking=lacking_cost(self.function, self.ranges, vector),
             incomplete_ok=incomplete_ok,
             correction=self.correction,
@@ -318,15 +317,16 @@ class WeightSet(Document, Result):
 
     def _check_guessed(self, kernel: str, charge: Charge) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""
-        groups = validity.find_broken_groups(self.indistinguishable, charge.changes)
+        changes = name_changes(self, charge)
+        groups = functions.find_broken_groups(self.indistinguishable, changes)
         names = {name for group in groups for name in group.features}
         sizes = {name: np.abs(np.asarray(part)) for name, part in charge.parts.items()}
         guessed = sum((part for n, part in sizes.items() if n in names), start=np.zeros(()))
         whole = sum(sizes.values(), start=np.zeros(()))
         if np.any(guessed > MOST_GUESSED * whole):
-            problem = validity.describe_guess(groups, charge.changes)
+            problem = functions.describe_guess(groups, changes)
             raise errors.PredictionError(
-                f"kernel {kernel!r}: {problem}; {validity.REMEDIES['indistinguishable']}, or ask"
+                f"kernel {kernel!r}: {problem}; {functions.REMEDIES['indistinguishable']}, or ask"
                 f" for the guess ({errors.option('incomplete_ok', 'True')})"
             )
 
@@ -400,9 +400,9 @@ class Charge(ShortRepr):
     """A time, and what it is made of."""
 
     time_s: Quantity
-    values: dict[str, Quantity]  # features by key of the weights
-    parts: dict[str, Quantity]  # the breakdown of the time, s
-    changes: dict[str, Quantity]  # derivatives of the time by weights: rows of `scaled`, by key
+    values: Array  # features of the weights, along the last axis
+    scaled: Array  # the same times the scales of their terms: derivatives of the time by weights
+    parts: dict[str, Quantity]  # the breakdown of the time, s, by key of the weights
 
 
 def charge_inputs(weights: WeightSet, inputs: ModelInputs) -> Charge:
@@ -414,22 +414,13 @@ def charge_inputs(weights: WeightSet, inputs: ModelInputs) -> Charge:
         amounts[column] = amounts[column] + amount if column in amounts else amount
     rows = [amounts.get(column, 0.0) for column in function.columns]
     shape = np.broadcast_shapes(*map(np.shape, (*rows, *inputs.variables.values())))
-    full = [np.broadcast_to(row, shape) for row in rows] if shape else rows
-    values = np.array(full, np.float64)
-    scaled = function.scaled(values, inputs.variables)
-    unknowns = np.asarray(weights.unknowns, np.float64)
-    times = _at_each_size(lambda row: np.tensordot(unknowns, row, 1), scaled)
-    validity.refuse_infinite(weights.model, times)
-    return Charge(
-        time_s=_plain(times),
-        values={key: _plain(row) for key, row in zip(function.keys, values, strict=True)},
-        changes={key: _plain(row) for key, row in zip(function.keys, scaled, strict=True)},
-        parts={
-            key: _plain(weight * row)
-            for key, weight, row in zip(function.keys, weights.unknowns, scaled, strict=True)
-            if np.any(row != 0)
-        },
-    )
+    values = np.stack([np.broadcast_to(row, shape) for row in rows], axis=-1).astype(np.float64)
+    scaled = function.scale_values(values, inputs.variables)
+    times = np.vecdot(scaled, weights.unknowns)
+    functions.refuse_infinite(weights.model, times)
+    rows = zip(function.keys, weights.unknowns, np.moveaxis(scaled, -1, 0), strict=True)
+    parts = {key: _plain(weight * row) for key, weight, row in rows if np.any(row != 0)}
+    return Charge(time_s=_plain(times), values=values, scaled=scaled, parts=parts)
 
 
 def correct_charge(
@@ -438,22 +429,19 @@ def correct_charge(
     """Return the time that is predicted, s, its parts, s, and what it is corrected by."""
     time_s, parts, verdicts = charge.time_s, charge.parts, ()
     if (correction := weights.correction) is not None:
-        values, scaled = (np.array([*d.values()]) for d in (charge.values, charge.changes))
-        columns, known = weights.function.columns, cache(correction.of_columns)
-
-        def log_factor_at(row: Array, changes: Array) -> Quantity:
-            roots, logs = profile(columns, row, changes, weights.unknowns)
-            there = np.flatnonzero(roots + logs)
-            return known(tuple(there))(roots[there], logs[there])
-
-        log_factor = _plain(_at_each_size(log_factor_at, values, scaled))
+        told = profile(weights.function.columns, charge.values, charge.scaled, weights.unknowns)
+        log_factor = correction.find_log_factors(*told)
         time_s = _plain(np.asarray(charge.time_s * np.exp(log_factor)))
         parts = {**parts, CORRECTION: time_s - charge.time_s}
-        told = profile(columns, values, scaled, weights.unknowns)
         verdicts = (correction.verdict(log_factor, told),)
-    raised = validity.raise_to_launch(time_s, weights.shortest_launch_s)
+    raised = functions.raise_to_launch(time_s, weights.shortest_launch_s)
     added = raised - time_s
-    return raised, {**parts, LAUNCH: added} if np.any(added) else parts, verdicts
+    return raised, {**parts, functions.LAUNCH: added} if np.any(added) else parts, verdicts
+
+
+def name_changes(weights: WeightSet, charge: Charge) -> dict[str, Quantity]:
+    """Return the derivatives of the time by weights, by key of the weights."""
+    return dict(zip(weights.function.keys, np.moveaxis(charge.scaled, -1, 0), strict=True))
 
 
 def find_missing(weights: WeightSet, inputs: ModelInputs) -> dict[str, Where]:
@@ -474,19 +462,12 @@ def find_log_reach(weights: WeightSet, charge: Charge, level: Level) -> Quantity
     if weights.quality is None:
         return np.nan
     rank = len(weights.weights) - sum(len(g.relations) for g in weights.indistinguishable)
-    deviations = zip(weights.weights, charge.changes.values(), strict=True)
+    deviations = zip(weights.weights, np.moveaxis(charge.scaled, -1, 0), strict=True)
     squares = (((weight.standard_error_s or 0.0) * row) ** 2 for weight, row in deviations)
     error = np.sqrt(sum(squares)) / np.maximum(charge.time_s, np.finfo(np.float64).tiny)
     freedom = 0 if weights.source is None else weights.source.cases - rank
-    return validity.log_quantile(weights.quality, level, freedom=freedom, error=error)
+    return functions.log_quantile(weights.quality, level, freedom=freedom, error=error)
 
 
 def _plain(row: Array) -> Quantity:
     return row if row.ndim else float(row)
-
-
-def _at_each_size(function: Callable[..., Any], *rows: Array) -> Array:
-    """Call a function at each size by itself: BLAS rounds otherwise at several sizes at once."""
-    shape = rows[0].shape[1:]
-    columns = [np.ascontiguousarray(some.reshape(len(some), -1).T) for some in rows]
-    return np.array([function(*at) for at in zip(*columns, strict=True)], float).reshape(shape)

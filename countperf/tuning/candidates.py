@@ -27,12 +27,11 @@ def is_hopeless(samples_s: Sequence[float], best_s: float | None) -> bool:
     """Tell whether runs of a variant so far leave no hope of it being the fastest.
 
     The fastest of the runs has to exceed the best time known by an allowance for what later runs
-    may gain: the whole of it after the first run, which may be a warm-up, half of it after the
-    second, and so on; less where three runs or more agree: with t1 and t2 the two shortest, it
-    holds with a confidence of 0.8 that no run takes less than ``t1 - 4*(t2 - t1)``.
+    may gain: its whole after the first run, half of it after the second, and so on; less where
+    three runs or more agree: with t1 and t2 the two shortest, it holds with a confidence of 0.8
+    that no run takes less than ``t1 - 4*(t2 - t1)``.
 
-    Source: Robson, Whitlock (1964), "Estimation of a truncation point", Biometrika 51,
-    doi:10.1093/biomet/51.1-2.33, the limit of confidence for an end of a distribution.
+    Source: Robson, Whitlock (1964), doi:10.1093/biomet/51.1-2.33.
     """
     return best_s is not None and bool(samples_s) and least_hope(samples_s) > best_s
 
@@ -50,9 +49,7 @@ def median_limit(samples_s: Sequence[float], confidence: float) -> float:
     """Bound the median run of a variant from above, s, whatever the distribution of its runs.
 
     The j-th shortest of n runs is below the median with the probability that of n fair coins j or
-    more show heads. Of less than six runs, or so, none is long enough; the longest stands in.
-
-    Source: David, Nagaraja (2003), "Order statistics", section 7.1.
+    more show heads; of few the longest stands in (David, Nagaraja, 2003, "Order statistics", 7.1).
     """
     from scipy.special import bdtrc
 
@@ -202,12 +199,7 @@ class Candidates:
         return [self.points[position] for position in order if eligible[position]][:most]
 
     def regret(self, winner: Trial) -> float:
-        """Bound by which fraction of a variant's median run the fastest that is known takes less.
-
-        Of those that were measured, the shortest runs count, and what later ones might have come
-        to where there were few. The limit of its median has half the chance to be wrong; the sum
-        over what was not measured takes the whole, but is far from it in replays of searches.
-        """
+        """Bound by which fraction of a variant's median run the fastest takes less."""
         confidence = self._plan.confidence
         median_s = median_limit(winner.samples_s, (1 + confidence) / 2)
         others_s = (

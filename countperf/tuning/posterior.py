@@ -1,43 +1,25 @@
 r"""Posterior of the errors of predictions for a family, from the variants measured so far.
 
 The ratio of measured to predicted time, :math:`y = \ln(t / \hat t)`, is a Student process over the
-variants: every part of the predicted time is off by a factor of its own, and the rest depends on
-the parameters,
+variants:
 
 .. math:: y \mid s^2 \sim N(0, s^2 K), \qquad s^2 \sim \text{Inverse-Gamma}(a_0, a_0 s_0^2),
 
 .. math:: K_{xx'} = c \sum_k a_k a'_k + (1 - \lambda) \prod_q (1 - \phi_q + \phi_q k_q)
     + \lambda \delta_{xx'}
 
-where :math:`a_k` is the share of part k in the predicted time, the derivative of its logarithm by
-that of the part's weight: the first term is what is left of the prediction when weights have
-normal errors of logarithm. :math:`k_q` tells how alike two variants are in parameter q:
-:math:`e^{-|r - r'|}` for the ranks of numbers, 1 or 0 for texts and truth values; the logarithm of
-the predicted time, in halves, is one of them. How much parameter q matters, :math:`\phi_q`, and
-how much is each variant's own, :math:`\lambda`, are drawn from their posterior
-(`draws`); distributions are averaged over the draws. Given those, an
-unmeasured variant's is Student's t with :math:`2 a_0 + n` degrees of freedom. Where measured
-variants, each told from the others, are further off than that says, it is widened accordingly.
+where :math:`a_k` is the share of part k in the predicted time. :math:`k_q` tells how alike two
+variants are in parameter q: :math:`e^{-|r - r'|}` for the ranks of numbers, 1 or 0 for texts and
+truth values; the logarithm of the predicted time is one of them. How much parameter q matters,
+:math:`\phi_q`, and how much is each variant's own, :math:`\lambda`, are drawn from their posterior,
+each in turn from a grid. Where measured variants, each told from the others, are further off than
+that says, distributions are widened.
 
-=================  ================  =========================================================
-letter             name              unit
-=================  ================  =========================================================
-:math:`s_0`        prior_scatter     1 (of a natural logarithm): what the prior holds typical
-:math:`2 a_0`      PRIOR_FREEDOM     measurements that the prior's scatter is worth
-:math:`c`          PART_VARIANCE     variance of a part's logarithm, in units of s**2
-=================  ================  =========================================================
-
-Sources: Rasmussen, Williams (2006), "Gaussian processes for machine learning", section 4.2
-(products of kernels), 5.1 (relevance of inputs), equations 5.10 to 5.12 (each from the others);
-Shah, Wilson, Ghahramani (2014), "Student-t processes as alternatives to Gaussian processes" (the
-predictive distribution; ours has the conjugate inverse gamma spelled out); Tracey, Wolpert (2018),
-"Upgrading from Gaussian processes to Student's-T processes", arXiv:1801.06147 (expected
-improvement), after Jones, Schonlau, Welch (1998), doi:10.1023/A:1008306431147; averaged over draws
-after Snoek, Larochelle, Adams (2012), arXiv:1206.2944; Ritter, Tanner (1992), "Facilitating the
-Gibbs sampler: the Gibbs stopper and the griddy-Gibbs sampler", doi:10.1080/01621459.1992.10475289,
-by which each length scale is drawn in turn from a grid, given the others, with even odds before
-anything is measured: parameters that may have no effect at all have to be told from those that
-decide, from few measurements, and the most probable values alone are too sure of themselves.
+Sources: Rasmussen, Williams (2006), "Gaussian processes for machine learning", sections 4.2, 5.1,
+equations 5.10 to 5.12; Shah, Wilson, Ghahramani (2014), "Student-t processes as alternatives to
+Gaussian processes"; Tracey, Wolpert (2018), arXiv:1801.06147 (expected improvement); Snoek,
+Larochelle, Adams (2012), arXiv:1206.2944; Ritter, Tanner (1992), "Facilitating the Gibbs sampler",
+doi:10.1080/01621459.1992.10475289.
 """
 
 from __future__ import annotations
@@ -67,64 +49,44 @@ _BURN_IN = 2  # draws before those
 _MIDDLE = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Draw:
-    """Draw of the length scales."""
+def draw_scales(
+    similar: Array, base: Array, ratios: Array, *, prior_square: float
+) -> list[tuple[Array, float]]:
+    """Draw how much each parameter matters, and how much is each variant's own; always the same."""
+    random, unit = np.random.default_rng(0), np.eye(len(ratios))
+    similar = np.moveaxis(similar, 2, 0)
 
-    # of each parameter: 0 if variants that differ in it alone are off alike, 1 if it decides
-    matters: Array
-    own: float  # share of the variance that no other variant tells of
-
-
-class Sampler:
-    """Draws what matters how much, given measurements; the same from the same."""
-
-    def __init__(self, similar: Array, base: Array, ratios: Array, *, prior_square: float) -> None:
-        self._similar = np.moveaxis(similar, 2, 0)
-        self._base = base
-        self._ratios = ratios
-        self._prior_square = prior_square
-        self._freedom = PRIOR_FREEDOM + len(ratios)
-        self._random = np.random.default_rng(0)
-        self._unit = np.eye(len(ratios))
-
-    def draws(self) -> tuple[Draw, ...]:
-        """Return draws, each made from the one before."""
-        drawn = [Draw(matters=np.full(len(self._similar), _MIDDLE), own=_MIDDLE)]
-        for _ in range(_BURN_IN + _DRAWS):
-            drawn.append(self.sweep(drawn[-1]))
-        return tuple(drawn[-_DRAWS:])
-
-    def sweep(self, draw: Draw) -> Draw:
-        """Draw each value anew, given the others."""
-        matters = draw.matters.copy()
-        factors = _factor(self._similar, matters[:, None, None])
-        after = np.ones((len(matters) + 1, *self._unit.shape))
-        for position in reversed(range(len(matters))):
-            after[position] = after[position + 1] * factors[position]
-        before = np.ones(self._unit.shape)
-        for position, similar in enumerate(self._similar):
-            among = before * after[position + 1] * _factor(similar, MATTERS[:, None, None])
-            matters[position] = self._pick(MATTERS, among, np.full(len(MATTERS), draw.own))
-            before = before * _factor(similar, matters[position])
-        own = self._pick(OWN, np.broadcast_to(before, (len(OWN), *before.shape)), OWN)
-        return Draw(matters=matters, own=own)
-
-    def _pick(self, grid: Array, among: Array, own: Array) -> float:
+    def pick(grid: Array, among: Array, own: Array | float) -> float:
         """Draw one of some values, of which each has its covariance among the measured."""
-        evidence = self.evidence(among, own)
+        share = np.reshape(own, (-1, 1, 1))
+        whole = base + (1 - share) * among + (share + JITTER) * unit
+        evidence = find_evidence(whole, ratios, prior_square)
         chances = np.cumsum(np.exp(evidence - evidence.max()))
-        return float(grid[np.searchsorted(chances, self._random.random() * chances[-1])])
+        return float(grid[np.searchsorted(chances, random.random() * chances[-1])])
 
-    def evidence(self, among: Array, own: Array) -> Array:
-        """Return logarithms of evidence but for a constant, shape (g,), of ``among[g]``."""
-        share = own[:, None, None]
-        lower = np.linalg.cholesky(self._base + (1 - share) * among + (share + JITTER) * self._unit)
-        ratios = np.broadcast_to(self._ratios[:, None], (len(own), len(self._ratios), 1))
-        white = np.linalg.solve(lower, ratios)[..., 0]
-        logarithms = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-        squares = self._prior_square + (white**2).sum(axis=1)
-        return -logarithms - self._freedom / 2 * np.log(squares)
+    matters, own = np.full(len(similar), _MIDDLE), _MIDDLE
+    drawn: list[tuple[Array, float]] = []
+    for _ in range(_BURN_IN + _DRAWS):
+        matters = matters.copy()
+        after = np.ones((len(matters) + 1, *unit.shape))
+        after[:-1] = np.cumprod(_factor(similar, matters[:, None, None])[::-1], axis=0)[::-1]
+        before = np.ones(unit.shape)
+        for position, alike in enumerate(similar):  # each anew, given the others
+            among = before * after[position + 1] * _factor(alike, MATTERS[:, None, None])
+            matters[position] = pick(MATTERS, among, own)
+            before = before * _factor(alike, matters[position])
+        own = pick(OWN, before, OWN)
+        drawn.append((matters, own))
+    return drawn[-_DRAWS:]
+
+
+def find_evidence(covariances: Array, ratios: Array, prior_square: float) -> Array:
+    """Return logarithms of the evidence of covariances, shape (g, n, n), but for a constant."""
+    lower = np.linalg.cholesky(covariances)
+    right = np.broadcast_to(ratios[:, None], (len(covariances), len(ratios), 1))
+    squares = prior_square + (np.linalg.solve(lower, right)[..., 0] ** 2).sum(axis=1)
+    logarithms = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+    return -logarithms - (PRIOR_FREEDOM + len(ratios)) / 2 * np.log(squares)
 
 
 def product(similar: Array, matters: Array | np.float64) -> Array:
@@ -212,17 +174,18 @@ class Posterior:
         similar = alike(np.abs(self._codes[:, None] - self._codes[measured]), self._numeric)
         cross = PART_VARIANCE * self._parts @ self._parts[measured].T
         base = cross[measured]
-        sampler = Sampler(similar[measured], base, ratios, prior_square=self._prior_square)
+
         freedom = PRIOR_FREEDOM + len(ratios)
         means: list[Array] = []
         scales: list[Array] = []
         excess: list[float] = []  # of squares of measured variants, each told from the others
-        for draw in sampler.draws():
-            reach = cross + (1 - draw.own) * product(similar, draw.matters)
-            among = reach[measured] + (draw.own + JITTER) * np.eye(len(ratios))
+        prior = self._prior_square
+        for matters, own in draw_scales(similar[measured], base, ratios, prior_square=prior):
+            reach = cross + (1 - own) * product(similar, matters)
+            among = reach[measured] + (own + JITTER) * np.eye(len(ratios))
             inverse = np.linalg.inv(among)
             weights = inverse @ ratios
-            square = (self._prior_square + float(ratios @ weights)) / freedom
+            square = (prior + float(ratios @ weights)) / freedom
             variance = square * np.maximum(whole - ((reach @ inverse) * reach).sum(axis=1), JITTER)
             means.append(reach @ weights)
             scales.append(np.sqrt(variance))
@@ -278,10 +241,7 @@ def order_by_promise(
     known: Sequence[tuple[Choice, float | None]],
     choices: Sequence[Choice],
 ) -> list[int]:
-    """Return the positions of choices, those first that should have the shortest times.
-
-    That is estimated from the predicted times of others, s; None for what has no prediction.
-    """
+    """Return the positions of choices, those first that should have the shortest times."""
     times = [time_s for _, time_s in known if time_s is not None]
     if not times:
         return list(range(len(choices)))
@@ -306,10 +266,7 @@ _FAILED = 1.5  # what failed counts as this multiple of the slowest time
 
 
 class Chooser:
-    """Chooses the configuration with the largest expected improvement, as `countperf.tune` does.
-
-    Without predicted times all configurations are held to be as fast as the first one that ran.
-    """
+    """Chooses the configuration with the largest expected improvement, as `countperf.tune` does."""
 
     def __init__(
         self,
@@ -332,6 +289,7 @@ class Chooser:
             first = max(2, first // 4)
         self._left = dict.fromkeys(order.tolist())
         self._count = len(configurations)
+
         self._positions = {index: position for position, index in enumerate([*self._left][:_MOST])}
         self._configurations = [configurations[index] for index in self._positions]
         self._predicted_s = predicted_s[list(self._positions)]
@@ -376,6 +334,5 @@ class Chooser:
         if self._gain is None or told < _OFTEN or told % _SELDOM == 0:
             best_s = self._times_s[self.best]
             self._gain = self._posterior.log_times().compute_expected_improvement(best_s)
-        gain = self._gain
-        left = (index for index in self._positions if index in self._left)
-        return max(left, key=lambda index: gain[self._positions[index]])
+        gains = {i: self._gain[p] for i, p in self._positions.items() if i in self._left}
+        return max(gains, key=gains.__getitem__)

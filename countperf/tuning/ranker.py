@@ -1,8 +1,6 @@
 """Predicting the points of a space: one by one, and streamed by any executor in bounded memory.
 
-A task holds a model with all that was measured for it, some megabytes: packing and unpacking it for
-each chunk, and finding anew what a model remembers of kernels, takes as long as predicting. So it
-is packed once, and unpacked once in each process.
+A task is packed once, and unpacked once in each process: it holds some megabytes.
 """
 
 from __future__ import annotations
@@ -48,8 +46,7 @@ _LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of hig
 Stage: TypeAlias = Literal[
     "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
 ]
-"""Stage at which a variant was refused: building, Loopy's schedule, counting, the device's limits,
-sizes that it does not take, the model; on the device: compiling, wrong numbers, running."""
+"""Stage at which a variant was refused; the last three on the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,11 +376,7 @@ def rank_points(
 
 @dataclass(eq=False)
 class Ranker:
-    """A ranking under way; a context manager that drops what has not begun.
-
-    Points are taken in the order of `SearchSpace.choices`. Where not all may be predicted, points
-    of promise come first, after a sample from all over the space.
-    """
+    """A ranking under way; a context manager that drops what has not begun."""
 
     task: PredictionTask
     executor: Executor
@@ -535,7 +528,7 @@ class Ranker:
             if len(chunk) > 1:
                 self.chunks.extendleft([point] for point in reversed(chunk))
                 return []
-            reason = f"the process that built and counted it was lost: {error.reason}"
+            reason = f"the process that built and counted it was lost: {error}"
             if error.is_late:
                 reason += f"; {errors.option('longest_s', 'SECONDS')} gives it more"
             return [Refused(choice=chunk[0][1], stage="build", reason=reason)]

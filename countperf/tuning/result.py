@@ -42,8 +42,7 @@ from countperf.tuning.ranker import (
 from countperf.tuning.space import Choice, SearchSpace, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
-"""Why a search ended: nothing left can beat the best at the stated confidence; the budget is spent;
-every variant was tried; it was interrupted."""
+"""Why a search ended; `_STOPS` says it in words."""
 
 Key: TypeAlias = tuple[tuple[str, Value], ...]
 """A choice as something that can be looked up."""

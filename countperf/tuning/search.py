@@ -1,7 +1,4 @@
-"""Tuning: predict all, measure the most promising, learn, stop when the rest has no chance.
-
-Variants are built several at a time, and timed one at a time.
-"""
+"""Tuning: predict all, measure the most promising, learn, stop when the rest has no chance."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ from countperf.steps import defer_interrupts, end_if_interrupted, format_duratio
 from countperf.text import choice_text, format_percent, format_quantity
 from countperf.tuning.candidates import FEWEST_RUNS, Candidates, is_hopeless
 from countperf.tuning.ranker import (
-    KEPT,
     Predicted,
     PredictionTask,
     Ranker,
@@ -88,10 +84,7 @@ class VariantBench:
         return took_s
 
     def time(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
-        """Check a variant's numbers and run it.
-
-        Runs that are over before the device is warm are not kept, see `Plan.warm_up_s`.
-        """
+        """Check a variant's numbers and run it; runs before the device is warm are not kept."""
         self.build(choice)
         case = self.task.space.case(choice, self.task.sizes, self.task.statistics)
         cheap_s = CHEAP * fmean(self.built_s.values())
@@ -112,7 +105,7 @@ def time_while_hopeful(
     """Run a case while it may be the fastest and there is time, s; see `VariantBench.time`."""
     samples: list[float] = []
     cold: list[float] = []
-    with runner.loaded(case) as run:
+    with runner.load_case(case) as run:
         began_s = runner.clock.now()
         while len(samples) < plan.runs:
             sample = run().time_s
@@ -139,16 +132,14 @@ def tune_space(
     budget: Budget,
     *,
     store: Path | str | None = None,
-    plan: Plan | None = None,
+    plan: Plan = Plan(),  # noqa: B008 - immutable
     executor: Executor | None = None,
-    keep: int = KEPT,
     progress: Progress | None = None,
     began_s: float | None = None,
     longest_s: float | None = None,
     builders: Sequence[CaseRunner] = (),
 ) -> TuningResult:
     """Find the fastest variant of a space within a budget; `builders` build more at a time."""
-    plan = plan or Plan()
     now = runner.clock.now
     began_s = now() if began_s is None else began_s
     with ExitStack() as stack:
@@ -158,7 +149,6 @@ def tune_space(
         ranker = Ranker(
             task,
             stack.enter_context(pool_or(executor)),
-            keep=keep,
             now=now,
             by_promise=budget.seconds is not None,
             longest_s=budget.longest_s if longest_s is None else longest_s,

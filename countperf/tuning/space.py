@@ -279,11 +279,7 @@ class SearchSpace(ShortRepr):
         return filter(self.satisfies, map(self.at, places))
 
     def number_of_choices(self) -> int:
-        """Return how many `choices` there are, an estimate where it is many.
-
-        Choices are counted up to some number; that those beyond are as many is likely, since they
-        are scattered.
-        """
+        """Return how many `choices` there are, an estimate where it is many."""
         count, stride = self.cardinality, self._stride
         looked = min(count, _COUNTED)
         places = (self.at(number * stride % count) for number in range(looked))

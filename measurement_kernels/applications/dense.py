@@ -46,7 +46,6 @@ _PRODUCTS = (
     _application(
         family="gemm",
         groups=((16, 16),),
-        description="matrix product added to a matrix, tiles of both factors in local memory",
         exponents=range(6, 19),
         sizes=sizes_along(thirds=2, n=1, m=0, l=0),
         arguments=(*arrays("a[n, l], b[l, m], updated c[n, m]"), _ALPHA, _BETA),
@@ -60,7 +59,6 @@ _PRODUCTS = (
         name="two_mm",
         family="2mm",
         groups=((32, 8),),
-        description="product of three matrices added to a matrix, two launches",
         exponents=range(6, 19),
         sizes=any_sizes("n", "m", "l", "o"),
         arguments=(
@@ -85,7 +83,6 @@ _PRODUCTS = (
         family="syrk",
         groups=((16, 16),),
         element_types=("f64",),
-        description="lower triangle of a matrix times its transpose, added to a matrix",
         exponents=range(6, 19),
         sizes=any_sizes("n", "m"),
         arguments=(*arrays("a[n, m], updated c[n, n]"), _ALPHA, _BETA),
@@ -100,7 +97,6 @@ _PRODUCTS = (
     _application(
         family="trmm",
         groups=((32, 8),),
-        description="product of a triangular matrix, transposed, and a matrix",
         exponents=range(6, 19),
         sizes=any_sizes("n", "m"),
         arguments=(*arrays("a[n, n], b[n, m], output c[n, m]"), _ALPHA),
@@ -114,7 +110,6 @@ _PRODUCTS = (
     _application(
         family="covariance",
         groups=((32, 8),),
-        description="means, centered data and covariances of columns, three launches",
         exponents=range(6, 19),
         sizes=any_sizes("n", "m"),
         arguments=(
@@ -144,7 +139,6 @@ _PRODUCTS = (
     _application(
         family="batched-gemm",
         groups=((16, 16),),
-        description="products of many 16 by 16 matrices, both factors in local memory",
         exponents=range(4, 17),
         exponent_steps=(0, 2, 4, 6),
         sizes=sizes_along(n=None),
@@ -168,7 +162,6 @@ _VECTORS = (
     _application(
         family="atax",
         groups=((128, 1),),
-        description="a transposed times a times x, two launches",
         exponents=range(9, 21),
         sizes=any_sizes("n", "m"),
         arguments=arrays("a[n, m], x[m], output t[n], output y[m]"),
@@ -185,7 +178,6 @@ _VECTORS = (
     _application(
         family="mvt",
         groups=((256, 1),),
-        description="products with a matrix and with its transpose, added to vectors",
         exponents=range(9, 21),
         sizes=any_sizes("n"),
         arguments=arrays("a[n, n], updated x[n], updated y[n], v[n], w[n]"),
@@ -203,7 +195,6 @@ _VECTORS = (
     _application(
         family="gesummv",
         groups=((64, 1),),
-        description="sum of two products of a matrix and a vector",
         exponents=range(9, 21),
         sizes=any_sizes("n"),
         arguments=(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from measurement_kernels.arguments import SizeParameter, arrays
 from measurement_kernels.entry import CatalogEntry
@@ -61,9 +62,9 @@ def group_shapes() -> Iterator[CatalogEntry]:
             else:
                 sizes = (SizeParameter("n", rows, base=600), SizeParameter("m", columns, base=1000))
             program, shape = _map(f"groups_{variant}", value, names, group, sizes)
-            name, text = f"{variant}-{len(sizes)}d-{columns * rows}", f"{variant} of an array"
+            name = f"{variant}-{len(sizes)}d-{columns * rows}"
             steps = (0, 2) if rows == 1 else (0, 1)
-            yield program_entry(program, shape, "group-shapes", name, text, steps)
+            yield program_entry(program, shape, "group-shapes", name, steps)
 
 
 # --- short launches
@@ -104,7 +105,11 @@ def short_launches() -> Iterator[CatalogEntry]:
                 SizeParameter("m", columns, fixed=columns),
             )
         program, shape = _map(f"short_{kind}", value, names, group, sizes, element_type)
-        yield _short(program, shape, kind, f"{kind} of an array")
+        yield _short(
+            program,
+            shape,
+            kind,
+        )
     for items in (32, 256):
         program = Program(
             "short_sums",
@@ -114,7 +119,11 @@ def short_launches() -> Iterator[CatalogEntry]:
             arrays("a[m, n], output r[n]"),
         )
         shape = Shape(along("i", (items,)))
-        yield _short(program, shape, "sums", "sums of rows, one for each item")
+        yield _short(
+            program,
+            shape,
+            "sums",
+        )
     for kind, items in (("add", 64), ("fma", 256)):
         for behind_barriers in (False, True):
             program, shape = chains_program(
@@ -128,19 +137,16 @@ def short_launches() -> Iterator[CatalogEntry]:
                 behind_barriers=behind_barriers,
             )
             variant = f"{kind}-behind-barriers" if behind_barriers else kind
-            yield _short(program, shape, variant, f"a chain of {kind} per item", (0, 1, 2, 4))
+            yield _short(program, shape, variant, (0, 1, 2, 4))
 
 
 def _short(
     program: Program,
     shape: Shape,
     variant: str,
-    description: str,
     steps: tuple[int, ...] = (0, 3, 6, 9),
 ) -> CatalogEntry:
-    made = program_entry(
-        program, shape, "short-launches", variant, f"{description}, in a few groups", steps
-    )
+    made = program_entry(program, shape, "short-launches", variant, steps)
     return replace(made, exponents=range(1))  # few groups on every device
 
 
@@ -162,10 +168,7 @@ class _Work:
 
 def _polynomial(value: str, degree: int) -> str:
     """Return a polynomial by Horner's rule."""
-    text = value
-    for _ in range(degree):
-        text = f"(0.5 + {text} * {value})"
-    return text
+    return reduce(lambda text, _: f"(0.5 + {text} * {value})", range(degree), value)
 
 
 _WORK = {
@@ -234,5 +237,4 @@ def _guarded(variant: str, group: GroupShape, element_type: str) -> CatalogEntry
     shape = Shape((Divided("j", 0, columns), Divided("i", 1, rows)))
     if rows == 1:
         shape = Shape(along("j", (columns,)), groups=("i",))
-    text = f"{variant}, in groups that need not divide the sizes"
-    return program_entry(program, shape, "guards", variant, text, (0, 1))
+    return program_entry(program, shape, "guards", variant, (0, 1))

@@ -113,7 +113,10 @@ _ONE_GROUP = {
 def one_group() -> Iterator[CatalogEntry]:
     """List ``one-group``."""
     for variant, nest in _ONE_GROUP.items():
-        yield nest.entry("one-group", variant, "one group computes everything")
+        yield nest.entry(
+            "one-group",
+            variant,
+        )
 
 
 # --- einsums over elements, in groups that need not divide their number
@@ -177,8 +180,10 @@ _EINSUMS = {
 def einsums() -> Iterator[CatalogEntry]:
     """List ``element-einsums``."""
     for variant, nest in _EINSUMS.items():
-        text = "contractions of each element, in groups that need not divide their number"
-        yield nest.entry("element-einsums", variant, text)
+        yield nest.entry(
+            "element-einsums",
+            variant,
+        )
 
 
 # --- products whose items hold a block of results in registers, and load operands into others
@@ -212,7 +217,6 @@ class Block:
         return LoopyKernel(
             family=family,
             variant=self.variant,
-            description=f"product of matrices, {p} by {q} results in an item's registers",
             groups=(self.group,),
             element_types=(self.element_type,),
             exponents=range(9),
@@ -320,8 +324,7 @@ STREAM_STEPS = (0, 2, 4, 6, 7, 8, 9, 10, 11)
 def around_caches() -> Iterator[CatalogEntry]:
     """List ``around-caches``."""
     for variant, nest in _STREAMS.items():
-        text = "a stream of few bytes to many, in groups that need not divide it"
-        made = nest.entry("around-caches", variant, text, steps=STREAM_STEPS)
+        made = nest.entry("around-caches", variant, steps=STREAM_STEPS)
         yield replace(made, exponents=range(1))
 
 

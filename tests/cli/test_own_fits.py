@@ -88,7 +88,7 @@ def test_fits_stored_at_once_all_remain(tmp_path: Path, monkeypatch: pytest.Monk
         stored = list(pool.map(lambda weights: store_own_fit(weights, name="a"), fits))
 
     assert sorted(name for name, _ in stored) == ["mine/a", *(f"mine/a-{n}" for n in range(2, 7))]
-    assert [load_weights(name).unknowns for name, _ in stored] == [fit.unknowns for fit in fits]
+    assert [load_weights(name).weights for name, _ in stored] == [fit.weights for fit in fits]
 
 
 def test_a_fit_that_is_removed_while_fits_are_listed_is_left_out(
@@ -138,19 +138,19 @@ def test_the_default_is_what_ships_while_it_matches_the_device(
     shipped, own = folders
     old = make_weights({"launches": 2.0}, device=DEVICE)
     old.write_file(own / DEVICE.slug / "linear.json")  # as older versions wrote fits
-    assert default_weights(DEVICE).unknowns == old.unknowns  # nothing ships
+    assert default_weights(DEVICE).weights == old.weights  # nothing ships
 
     _ship(shipped)
     assert default_weights(DEVICE) == load_weights(DEVICE.slug)
-    assert load_weights(DEVICE.slug).unknowns != old.unknowns
-    assert load_weights(f"mine/{DEVICE.slug}").unknowns == old.unknowns
+    assert load_weights(DEVICE.slug).weights != old.weights
+    assert load_weights(f"mine/{DEVICE.slug}").weights == old.weights
 
     more_units = DEVICE.model_copy(update={"compute_units": DEVICE.compute_units + 1})
     with pytest.raises(DeviceMismatchError):
         default_weights(more_units)
     mine = make_weights({"launches": 3.0}, device=more_units)
     store_own_fit(mine, name="more-units")
-    assert default_weights(more_units).unknowns == mine.unknowns  # what ships is of another device
+    assert default_weights(more_units).weights == mine.weights  # what ships is of another device
 
 
 def test_the_table_lists_shipped_and_own_fits(folders: tuple[Path, Path], run: Run) -> None:

@@ -315,7 +315,7 @@ def test_groups_run_in_rounds_of_as_many_as_a_device_has_units(
     function = ModelFunction(model=model, columns=tuple(inputs.values))
     values = np.array(list(inputs.values.values()))
     weights = [1.0 if term == "launch" else 0.25 for term, _ in function.columns]
-    time = weights @ function.scaled(values, inputs.variables)
+    time = weights @ function.scale_values(values, inputs.variables)
     assert time == pytest.approx(launches + rounds * (groups + 10) / 4)
 
 

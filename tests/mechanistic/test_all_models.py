@@ -19,9 +19,13 @@ from countperf.mechanistic.profile import (
     MechanisticPrediction,
     ProfiledKernel,
 )
-from countperf.mechanistic.roofline import ByteRooflineModel, RooflineModel
+from countperf.mechanistic.roofline import (
+    ByteRooflineModel,
+    RooflineModel,
+    TransitModel,
+    VolkovModel,
+)
 from countperf.mechanistic.tmm import TmmModel
-from countperf.mechanistic.volkov import TransitModel, VolkovModel
 from countperf.mechanistic.wfg import WorkFlowModel
 from tests.mechanistic.builders import (
     EXAMPLE_GRAPH,

@@ -16,7 +16,7 @@ from countperf.mechanistic.mwp_cwp import (
     restate_cycles,
 )
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
-from countperf.mechanistic.volkov import TwoSubsystems
+from countperf.mechanistic.roofline import TwoSubsystems
 from tests.mechanistic.builders import example_device
 
 # Hong & Kim (2009), Table 2: tiled matrix multiplication

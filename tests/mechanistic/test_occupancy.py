@@ -261,7 +261,7 @@ def test_a_device_whose_registers_limit_nothing_needs_none() -> None:
 
 @pytest.mark.parametrize("slug", ["nvidia-gtx-970", "nvidia-k620", "nvidia-h200", "amd-r9-380"])
 def test_so_much_local_memory_leaves_so_many_groups(slug: str) -> None:
-    device = load_device(slug).replaced(max_local_bytes_per_group=None)
+    device = load_device(slug).with_values(max_local_bytes_per_group=None)
 
     def resident(local_bytes: int) -> int:
         return resident_groups(

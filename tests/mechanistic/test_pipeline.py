@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from countperf.mechanistic.pipeline import PipelineModel, Simulation, Workload
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
-from countperf.mechanistic.volkov import latency_from_graph
+from countperf.mechanistic.roofline import latency_from_graph
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
     EXAMPLE_GRAPH,

@@ -23,7 +23,7 @@ from countperf.mechanistic.occupancy import program_occupancy
 from countperf.mechanistic.pipeline import PipelineModel
 from countperf.mechanistic.predict_all import ModelAnswers, answers_of, model_names, published_error
 from countperf.mechanistic.profile import MechanisticPrediction
-from countperf.mechanistic.volkov import VolkovModel, latency_from_graph
+from countperf.mechanistic.roofline import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
 from measurement_kernels import catalog
 from tests.counting import profiled
@@ -32,7 +32,7 @@ from tests.printing import object_of, text_of
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 K620 = load_device("nvidia-k620")
-GTX_970 = load_device("nvidia-gtx-970").replaced(
+GTX_970 = load_device("nvidia-gtx-970").with_values(
     # the costs of another device of its generation, and rough constants of the older models
     classes=K620.classes,
     bandwidth_byte_per_s=224e9,
@@ -90,7 +90,7 @@ def test_on_every_device_of_the_catalogue_a_model_answers_or_names_what_it_lacks
 ) -> None:
     device = load_device(slug)
     if device.cache_line_bytes is None and device.compute_capability is None:
-        device = device.replaced(cache_line_bytes=64)
+        device = device.with_values(cache_line_bytes=64)
 
     profiler = profile_kernel(matmul(), device, **OPTIONS)
     answers = answers_of(profiler, SMALL)
@@ -111,7 +111,7 @@ def test_on_every_device_of_the_catalogue_a_model_answers_or_names_what_it_lacks
 
 
 def test_a_device_without_lines_has_no_profile() -> None:
-    device = load_device("pocl-epyc-zen5").replaced(cache_line_bytes=None)
+    device = load_device("pocl-epyc-zen5").with_values(cache_line_bytes=None)
 
     with pytest.raises(DeviceParameterError) as raised:
         predict_all(matmul(), device, SIZES)
@@ -131,7 +131,7 @@ def test_only_models_that_need_the_occupancy_ask_for_registers() -> None:
 def test_a_class_without_a_cost_is_named() -> None:
     def without(name: str) -> ModelAnswers:
         classes = {key: cost for key, cost in K620.classes.items() if key != name}
-        device = GTX_970.replaced(classes=classes)
+        device = GTX_970.with_values(classes=classes)
         return predict_all(matmul(), device, SIZES, profile_options=OPTIONS)
 
     answers = without("ld.local.s32")

@@ -99,7 +99,7 @@ def test_a_profile_takes_the_numbers() -> None:
     launch = LaunchConfiguration(work_items_per_group=256, num_groups=39063, occupancy=8)
     bare = ProfiledKernel(profile=KernelProfile(name="saxpy2", gmem_bytes=384), launch=launch)
 
-    analyzed = SAXPY.applied(bare, 32)
+    analyzed = SAXPY.apply_to(bare, 32)
 
     assert analyzed.profile.latency_bound == 1710
     assert analyzed.profile.ins_cuda == 151

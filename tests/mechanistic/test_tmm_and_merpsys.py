@@ -18,9 +18,7 @@ from countperf.devices.parameters import (
 )
 from countperf.mechanistic.merpsys import (
     MerpsysModel,
-    bytes_per_cycle,
     critical_path,
-    resource_use,
     transfer_time,
 )
 from countperf.mechanistic.occupancy import resident_groups
@@ -175,15 +173,6 @@ def test_memory_bound_shortest_paths_follow_equation_14(sub_block: int, items: f
 EXACT = 1e-14
 LINK = LinkParameters(startup_s=3.9687e-6, bandwidth_byte_per_s=15.8e9, lambda_c=0.689)
 """To a device over PCI Express 3."""
-RESOURCES: dict[str, float] = {
-    "ins_cuda": 27.0,
-    "ins_issued": 27.0,
-    "gmem_bytes": 384.0,
-    "sub_group_size": 32.0,
-    "cores_per_compute_unit": 128.0,
-    "schedulers_per_compute_unit": 4.0,
-    "byte_per_cycle": 13.775185708146601,
-}
 SAXPY_LAUNCH = LaunchConfiguration(work_items_per_group=256, num_groups=39063, occupancy=64)
 
 
@@ -223,14 +212,10 @@ def _saxpy(repeats: int) -> KernelProfile:
 def test_bytes_per_cycle_of_the_published_devices(
     mem_clock_hz: float, width: int, units: int, clock_hz: float, expected: float
 ) -> None:
-    rate = bytes_per_cycle(
-        mem_clock_hz=mem_clock_hz,
-        bus_width_bits=width,
-        data_rate=4,
-        num_compute_units=units,
-        clock_hz=clock_hz,
+    device = _gtx_970(
+        mem_clock_hz=mem_clock_hz, bus_width_bits=width, num_compute_units=units, clock_hz=clock_hz
     )
-    assert rate == pytest.approx(expected, rel=EXACT)
+    assert MerpsysModel(device=device).bytes_per_cycle == pytest.approx(expected, rel=EXACT)
 
 
 def test_the_critical_path_of_saxpy2() -> None:
@@ -259,12 +244,11 @@ def test_the_critical_path_of_saxpy2() -> None:
     ],
 )
 def test_the_busiest_resource_of_saxpy2(repeats: int, cycles: float, bound: str) -> None:
-    count = 23 + 4 * repeats
-    use = resource_use(**{**RESOURCES, "ins_cuda": count, "ins_issued": count})
+    taken = MerpsysModel(device=_gtx_970()).count_cycles(_saxpy(repeats))
 
-    assert use.bound == bound
-    assert 1 / use.wpc == pytest.approx(cycles, rel=EXACT)
-    assert use.cycles["cuda_cores"] == use.cycles["schedulers"]
+    assert max(taken, key=taken.__getitem__) == bound
+    assert taken[bound] == pytest.approx(cycles, rel=EXACT)
+    assert taken["cuda_cores"] == taken["schedulers"]
 
 
 @pytest.mark.parametrize(
@@ -303,12 +287,12 @@ def test_time_is_inverse_to_factor_clock_and_compute_units_and_falls_with_occupa
     low, high = sorted((first, second))
     device = _gtx_970()
     # bytes per cycle stay as they are where the memory clock grows alike
-    scaled = device.replaced(
+    scaled = device.with_values(
         clock_hz=1253e6 * speed, num_compute_units=13 * units, mem_clock_hz=1753e6 * speed * units
     )
 
     def time(parameters: DeviceParameters, occupancy: float, lambda_k: float = 1.0) -> float:
-        model = MerpsysModel(device=parameters.replaced(lambda_k=lambda_k))
+        model = MerpsysModel(device=parameters.with_values(lambda_k=lambda_k))
         return model.estimate(
             ProfiledKernel(_saxpy(8), replace(SAXPY_LAUNCH, occupancy=occupancy))
         ).time_s

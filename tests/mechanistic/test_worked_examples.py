@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,14 +13,21 @@ from hypothesis import strategies as st
 
 from countperf.devices.parameters import DeviceParameters, declare_device
 from countperf.mechanistic.gpumech import Interval, IntervalCycles, Policy, intervals_of
-from countperf.mechanistic.profile import InstructionGraph, KernelProfile, ProfiledKernel
-from countperf.mechanistic.roofline import ByteRooflineModel, byte_roof, roof
-from countperf.mechanistic.volkov import (
-    OccupancyRoof,
+from countperf.mechanistic.profile import (
+    InstructionGraph,
+    KernelProfile,
+    MechanisticModel,
+    ProfiledKernel,
+)
+from countperf.mechanistic.roofline import (
+    ByteRooflineModel,
+    TransitModel,
     TwoSubsystems,
+    VolkovModel,
     latency_alone,
     latency_from_counts,
     latency_from_graph,
+    roof,
     transit_throughput,
 )
 from countperf.mechanistic.wfg import (
@@ -52,54 +60,53 @@ def device_of(*costs: str) -> DeviceParameters:
 
 # {{{ roofline
 
+UNIT: dict[str, Any] = {"num_compute_units": 1, "clock_hz": 1.0, "sub_group_size": 32}
 EXAMPLE_COSTS = ("C compute 1 4", "M memory 2 6")
-LIMIT: dict[str, float] = {"issue_limit": 1, "instructions_per_sub_group": 6}
-LIMIT_2: dict[str, float] = {"issue_limit": 1, "instructions_per_sub_group": 2}
 ONES = {"x": 1.0, "y": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("costs", "counts", "options", "wpc", "bound", "kind"),
+    ("costs", "counts", "limit", "wpc", "bound", "kind"),
     [
-        (EXAMPLE_COSTS, {"C": 4, "M": 2}, {}, 1 / 4, "compute", "compute"),
-        (EXAMPLE_COSTS, {"C": 4, "M": 2}, LIMIT, 1 / 6, "issue", "issue"),
+        (EXAMPLE_COSTS, {"C": 4, "M": 2}, None, 1 / 4, "compute", "compute"),
+        (EXAMPLE_COSTS, {"C": 4, "M": 2}, 1, 1 / 6, "issue", "issue"),
         (
             ("a alu 0.25 6", "s sfu 1 15", "d dp 7.5 42"),
             {"a": 3, "s": 2, "d": 1.5},
-            {},
+            None,
             1 / 11.25,
             "dp",
             "compute",
         ),
         # ties: those that compute before memory, then by name, issue last
-        (("x zeta 2 4", "y memory 2 4"), ONES, {}, 1 / 2, "zeta", "compute"),
-        (("x zeta 2 4", "y eta 2 4"), ONES, {}, 1 / 2, "eta", "compute"),
-        (("x zeta 2 4", "y compute 2 4"), ONES, {}, 1 / 2, "compute", "compute"),
-        (("x zeta 2 4", "y eta 2 4"), ONES, LIMIT_2, 1 / 2, "eta", "compute"),
+        (("x zeta 2 4", "y memory 2 4"), ONES, None, 1 / 2, "zeta", "compute"),
+        (("x zeta 2 4", "y eta 2 4"), ONES, None, 1 / 2, "eta", "compute"),
+        (("x zeta 2 4", "y compute 2 4"), ONES, None, 1 / 2, "compute", "compute"),
+        (("x zeta 2 4", "y eta 2 4"), ONES, 1, 1 / 2, "eta", "compute"),
     ],
 )
 def test_roof(
     costs: tuple[str, ...],
     counts: dict[str, float],
-    options: dict[str, float],
+    limit: float | None,
     wpc: float,
     bound: str,
     kind: str,
 ) -> None:
-    top = roof(counts, device_of(*costs), **options)
+    top = roof(counts, device_of(*costs).with_values(issue_limit=limit))
 
     assert (top.wpc, top.bound, top.kind) == (wpc, bound, kind)
 
 
 def test_roof_in_bytes() -> None:
-    top = byte_roof(total_flops=2e9, total_bytes=1.2e10, peak_flops=1e12, bandwidth_byte_per_s=1e11)
-    assert (top.time_s, top.intensity) == pytest.approx((0.12, 1 / 6))
-    assert (top.bound, top.ridge) == ("memory", 10)
-
     device = declare_device(peak_flops=1e12, bandwidth_byte_per_s=1e11, launch_overhead_s=1.0)
     profile = KernelProfile(name="k", total_flops=2e9, total_bytes=1.2e10)
     kernel = ProfiledKernel(profile=profile, launch=launch_at(1))
-    prediction = ByteRooflineModel(device=device).predict(kernel)
+    model = ByteRooflineModel(device=device)
+    top = model.estimate(kernel)
+    assert (top.time_s, top.bound) == (pytest.approx(0.12), "memory")
+    assert top.results == pytest.approx({"intensity": 1 / 6, "ridge": 10})
+    prediction = model.predict(kernel)
     assert prediction.bound == "launch"
     assert prediction.breakdown == pytest.approx({"launch": 1.0, "memory": 0.12})
 
@@ -132,36 +139,45 @@ def test_latency_of_one_sub_group() -> None:
     assert latency_from_graph(InstructionGraph("MCC", [(0, 2)]), device) == 10
 
 
+def rate_at(
+    model: type[MechanisticModel], occupancy: float, device: DeviceParameters, **profile: Any
+) -> Mapping[str, float]:
+    kernel = ProfiledKernel(example_profile(**profile), launch_at(occupancy))
+    return model(device=device).estimate(kernel).results
+
+
 @pytest.mark.parametrize(
-    ("occupancy", "top", "wpc", "cpr", "ridge"),
+    ("occupancy", "limit", "wpc", "cpr", "ridge"),
     [
-        (0.5, 0.25, 0.02, 25, 6.25),
-        (1, 0.25, 0.04, 25, 6.25),
-        (6, 0.25, 0.24, 25, 6.25),
-        (7, 0.25, 0.25, 28, 6.25),
-        (25, 0.25, 0.25, 100, 6.25),
-        (7, 1 / 6, 1 / 6, 42, 25 / 6),
+        (0.5, None, 0.02, 25, 6.25),
+        (1, None, 0.04, 25, 6.25),
+        (6, None, 0.24, 25, 6.25),
+        (7, None, 0.25, 28, 6.25),
+        (25, None, 0.25, 100, 6.25),
+        (7, 1, 1 / 6, 42, 25 / 6),
     ],
 )
 def test_volkov_over_occupancy(
-    occupancy: float, top: float, wpc: float, cpr: float, ridge: float
+    occupancy: float, limit: float | None, wpc: float, cpr: float, ridge: float
 ) -> None:
-    rate = OccupancyRoof(occupancy=occupancy, latency_app=25, wpc_roof=top)
+    rate = rate_at(VolkovModel, occupancy, example_device(issue_limit=limit))
 
-    assert (rate.wpc, rate.cpr, rate.ridge_occupancy) == pytest.approx((wpc, cpr, ridge))
+    names = ("wpc", "cpr", "ridge_occupancy")
+    assert [rate[name] for name in names] == pytest.approx([wpc, cpr, ridge])
 
 
 def test_volkov_with_three_subsystems() -> None:
-    device = device_of("a alu 0.375 6", "s sfu 1 15", "m memory 18 440")
+    device = device_of("a alu 0.375 6", "s sfu 1 15", "m memory 18 440").with_values(**UNIT)
     counts = {"a": 20.0, "s": 4.0, "m": 2.0}
-    latency, top = latency_from_counts(counts, device), roof(counts, device)
 
-    assert latency == 1060
-    assert list(top.busy.values()) == [7.5, 4, 36]
-    at_16 = OccupancyRoof(occupancy=16, latency_app=latency, wpc_roof=top.wpc)
-    assert at_16.wpc == pytest.approx(0.0150943396, abs=1e-10)
-    assert at_16.ridge_occupancy == pytest.approx(29.4444444)
-    assert OccupancyRoof(occupancy=48, latency_app=latency, wpc_roof=top.wpc).wpc == 1 / 36
+    assert latency_from_counts(counts, device) == 1060
+    assert list(roof(counts, device).busy.values()) == [7.5, 4, 36]
+    at_16, at_48 = (
+        rate_at(VolkovModel, occupancy, device, alpha=counts, idg=None) for occupancy in (16, 48)
+    )
+    assert at_16["wpc"] == pytest.approx(0.0150943396, abs=1e-10)
+    assert at_16["ridge_occupancy"] == pytest.approx(29.4444444)
+    assert at_48["wpc"] == 1 / 36
 
 
 @given(data=st.data())
@@ -206,21 +222,14 @@ def test_transit(system: TwoSubsystems, occupancy: float, wpc: float) -> None:
 def test_theorem_1_without_parallelism_transit_is_volkov() -> None:
     grid = product((1, 4, 30), (1, 2, 9), (0.25, 1, 4), (4, 40), (0.5, 2, 42), (6, 136, 450))
     for comp, mem, cpi_comp, latency_comp, cpi_mem, latency_mem in grid:
-        system = TwoSubsystems(
-            alpha_comp=comp,
-            alpha_mem=mem,
-            cpi_comp=cpi_comp,
-            latency_comp=latency_comp,
-            cpi_mem=cpi_mem,
-            latency_mem=latency_mem,
-        )
-        latency = comp * latency_comp + mem * latency_mem
+        costs = (f"C compute {cpi_comp} {latency_comp}", f"M memory {cpi_mem} {latency_mem}")
+        device = device_of(*costs).with_values(**UNIT)
         for occupancy in (0.5, 1, 2, 7, 48, 64):
-            volkov = OccupancyRoof(
-                occupancy=occupancy, latency_app=latency, wpc_roof=system.wpc_roof
+            volkov, transit = (
+                rate_at(model, occupancy, device, alpha={"C": comp, "M": mem}, idg=None)["wpc"]
+                for model in (VolkovModel, TransitModel)
             )
-            transit = transit_throughput(system, occupancy)
-            assert transit == pytest.approx(volkov.wpc, rel=1e-12), system
+            assert transit == pytest.approx(volkov, rel=1e-12), (costs, comp, mem)
 
 
 # }}}
@@ -238,8 +247,8 @@ def test_one_interval(policy: Policy, nonoverlapped: float, cycles: float) -> No
 
     assert result.issue_probability == pytest.approx(1 / 3, rel=1e-15)
     assert result.nonoverlapped == pytest.approx((nonoverlapped,), rel=1e-15)
-    rates = (result.cpr, result.ipc, result.cpi, result.wpc)
-    assert rates == pytest.approx((cycles, 12 / cycles, cycles / 12, 4 / cycles), rel=1e-15)
+    rates = (result.cpr, result.ipc, result.wpc)
+    assert rates == pytest.approx((cycles, 12 / cycles, 4 / cycles), rel=1e-15)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 import countperf
-from countperf.api.prediction import explained
+from countperf.api.prediction import explain_prediction
 from countperf.counting.vector import PropertyVector
 from countperf.errors import ParameterError, PredictionError
 from countperf.models.correction import Correction, as_points, pack, shrink_errors, unpack
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 def measured(number: int = KERNELS, seed: int = 3) -> tuple[Array, Array]:
     random = np.random.default_rng(seed)
     shares = random.dirichlet(np.ones(COLUMNS), number).T
-    return np.sqrt(shares), random.uniform(0.0, 9.0, (COLUMNS, number))
+    return np.sqrt(shares).T, random.uniform(0.0, 9.0, (COLUMNS, number)).T
 
 
 def test_sizes_are_corrected_alike_in_arrays_and_one_by_one() -> None:
@@ -38,24 +38,22 @@ def test_sizes_are_corrected_alike_in_arrays_and_one_by_one() -> None:
     own = measured()
     correction = Correction(
         kernels=tuple(f"k{i}" for i in range(KERNELS)),
-        roots=tuple(map(tuple, own[0].T.tolist())),
-        logs=tuple(map(tuple, own[1].T.tolist())),
+        roots=tuple(map(tuple, own[0].tolist())),
+        logs=tuple(map(tuple, own[1].tolist())),
         coefficients=tuple(alpha.tolist()),
         scale=SCALE,
     )
     roots, logs = measured(300, seed=4)
 
-    points, axes = as_points(roots, logs, SCALE), as_points(*own, SCALE)
+    points, axes = as_points(roots, logs, SCALE), as_points(*own, SCALE).T
     expected = [
         np.exp(-np.sqrt(((axes - point[:, np.newaxis]) ** 2).sum(axis=0))) @ alpha
-        for point in points.T
+        for point in points
     ]
-    log_factor = correction.of_columns(range(len(roots)))
-    together = log_factor(roots, logs)
+    together = correction.find_log_factors(roots, logs)
     assert together == pytest.approx(np.array(expected), rel=1e-9, abs=1e-12)
-    single = [log_factor(roots[:, i], logs[:, i]) for i in range(300)]
-    assert single == pytest.approx(expected, rel=1e-9, abs=1e-12)
-    assert isinstance(single[0], float)
+    single = [correction.find_log_factors(roots[i], logs[i]) for i in range(300)]
+    assert together.tolist() == single
 
 
 @pytest.mark.parametrize(
@@ -155,7 +153,7 @@ def test_explained_parts_of_anchored_predictions_are_counts_times_weights() -> N
     plain = WEIGHTS.predict(KERNEL, n=1000)
     anchored = plain.anchored(({"n": 1000}, 80 * float(plain.time_s)))
 
-    parts = explained(anchored).parts
+    parts = explain_prediction(anchored).parts
 
     assert sum(part.part_s for part in parts) == pytest.approx(anchored.time_s)
     weighed = [(part.count, part.weight, part.part_s) for part in parts if part.weight]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countperf.errors import ExpressionError
-from countperf.models.expressions import CheckedFormula, parse
+from countperf.models.definition import CheckedFormula, parse
 
 PYTHON: dict[str, Callable[[Any], float]] = {  # formulas, and what Python makes of the same
     "a - b*c + 2.5e-1": lambda v: v.a - v.b * v.c + 2.5e-1,

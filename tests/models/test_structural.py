@@ -45,7 +45,7 @@ def test_all_but_the_launch_is_charged_in_whole_rounds_of_groups() -> None:
 
     # 20 accesses of vectors and 5 that lead to other lines, of which 5 come back too late
     expected = 1 + 4 / 3 * (3 + 10 + 25 + 5 + 40)
-    assert function.scaled(values, inputs.variables).sum() == pytest.approx(expected)
+    assert function.scale_values(values, inputs.variables).sum() == pytest.approx(expected)
 
 
 def test_everything_issued_is_charged_under_its_own_name() -> None:

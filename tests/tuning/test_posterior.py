@@ -14,10 +14,10 @@ from countperf.tuning.posterior import (
     OWN,
     PART_VARIANCE,
     PRIOR_FREEDOM,
-    Draw,
     LogTimes,
     Posterior,
-    Sampler,
+    draw_scales,
+    find_evidence,
 )
 from tests.tuning.spaces import make_space
 
@@ -73,15 +73,15 @@ def test_what_is_off_together_is_learnt(
 
 
 DRAWS = (
-    Draw(matters=np.array([0.3, 0.6, 0.1, 0.2]), own=0.1),
-    Draw(matters=np.array([0.9, 0.1, 0.1, 0.5]), own=0.3),
+    (np.array([0.3, 0.6, 0.1, 0.2]), 0.1),
+    (np.array([0.9, 0.1, 0.1, 0.5]), 0.3),
 )
 
 
 @pytest.fixture
 def _draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have it be known what matters."""
-    monkeypatch.setattr("countperf.tuning.posterior.Sampler.draws", lambda _: DRAWS)
+    monkeypatch.setattr("countperf.tuning.posterior.draw_scales", lambda *_, **__: DRAWS)
 
 
 def _small(ratios: list[float]) -> tuple[Posterior, list[NDArray[np.float64]]]:
@@ -94,8 +94,7 @@ def _small(ratios: list[float]) -> tuple[Posterior, list[NDArray[np.float64]]]:
     for position, ratio in enumerate(ratios):
         posterior.add(position, float(predicted[position] * np.exp(ratio)))
     covariances: list[NDArray[np.float64]] = []
-    for draw in DRAWS:
-        kind, x, group, time = draw.matters
+    for (kind, x, group, time), own in DRAWS:
         whole = np.empty((4, 4))
         for i, (one, ours) in enumerate(zip(choices, parts, strict=True)):
             for j, (other, theirs) in enumerate(zip(choices, parts, strict=True)):
@@ -107,7 +106,7 @@ def _small(ratios: list[float]) -> tuple[Posterior, list[NDArray[np.float64]]]:
                     1 - group + group,
                     1 - time + time * np.exp(-apart),
                 ]
-                rest = (1 - draw.own) * np.prod(factors) + draw.own * (i == j)
+                rest = (1 - own) * np.prod(factors) + own * (i == j)
                 whole[i, j] = PART_VARIANCE * linear + rest
         covariances.append(whole)
     return posterior, covariances
@@ -265,9 +264,9 @@ def test_the_evidence_of_length_scales_is_that_of_a_multivariate_student() -> No
         law(np.zeros(6), (base + (1 - own) * one + own * np.eye(6)) / 4.0, df=4.0).logpdf(ratios)
         for one, own in zip(among, OWN[1:3], strict=True)
     ]
-    sampler = Sampler(similar, base, ratios, prior_square=1.0)
+    own = OWN[1:3, None, None]
 
-    evidence = sampler.evidence(among, OWN[1:3])
+    evidence = find_evidence(base + (1 - own) * among + own * np.eye(6), ratios, 1.0)
 
     assert evidence[1] - evidence[0] == pytest.approx(expected[1] - expected[0], abs=1e-5)
 
@@ -275,8 +274,8 @@ def test_the_evidence_of_length_scales_is_that_of_a_multivariate_student() -> No
 def test_parameters_that_decide_are_told_from_those_that_do_not_matter() -> None:
     similar, ratios = _made(24)
 
-    drawn = Sampler(similar, np.ones((24, 24)), ratios, prior_square=1.0).draws()
+    drawn = draw_scales(similar, np.ones((24, 24)), ratios, prior_square=1.0)
 
-    matters = np.mean([draw.matters for draw in drawn], axis=0)
+    matters = np.mean([each for each, _ in drawn], axis=0)
     assert matters[1] > 2 * max(matters[[0, 2, 3]])
-    assert np.mean([draw.own for draw in drawn]) < 0.2
+    assert np.mean([own for _, own in drawn]) < 0.2

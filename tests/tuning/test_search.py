@@ -301,8 +301,11 @@ def test_impossible_wishes_are_refused(make: Callable[[], object], said: str) ->
         make()
 
 
-def test_candidates_that_were_not_kept_count_in_the_regret_bound() -> None:
-    few = search(scripted(), keep=2)
+def test_candidates_that_were_not_kept_count_in_the_regret_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("countperf.tuning.candidates._MOST", 2)
+    few = search(scripted())
 
     assert (len(few.tried), few.predicted, few.bounded) == (2, 16, 16)
     assert few.regret_bound is not None
@@ -498,10 +501,10 @@ class _Failing(FakeRunner):
     in_memory = 0
 
     @contextmanager
-    def loaded(self, case: KernelCase) -> Generator[Run]:
+    def load_case(self, case: KernelCase) -> Generator[Run]:
         self.in_memory += 1
         try:
-            with super().loaded(case) as run:
+            with super().load_case(case) as run:
                 yield run
         except RuntimeError as error:
             raise MeasurementError("the driver is gone", case=case.name) from error

@@ -1,15 +1,9 @@
 r"""The design matrix of a fit, what it can tell apart, and the weights that fit it best.
 
 Row :math:`j` is a measured case, column :math:`i` a feature; each row is divided by its measured
-time :math:`T_j`, so that relative errors are minimised against a target of ones:
-
-.. math:: \alpha = \arg\min \sum_j \bigl( 1 - \sum_i \alpha_i p_i(n_j) / T_j \bigr)^2
-
-Source: Stevens & Klöckner (2016), the fit of their linear model.
-
-Beyond the paper, a row counts for :math:`w_j = e / \sqrt{e^2 + n_j^2}`, where :math:`n_j` is the
-noise of the case and :math:`e` the size of the model's own errors: what the measurement leaves open
-is not the model's fault.
+time :math:`T_j`: :math:`\alpha = \arg\min \sum_j ( 1 - \sum_i \alpha_i p_i(n_j) / T_j )^2`
+(Stevens & Klöckner, 2016). Beyond the paper, a row counts for :math:`w_j = e / \sqrt{e^2 + n_j^2}`,
+with the noise :math:`n_j` of the case and the size :math:`e` of the model's own errors.
 """
 
 from __future__ import annotations
@@ -42,8 +36,13 @@ from countperf.models.fitting.solve import (
     right_singular_vectors,
     solve,
 )
-from countperf.models.function import ColumnKey, IndistinguishableGroup, ModelFunction, model_inputs
-from countperf.models.validity import find_broken_groups
+from countperf.models.function import (
+    ColumnKey,
+    IndistinguishableGroup,
+    ModelFunction,
+    find_broken_groups,
+    model_inputs,
+)
 from countperf.text import ShortRepr
 
 _MOST_INSTRUCTIONS_PER_S = 1e12
@@ -91,7 +90,7 @@ class Design(ShortRepr):
     @cached_property
     def scaled(self) -> Matrix:
         """Features times the scales of their terms, shape (n_cases, n_columns)."""
-        return self.function.scaled(self.counts.T, self.scales).T
+        return self.function.scale_values(self.counts, self.scales)
 
     @cached_property
     def relative(self) -> Matrix:
@@ -205,11 +204,7 @@ def diagnose(design: Design) -> Diagnosis:
 def _groups(
     names: tuple[str, ...], null_space: Matrix, scale: Vector
 ) -> tuple[IndistinguishableGroup, ...]:
-    """Split the null space into its finest direct sum over sets of features.
-
-    The projector onto a space is block diagonal in the coordinates exactly where the space is a
-    direct sum over blocks of them, so the blocks are the connected components of its entries.
-    """
+    """Split the null space into its finest direct sum over sets of features."""
     from scipy.sparse.csgraph import connected_components
 
     projector = null_space.T @ null_space
@@ -321,8 +316,8 @@ class Estimate(ShortRepr):
         function = self.function
         unfitted = [column not in function.columns for column in cases.function.columns]
         known = ~cases.has_unknown & ~np.any(cases.counts[:, unfitted] != 0, axis=1)
-        values = np.ascontiguousarray(cases.with_columns(function.columns).counts.T)
-        scaled = function.scaled(values, cases.scales)
+        counts = cases.with_columns(function.columns).counts
+        scaled = np.ascontiguousarray(function.scale_values(counts, cases.scales).T)
         by_key = dict(zip(function.keys, scaled, strict=True))
         for position in np.flatnonzero(known) if self.diagnosis.groups else ():
             changes = {key: float(row[position]) for key, row in by_key.items()}
@@ -331,11 +326,9 @@ class Estimate(ShortRepr):
 
 
 def weigh_by_noise(design: Design, recipe: Recipe) -> Recipe:
-    """Return a recipe by which noisy cases count for less.
+    """Return a recipe by which noisy cases count for less; without noise it stays as it is.
 
-    The model's own errors are taken from a fit in which all cases count the same: the median of
-    their sizes over that of a standard normal distribution. That is one step of re-weighting.
-    Without noise the recipe stays as it is.
+    The model's own errors are taken from a fit in which all cases count the same.
     """
     if not np.any(design.noise > 0):
         return recipe
@@ -385,11 +378,7 @@ def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) ->
 
 
 def _share_cost(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
-    """Share the cost of weights that nothing tells apart in proportion, as the linear fit does.
-
-    That is the solution of smallest norm in scaled columns, within the bounds. It is taken if no
-    time changes.
-    """
+    """Share the cost of weights that nothing tells apart in proportion, if no time changes."""
     null, norms = diagnosis.null_space, diagnosis.scale
     if null is None or norms is None or not diagnosis.groups:
         return weights
@@ -403,8 +392,4 @@ def _share_cost(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vect
 
 
 on_one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
-"""Decorator of functions during whose calls BLAS uses one thread.
-
-Fits solve many small systems, which threads of OpenBLAS share out among all cores: they wait for
-each other longer than they compute.
-"""
+"""Decorator of functions during whose calls BLAS uses one thread: others would only wait."""

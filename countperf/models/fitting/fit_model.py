@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,8 @@ from countperf.models.fitting.design import (
 )
 from countperf.models.function import (
     DERIVED,
+    NOTABLE_SHARE,
+    SHORTEST_LAUNCH_S,
     Coverage,
     FitQuality,
     MeasurementSource,
@@ -47,7 +50,6 @@ from countperf.models.function import (
 from countperf.models.metrics import check_counting_rules, mean_error
 from countperf.models.predictions import Verdict, verdict_lines
 from countperf.models.shipped import LINEAR
-from countperf.models.validity import NOTABLE_SHARE, SHORTEST_LAUNCH_S
 from countperf.models.weights import WeightSet
 from countperf.text import Printed, Result, extract, format_percent, short_name, some_of
 
@@ -55,8 +57,7 @@ LEAST_GAIN = 0.002
 """Decrease of the logarithm of the factor over left-out families that a correction has to bring."""
 
 UNSETTLED_NOISE = 0.35
-"""Noise of a case that never settled is at least that of two levels a factor of two apart: half of
-that factor's logarithm."""
+"""Least noise of a case that never settled: half of the logarithm of a factor of two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,7 +87,7 @@ class FitResult(Result):
             error += f", families left out {format_percent(quality.held_out_error)}"
         definition = self.weights.definition
         expression = [f"time_s = {definition.expression}"] if len(definition.terms) > 1 else []
-        held_out = {case.name: case.predicted_s for case in self.held_out}
+        held_out = {c.name: c.predicted_s for c in self.held_out if not math.isnan(c.predicted_s)}
         predicted_s = self.estimate.predicted_s.tolist()
         errors = self.estimate.relative_errors.tolist()
         return Printed(
@@ -133,15 +134,10 @@ def fit(
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
 
-    By default :math:`\alpha = \arg\min \sum_j (1 - \sum_i \alpha_i p_i(n_j) / T_j)^2`; the solver
-    is that of `countperf.models.fitting.solve`. Where weights are not determined, those of smallest
-    norm in scaled columns are taken. Standard errors take the cases as independent, which sizes of
-    one kernel are not quite. Predictions are corrected by kernels alike where the model has an
-    execution policy and families that are left out gain by it.
-
-    Residuals are multiplied by :math:`e / \sqrt{e^2 + n_j^2}`, with the noise :math:`n_j` of a case
-    (`countperf.measuring.cases`; of cases that did not settle, at least `UNSETTLED_NOISE`) and
-    the model's own typical error :math:`e`, found from a first fit in which all count the same.
+    Where weights are not determined, those of smallest norm in scaled columns are taken.
+    Predictions are corrected by kernels alike where the model has an execution policy and families
+    that are left out gain by it. Residuals are multiplied by :math:`e / \sqrt{e^2 + n_j^2}`, with
+    the noise :math:`n_j` of a case and the model's own typical error :math:`e`.
     """
     kept = [m for m in measurements if m.purpose == "measurement"]
     view, caches = common_view(kept), common_caches(kept)
@@ -163,7 +159,7 @@ def fit(
     )
     correction = correction_of(observations, fitted, held_out)
     if correction is not None:
-        held_out = leaving_out.corrected(held_out)
+        held_out = leaving_out.take_corrections(held_out)
     quality = fit_quality(fitted, held_out, recipe.model_error)
     is_emitted = definition.policy is None and not definition.named_shape
     weights = weight_set(
@@ -342,22 +338,21 @@ def fit_quality(
     fitted: Estimate, held_out: Sequence[leaving_out.HeldOutCase], model_error: float | None
 ) -> FitQuality:
     """Return the errors of a fit, in sample and on families that are left out."""
-    determined = [(c.predicted_s, c.measured_s) for c in held_out if c.predicted_s is not None]
-    errors = [error for case in held_out if (error := case.relative_error) is not None]
-    counts = any(c.predicted_s is not None and not c.overhead_only for c in held_out)
+    known = [case for case in held_out if not math.isnan(case.predicted_s)]
+    errors = [case.relative_error for case in known]
+    counts = any(not case.overhead_only for case in known)
     calibration = leaving_out.interval_calibration(held_out)
     # of few cases, the median says little
     freedom = fitted.solution.degrees_of_freedom if calibration is None else None
-    number = len(determined) if calibration is None else None
+    number = len(known) if calibration is None else None
     times = (fitted.predicted_s.tolist(), fitted.design.times_s.tolist())
+    held_out_times = [c.predicted_s for c in known], [c.measured_s for c in known]
     return FitQuality(
         in_sample_error=mean_error(fitted.relative_errors).value,
         held_out_error=mean_error(errors).value if errors else None,
-        held_out_factor=leaving_out.held_out_factor(held_out) if counts else None,
+        held_out_factor=leaving_out.find_held_out_factor(held_out) if counts else None,
         in_sample_scatter=leaving_out.log_scatter(*times, freedom=freedom),
-        held_out_scatter=leaving_out.log_scatter(
-            [p for p, _ in determined], [m for _, m in determined], freedom=number
-        ),
+        held_out_scatter=leaving_out.log_scatter(*held_out_times, freedom=number),
         calibration=calibration,
         coverage=leaving_out.coverage_without_own_family(held_out),
         model_error=model_error,
@@ -370,13 +365,13 @@ def correction_of(
     held_out: Sequence[leaving_out.HeldOutCase],
 ) -> Correction | None:
     """Return what corrects predictions, if families that are left out are predicted better so."""
-    with_it = leaving_out.corrected(held_out)
-    if not any(case.predicted_s is not None for case in with_it):
+    with_it = leaving_out.take_corrections(held_out)
+    if all(math.isnan(case.predicted_s) for case in with_it):
         return None
-    uncorrected, better = (leaving_out.held_out_factor(cases) for cases in (held_out, with_it))
-    if np.log(uncorrected / better) <= LEAST_GAIN:
+    plain, better = (leaving_out.find_held_out_factor(cases) for cases in (held_out, with_it))
+    if np.log(plain / better) <= LEAST_GAIN:
         return None
-    return leaving_out.learn(fitted, observations)
+    return leaving_out.learn_correction(fitted, observations)
 
 
 ERROR_LIMIT = 0.2
@@ -436,7 +431,7 @@ def _error_verdict(
         f"{observations[i].name} {100 * errors[i]:.0f} %" for i in np.argsort(-errors)[:_WORST]
     )
     message = f"{100 * own.value:.1f} % on the {own.count} cases of the fit (worst: {worst})"
-    left_out = [error for case in held_out if (error := case.relative_error) is not None]
+    left_out = [case.relative_error for case in held_out if not math.isnan(case.predicted_s)]
     if not left_out or coverage is None:
         return Verdict(
             name="errors",

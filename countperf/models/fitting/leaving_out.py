@@ -1,23 +1,15 @@
 r"""Families of kernels that are left out, and predicted by a fit of the others.
 
-Leaving out random rows would only test interpolation, for a family's other sizes and group shapes
-remain in the fit. Their figure is the factor by which left-out cases are typically off,
+Their figure is the factor by which left-out cases are typically off,
 ``max(predicted/measured, measured/predicted)``: the geometric mean over a family's cases, then over
-families. (That of relative errors, stated beside it, gains as much where an error of 2 % becomes
-one of 1 % as it loses where a factor of 2 becomes one of 3.)
+families.
 
 Intervals follow the quantiles of :math:`|\log(p/m)|` over left-out cases, as in conformal
-prediction: no shape of the distribution is assumed. Cases of a family are off together, so the
-distributions of the families are averaged (the pooling of Dunn, Wasserman and Ramdas (2023),
+prediction. The distributions of the families are averaged (Dunn, Wasserman and Ramdas (2023),
 "Distribution-Free Prediction Sets for Two-Layer Hierarchical Models",
-doi:10.1080/01621459.2022.2060112), and the level is raised as for so many observations as there are
-families: by ``1 + 1/n``. With a handful of families, of which not even the worst is a quantile of
-that level, it is Student's quantile of their root mean square: their errors are taken as normal.
-
-Corrections by similar kernels (`countperf.models.correction`) are fitted here, and judged by the
-families left out. Their length scales and `NOISE` were settled on two devices (PoCL and Intel's
-runtime on Zen 5): with counts half as far apart, distances 1.5 and 2 times as large, and .05
-instead of .1, left-out families are off by factors within half a percent of each other.
+doi:10.1080/01621459.2022.2060112), and the level is raised by ``1 + 1/n``, as for so many
+observations as there are families. With a handful of families, of which not even the worst is a
+quantile of that level, it is Student's quantile of their root mean square.
 """
 
 from __future__ import annotations
@@ -43,9 +35,14 @@ from countperf.models.fitting.design import (
     on_one_thread,
 )
 from countperf.models.fitting.solve import LogPrior, Matrix, Recipe, Vector
-from countperf.models.function import Calibration, Coverage
+from countperf.models.function import (
+    LEAST_SCATTER,
+    WORST_LOG_RATIO,
+    Calibration,
+    Coverage,
+    student_quantile,
+)
 from countperf.models.metrics import factor_between
-from countperf.models.validity import LEAST_SCATTER, WORST_LOG_RATIO, student_quantile
 from countperf.steps import stepped
 
 NOISE = 0.1
@@ -56,8 +53,7 @@ LARGEST_LOG = 1.5
 
 FEWEST_KERNELS = 20
 _DIGITS = 2, 1
-"""Decimals of roots and logs: a kernel's fit into a byte each, and left-out families are off by the
-same factors."""
+"""Decimals of roots and logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,14 +65,17 @@ class LeftOut:
     predicted_s: Vector  # times that the fit gives its own cases, s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Profiles:
+    """Measured kernels as points, by what the model makes of them."""
+
     kernels: tuple[str, ...]
     members: NDArray[np.intp]  # kernels of the cases, by position
     roots: Matrix
     logs: Matrix
     scale: float
-    of_cases: Matrix
+    of_cases: Matrix  # the cases as points
+    points: Matrix
 
     @classmethod
     def of(cls, fitted: Estimate, observations: Sequence[Observation]) -> _Profiles | None:
@@ -85,23 +84,21 @@ class _Profiles:
         names, members = np.unique([case.kernel for case in observations], return_inverse=True)
         if names.size < FEWEST_KERNELS or np.any(fitted.predicted_s <= 0):
             return None
-        unknowns = fitted.solution.coefficients
-        told = profile(fitted.function.columns, design.counts.T, design.scaled.T, unknowns)
+        told = profile(
+            fitted.function.columns, design.counts, design.scaled, fitted.solution.coefficients
+        )
         means: list[Matrix] = []
         for rows, digits in zip(told, _DIGITS, strict=True):
-            sums = np.zeros((names.size, len(rows)))
-            np.add.at(sums, members, rows.T)
+            sums = np.zeros((names.size, rows.shape[1]))
+            np.add.at(sums, members, rows)
             means.append(np.round(sums / np.bincount(members)[:, np.newaxis], digits))
         roots, logs = means
         squares = (logs**2).sum(axis=1)
         apart = squares[:, np.newaxis] + squares - 2.0 * logs @ logs.T
         scale = float(np.median(apart[np.triu_indices_from(apart, 1)]))
         scale = scale if scale > 0 else 1.0
-        of_cases = as_points(*told, scale).T
-        kernels = tuple(names.tolist())
-        return cls(
-            kernels=kernels, members=members, roots=roots, logs=logs, scale=scale, of_cases=of_cases
-        )
+        of_cases, points = as_points(*told, scale), as_points(roots, logs, scale)
+        return cls(tuple(names.tolist()), members, roots, logs, scale, of_cases, points)
 
     def find_mean_logs(self, ratios: Vector, cases: Any = slice(None)) -> Vector:
         """Return what kernels are off by: means over some cases of the logarithms of ratios."""
@@ -110,28 +107,22 @@ class _Profiles:
         sizes = np.maximum(np.bincount(members, minlength=number), 1)
         return np.clip(sums / sizes, -LARGEST_LOG, LARGEST_LOG)
 
-    @property
-    def points(self) -> Matrix:
-        """The kernels as points, row by row."""
-        return as_points(self.roots.T, self.logs.T, self.scale).T
+    def solve_covariance(self, right: Matrix) -> Matrix:
+        """Solve with the covariance of what kernels are off by, and what each has of its own."""
+        from scipy.linalg import cho_factor, cho_solve
 
-    @property
-    def covariance(self) -> Matrix:
-        """Covariance of what kernels are off by, with what each has of its own."""
         covariance = similarity(self.points, self.points)
         covariance[np.diag_indices_from(covariance)] = 1.0 + NOISE
-        return covariance
+        return np.asarray(cho_solve(cho_factor(covariance), right), np.float64)
 
 
-def learn(fitted: Estimate, observations: Sequence[Observation]) -> Correction | None:
+def learn_correction(fitted: Estimate, observations: Sequence[Observation]) -> Correction | None:
     """Learn from the cases of a fit; None if they are of too few kernels."""
-    from scipy.linalg import cho_factor, cho_solve
-
     profiles = _Profiles.of(fitted, observations)
     if profiles is None:
         return None
     off = profiles.find_mean_logs(fitted.design.times_s / fitted.predicted_s)
-    alpha = np.asarray(cho_solve(cho_factor(profiles.covariance), off), np.float32)
+    alpha = profiles.solve_covariance(off).astype(np.float32)
     return Correction(
         kernels=profiles.kernels,
         roots=tuple(map(tuple, profiles.roots.tolist())),
@@ -146,21 +137,15 @@ def correct_left_out(
     observations: Sequence[Observation],
     left_out: Mapping[tuple[str, ...], LeftOut],
 ) -> Vector | None:
-    r"""Return by what cases would be corrected if their families had not been measured.
+    """Return by what cases would be corrected if their families had not been measured.
 
-    Profiles are those of the fit of all cases; what kernels are off by is that of the fit without
-    their family. With the inverse :math:`P` of the
-    covariance of all kernels, that of the others :math:`o` follows without another inversion:
+    With the inverse :math:`P` of the covariance of all kernels, that of the others :math:`o` is
     :math:`K_{oo}^{-1} = P_{oo} - P_{ob} P_{bb}^{-1} P_{bo}` for the kernels :math:`b` left out.
     """
-    from scipy.linalg import cho_factor, cho_solve
-
     profiles = _Profiles.of(fitted, observations)
     if profiles is None:
         return None
-    inverse = np.asarray(
-        cho_solve(cho_factor(profiles.covariance), np.eye(len(profiles.kernels))), np.float64
-    )
+    inverse = profiles.solve_covariance(np.eye(len(profiles.kernels)))
     alike = similarity(profiles.of_cases, profiles.points)
     log_factors = np.zeros(len(observations))
     times_s = fitted.design.times_s
@@ -189,8 +174,7 @@ _OVERHEAD = frozenset({"groups", "launches", "passes"})
 """Last parts of the names of what a kernel has that only launches."""
 
 _TOLERANCE = 1e-6
-"""Relative change of the cost that ends fits without a family, which begin at that of all cases:
-1e-9 takes twice as long, and changes the factor over left-out families by less than 0.001."""
+"""Relative change of the cost that ends fits without a family, which begin at that of all cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,20 +185,19 @@ class HeldOutCase:
     kernel: str
     family: str
     measured_s: float  # measured time, s
-    predicted_s: float | None  # predicted time, s
-    corrected_s: float | None = None
+    predicted_s: float  # predicted time, s; NaN where the others do not determine it
+    corrected_s: float = math.nan
     overhead_only: bool = False  # whether the kernel only launches
 
     @property
-    def relative_error(self) -> float | None:
-        """``|predicted - measured| / measured``, where there is a prediction."""
-        predicted_s = self.predicted_s
-        return None if predicted_s is None else abs(predicted_s - self.measured_s) / self.measured_s
+    def relative_error(self) -> float:
+        """``|predicted - measured| / measured``."""
+        return abs(self.predicted_s - self.measured_s) / self.measured_s
 
     @property
     def log_ratio(self) -> float:
         """``log(predicted / measured)``, as `log_ratio` has it."""
-        return log_ratio(self.predicted_s or 0.0, self.measured_s)
+        return log_ratio(self.predicted_s, self.measured_s)
 
 
 def leave_families_out(
@@ -227,11 +210,7 @@ def leave_families_out(
     with_correction: bool = False,
     parts: int = 0,
 ) -> tuple[HeldOutCase, ...]:
-    """Predict families of kernels with a fit of the others, near the fit of all cases.
-
-    Families are left out one at a time, or in so many parts. The design is that of the fit of all
-    cases unless another one of the same cases is given.
-    """
+    """Predict families of kernels, one at a time or in so many parts, with a fit of the others."""
     families = tuple(dict.fromkeys(case.family for case in observations))
     groups = [families[i::parts] for i in range(min(parts, len(families)))] if parts else []
     groups = groups or [(family,) for family in families]
@@ -247,23 +226,21 @@ def leave_families_out(
     times = np.full(len(observations), np.nan)
     for part in left_out.values():
         times[~part.outside] = part.times_s
-    cases: list[HeldOutCase] = []
-    for position, (case, time_s) in enumerate(zip(observations, times.tolist(), strict=True)):
-        is_known = not math.isnan(time_s)
-        corrected_s = None
-        if is_known and factors is not None:
-            corrected_s = time_s * math.exp(float(factors[position]))
-        cases.append(
-            HeldOutCase(
-                name=case.name,
-                kernel=case.kernel,
-                family=case.family,
-                measured_s=case.time_s,
-                predicted_s=time_s if is_known else None,
-                corrected_s=corrected_s,
-                overhead_only=prior is None and _only_launches(case.counts),
-            )
+    with_it = times * np.exp(np.nan if factors is None else factors)
+    cases = [
+        HeldOutCase(
+            name=case.name,
+            kernel=case.kernel,
+            family=case.family,
+            measured_s=case.time_s,
+            predicted_s=time_s,
+            corrected_s=corrected_s,
+            overhead_only=prior is None and _only_launches(case.counts),
         )
+        for case, time_s, corrected_s in zip(
+            observations, times.tolist(), with_it.tolist(), strict=True
+        )
+    ]
     return tuple(sorted(cases, key=lambda case: families.index(case.family)))
 
 
@@ -308,26 +285,23 @@ def _only_launches(counts: Mapping[str, CountValue]) -> bool:
     )
 
 
-def corrected(held_out: Iterable[HeldOutCase]) -> tuple[HeldOutCase, ...]:
+def take_corrections(held_out: Iterable[HeldOutCase]) -> tuple[HeldOutCase, ...]:
     """Return cases that were left out with their corrected times as those that were predicted."""
     return tuple(replace(case, predicted_s=case.corrected_s) for case in held_out)
 
 
 def _select_cases(held_out: Iterable[HeldOutCase]) -> tuple[list[HeldOutCase], NDArray[np.intp]]:
     """Return cases with a prediction that do not only launch, and their families by number."""
-    cases = [case for case in held_out if case.predicted_s is not None and not case.overhead_only]
+    cases = [c for c in held_out if not (math.isnan(c.predicted_s) or c.overhead_only)]
     numbers = {f: number for number, f in enumerate(dict.fromkeys(case.family for case in cases))}
     return cases, np.array([numbers[case.family] for case in cases], np.intp)
 
 
-def held_out_factor(held_out: Iterable[HeldOutCase]) -> float:
-    """Return the factor by which left-out families are off, each family counting the same.
-
-    Cases without a prediction and kernels that only launch do not count.
-    """
+def find_held_out_factor(held_out: Iterable[HeldOutCase]) -> float:
+    """Return the factor by which left-out families that do more than launch are off."""
     logs: defaultdict[str, list[float]] = defaultdict(list)
     for case in _select_cases(held_out)[0]:
-        factor = factor_between(case.predicted_s or 0.0, case.measured_s)
+        factor = factor_between(case.predicted_s, case.measured_s)
         logs[case.family].append(math.log(min(factor, LARGEST_FACTOR)))
     return float(np.exp(np.mean([np.mean(of_family) for of_family in logs.values()])))
 
@@ -352,11 +326,7 @@ def interval_calibration(held_out: Iterable[HeldOutCase]) -> Calibration | None:
 
 
 def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | None:
-    """Return how well intervals hold that the *other* families make for left-out cases.
-
-    It is the honest check of a calibration with the measurements that it is made from. Each family
-    counts the same.
-    """
+    """Return how well intervals hold that the *other* families make for left-out cases."""
     cases, family = _select_cases(held_out)
     sizes = np.bincount(family)
     if (number := len(sizes)) <= _FEWEST_FAMILIES:
@@ -391,8 +361,7 @@ def log_ratio(predicted_s: float, measured_s: float) -> float:
 def conformal_quantile(values: Vector, shares: Vector, level: float, *, units: int) -> float:
     """Return the smallest value that a share of ``level (1 + 1/units)`` does not exceed.
 
-    So few units that this is more than all of them do not tell it: then Student's quantile of the
-    values' root mean square counts, at least `LEAST_SCATTER`, if it is above the largest value.
+    Beyond all of them, it is Student's quantile of their root mean square, if larger.
     """
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(shares[order])
@@ -420,10 +389,7 @@ def log_scatter(
 ) -> float | None:
     """Return the standard deviation of log(predicted / measured) about zero.
 
-    By default the robust one: the median of the absolute values over that of the standard normal
-    distribution. With degrees of freedom, the root of the sum of squares over them; None if there
-    are none. A time that is not positive, or off by more than a factor of 1000, counts as off by
-    that factor.
+    It is the robust one, or with degrees of freedom the root of the sum of squares over them.
     """
     logs = np.array([abs(log_ratio(p, m)) for p, m in zip(predicted_s, measured_s, strict=True)])
     if not logs.size or freedom == 0:

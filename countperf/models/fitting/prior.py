@@ -1,29 +1,23 @@
 r"""Prior of a device's weights, from the fits of other devices.
 
 The logarithm :math:`u_{dj}` of the weight of feature :math:`j` on device :math:`d` is taken as
+:math:`u_{dj} = \mu_j + b_{p(d)j} + e_{dj}`: a mean of the feature, what devices of one platform
+:math:`p` share, and what a device has alone, the last two normal. The prior of a new device is the
+conditional distribution given the known :math:`u_{dj}`, each with the variance that its own fit
+left (kriging, feature by feature), with a spread that is the larger the less devices agree.
 
-.. math:: u_{dj} = \mu_j + b_{p(d)j} + e_{dj},
-
-a mean of the feature, what devices of one platform :math:`p` share, and what a device has alone,
-the last two normal. The prior of a new device is the conditional distribution given the known
-:math:`u_{dj}`, each with the variance that its own fit left (kriging, feature by feature), with a
-spread that is the larger the less devices agree: a feature's own where many devices say it, and
-that of all features else (an inverse-gamma prior on it: empirical Bayes). The features of a device
-share what all its weights, and all those of its memory, are off by.
-
-The residuals of one device explain 24 to 83 % of the variance of those of another of the same
-platform, kernel by kernel (structural models, classes left out). So a share of them is taken out of
-each measured time before weights are fitted to it (`KnownModel.carried`): few kernels then show how
-the device differs from the known ones.
+A share of the known devices' residuals is taken out of each measured time before weights are fitted
+to it, kernel by kernel: few kernels then show how the device differs from the known ones.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -41,12 +35,18 @@ from countperf.models.fitting.design import (
     estimate_design,
     on_one_thread,
 )
-from countperf.models.fitting.fit_model import FitResult, fit_quality, weight_set
-from countperf.models.fitting.leaving_out import leave_families_out
-from countperf.models.fitting.solve import LogPrior, Recipe, Vector
-from countperf.models.function import ColumnKey
+from countperf.models.fitting.fit_model import (
+    FitResult,
+    fit_quality,
+    measurement_source,
+    weight_set,
+)
+from countperf.models.fitting.leaving_out import leave_families_out, log_scatter
+from countperf.models.fitting.solve import LogPrior, Matrix, Recipe, Vector
+from countperf.models.function import ColumnKey, model_inputs
+from countperf.models.metrics import mean_error
 from countperf.models.shipped import COMPILED, load_fitted_model
-from countperf.models.weights import WeightSet
+from countperf.models.weights import WeightSet, charge_inputs, correct_charge, find_missing
 from countperf.text import Column, Printed, Result, ShortRepr, extract, format_percent
 
 SPREAD = 0.5
@@ -112,21 +112,14 @@ class KnownModel(Part):
         return load_fitted_model(self.kind, device, memory, overlapped=False)
 
     def near(self, device: DeviceIdentity) -> Self:
-        """Return the known devices of the platform if there are enough of them, else all.
-
-        Machine code costs about as much on a processor whatever runtime made it, so that models
-        that read it keep all devices.
-        """
+        """Return the known devices of the platform if they are enough, else all."""
         alike = sum(is_alike(known.device, device) for known in self.devices)
         if self.kind == COMPILED or alike < _ENOUGH_ALIKE:
             return self
         return self.without(lambda other: not is_alike(other, device))
 
     def carried(self, device: DeviceIdentity) -> dict[str, float]:
-        """Return the logarithms of measured over fitted time that a new device may have, by kernel.
-
-        Each is a share (`CARRIED`) of the mean over known devices of the platform.
-        """
+        """Return what logarithms of measured over fitted time a new device may have, by kernel."""
         carried: dict[str, list[float]] = {}
         for known in self.devices:
             if is_alike(known.device, device):
@@ -372,11 +365,8 @@ def fit_with_prior(
     caches: CountedCaches,
     noise: float = 0.0,
 ) -> FitResult:
-    """Fit a model to few cases of a device, with a prior from known ones.
-
-    `noise`, of times that did not settle, makes intervals wider.
-    """
-    observations = readable(observations, reads_code=known.kind == COMPILED)
+    """Fit a model to few cases of a device, with a prior; `noise` widens intervals."""
+    observations = select_readable(observations, reads_code=known.kind == COMPILED)
     device = header.device
     definition = known.definition(device, memory)
     design = build_design(observations, definition)
@@ -411,7 +401,7 @@ def fit_with_prior(
     )
 
 
-def readable(observations: Sequence[Observation], *, reads_code: bool) -> list[Observation]:
+def select_readable(observations: Sequence[Observation], *, reads_code: bool) -> list[Observation]:
     """Return the cases that have what a model reads; refuse where there are none."""
     cases = [case for case in observations if case.has_code or not reads_code]
     if not cases:
@@ -441,3 +431,97 @@ def widening(held_out_error: float | None, expected: ExpectedErrors) -> float:
     """Return by which factor a device is predicted worse than others were, from 1 to 3."""
     factor = (held_out_error or 0.0) / expected.typical_held_out_error
     return float(np.clip(factor, 1.0, _MOST_WIDENING))
+
+
+CORE, FAR, MEMORY = GROUPS = ("core", "far", "memory")
+
+_PRIOR = np.array([[1 / 0.5, 0.0, 0.0], [0.0, 1 / 0.3, -1 / 0.3], [0.0, 0.0, 1 / 1.0]])
+"""Of the logarithms of factors: they are small, and memory's are alike."""
+_SCATTER = 0.5
+"""Scatter of logarithms of errors that is assumed of weights without one."""
+_STEPS = 20
+
+_IN_MEMORY = re.compile(r"beyond_llc|load_memory")
+_BEYOND_L2 = re.compile(r"beyond_l\d|beyond_streams|out_of_reach|load_distinct")
+
+
+def group_of(feature: str) -> str | None:
+    """Return the group of weights that a feature belongs to; None for launches."""
+    if feature == "launches":
+        return None
+    if _IN_MEMORY.search(feature):
+        return MEMORY
+    return FAR if _BEYOND_L2.search(feature) else CORE
+
+
+def split_time(weights: WeightSet, case: Observation) -> tuple[float, list[float]]:
+    """Predict the time of a measured case, s, and return it with the share of each group."""
+    charge = charge_inputs(weights, model_inputs(weights.definition, case.counts))
+    parts = charge.scaled * weights.unknowns
+    groups = [group_of(feature) for _, feature in weights.function.columns]
+    whole = parts.sum() or 1.0
+    shares = [
+        float(sum(p for p, g in zip(parts, groups, strict=True) if g == group) / whole)
+        for group in GROUPS
+    ]
+    return float(correct_charge(weights, charge)[0]), shares
+
+
+def find_factors(expected_s: Vector, shares: Matrix, times_s: Vector, scatter: float) -> Vector:
+    """Return the factor of each group by which kernels take some times; rows are kernels."""
+    rest, ratios = 1.0 - shares.sum(axis=1), np.log(times_s / expected_s)
+    logs = np.zeros(len(GROUPS))
+    for _ in range(_STEPS):  # of Gauss and Newton
+        parts = shares * np.exp(logs)
+        whole = rest + parts.sum(axis=1)
+        off = (ratios - np.log(whole)) / scatter
+        trust = (1.0 + off**2) ** -0.25  # times that are far off count for less (soft L1)
+        off, slopes = trust * off, (trust / whole / scatter)[:, np.newaxis] * parts
+        logs += np.linalg.lstsq(
+            np.vstack([slopes, _PRIOR]), np.concatenate([off, -_PRIOR @ logs]), rcond=None
+        )[0]
+    return np.exp(logs)
+
+
+def rescale_weights(
+    weights: WeightSet, observations: Sequence[Observation], header: Header, *, noise: float = 0.0
+) -> WeightSet:
+    r"""Rescale weights that ship for a device to its measured kernels: its clock and its memory.
+
+    Weights expect a kernel :math:`i` to take :math:`e_i`, of which group :math:`g` of weights takes
+    a share :math:`a_{ig}`. From times :math:`t_i` now, they are multiplied by the most likely
+    factors: :math:`\min_s \sum_i (\log(e_i \sum_g a_{ig} s_g / t_i) / \tau)^2`, and the squares of
+    `_PRIOR` times their logarithms. Intervals get wider as far as left-out families are predicted
+    worse than in the fit, and by `noise` of the times.
+    """
+    complete = [
+        case
+        for case in observations
+        if not find_missing(weights, model_inputs(weights.definition, case.counts))
+    ]
+    cases = select_readable(complete, reads_code=weights.definition.reads_code)
+    split = [split_time(weights, case) for case in cases]
+    expected, shares = (np.array(column) for column in zip(*split, strict=True))
+    measured = np.array([case.time_s for case in cases])
+    families = np.array([case.family for case in cases])
+    quality = weights.quality
+    then = (quality and quality.held_out_scatter) or _SCATTER
+    predicted = expected * (1.0 - shares.sum(axis=1))
+    for family in np.unique(families):
+        out = families == family
+        factors = find_factors(expected[~out], shares[~out], measured[~out], then)
+        predicted[out] += expected[out] * (shares[out] @ factors)
+    if quality is not None:
+        now = log_scatter(predicted.tolist(), measured.tolist()) or then
+        changes: dict[str, Any] = {
+            "held_out_error": mean_error(np.abs(predicted / measured - 1.0)).value,
+            "held_out_scatter": now,
+        }
+        if quality.calibration is not None:
+            changes["calibration"] = quality.calibration.widened(max(1.0, now / then), noise)
+        quality = quality.model_copy(update=changes)
+    found = find_factors(expected, shares, measured, then).tolist()
+    by_group = {None: 1.0, **dict(zip(GROUPS, found, strict=True))}
+    rescaled = tuple(one.scale_by(by_group[group_of(one.feature)]) for one in weights.weights)
+    source = measurement_source(cases, header)
+    return weights.model_copy(update={"weights": rescaled, "quality": quality, "source": source})

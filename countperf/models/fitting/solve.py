@@ -2,19 +2,13 @@ r"""The solver of all fits: bounded least squares of residuals, with a prior or 
 
 Minimised is :math:`\sum_j \rho(r_j^2)` with residuals :math:`r_j = 1 - p_j / m_j` of predicted and
 measured times, or :math:`\log(p_j / m_j)`, and SciPy's robust losses :math:`\rho`. A prior adds
-:math:`\sigma^2 (u - m)^T K^{-1} (u - m)` for the logarithms :math:`u` of the weights, the prior's
-mean :math:`m` and covariance :math:`K`, and the size :math:`\sigma` of the model's own errors; the
-unknowns are then these logarithms, and else the weights, scaled by what they contribute.
+:math:`\sigma^2 (u - m)^T K^{-1} (u - m)` for the logarithms :math:`u` of the weights, which are
+then the unknowns.
 
-The method is that of Levenberg and Marquardt within bounds. Each step is a linear least-squares
-problem within the bounds: the residuals' linearisation by the analytic Jacobian, each row times the
-root of the weight that the loss gives it. It is reduced to its triangular factor and solved by an
-active-set method, so that weights that the measurements drive to zero are exactly zero after one
-step. (In logarithms of weights, `scipy.optimize.least_squares` takes eight times as long on the
-shipped structural model, and ends above the minimum, because such weights only approach zero.)
-Where a step would increase the cost, it is damped until the cost falls; a stationary point is where
-no damped step does. A fit begins at the bounded linear fit of relative residuals and at seeded
-random multiples of it, until the two best ends agree; with a prior, at its mean.
+The method is that of Levenberg and Marquardt within bounds; each step is solved by an active-set
+method, so that weights that the measurements drive to zero are exactly zero after one step. (In
+logarithms of weights, `scipy.optimize.least_squares` takes eight times as long on the shipped
+structural model, and ends above the minimum, because such weights only approach zero.)
 
 Source: Marquardt (1963), doi:10.1137/0111030; weights of robust losses: Holland and Welsch (1977),
 doi:10.1080/03610927708827533.
@@ -38,23 +32,19 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 RANK_TOLERANCE = 1e-10
-"""Singular values below this share of the largest one count as zero: counts are exact integers,
-so that true dependences come out near 1e-16, and nothing measured enters the columns but a factor
-per row."""
+"""Singular values below this share of the largest one count as zero; true ones are near 1e-16."""
 
 _PENALTY = 1e-7
 _NNLS_STEPS = 30
 _FLOOR = 1e-4
-"""Below this share of the measured time, the logarithm goes on as a straight line: a fit may pass
-through times that are not positive, and not end there."""
+"""Below this share of the measured time, the logarithm goes on as a straight line."""
 
 _SEED = 20160713
 _LIFT = 0.03
 _SPREAD = 0.7
 _LARGE = 0.9
 _MOST_OF_LARGE = 1e5
-"""No device does so many times more of anything in a second than in nine of ten cases that have it:
-counts of such cases are wrong, and they do not say where a fit begins."""
+"""Cases with so many times more of anything in a second than others do not say where fits begin."""
 
 _AT_BOUND = 1e-7
 _INSIDE = 1e-3
@@ -237,12 +227,7 @@ class Problem:
 
 
 def _typical_sizes(matrix: Matrix) -> Vector:
-    """Return the norm of each column, as if all its entries that are not zero were large ones.
-
-    Single cases with counts that cannot be (1e9 times too many) would make the norm itself theirs:
-    then the weight at which all others take their times is so large a number that the least damping
-    and the penalty of `countperf.models.fitting.solve` keep fits from it, wherever they begin.
-    """
+    """Return the norm of each column, as if all its entries that are not zero were large ones."""
     sizes = np.ones(matrix.shape[1])
     for position, column in enumerate(np.abs(matrix).T):
         present = column[column > 0]
@@ -313,10 +298,7 @@ def _minimise_from(problem: Problem, start: Vector) -> _End:
 def _find_damped_step(
     problem: Problem, linear: tuple[Matrix, Vector], solved: Vector, cost: float, damping: float
 ) -> tuple[Vector, Vector, float, float] | None:
-    """Find the least damped step that makes the cost smaller; None if there is none.
-
-    Returned are unknowns, residuals, cost and damping.
-    """
+    """Find unknowns, residuals, cost and damping of the least damped step to a smaller cost."""
     triangle, target = linear
     sizes = np.linalg.norm(triangle, axis=0)
     sizes = np.maximum(sizes, _LEAST_SIZE * sizes.max())
@@ -336,12 +318,10 @@ def _find_damped_step(
 
 
 def _solution(problem: Problem, end: _End) -> Solution:
-    r"""Return the fit with its covariance.
+    """Return the fit with its covariance :math:`s^2 (J^T W J)^+` over the unknowns at no bound.
 
-    :math:`s^2 (J^T W J)^+` over the unknowns that are not at a bound, with the weights :math:`W`
-    that the loss gives each residual, and :math:`s^2` the weighted sum of squares over the degrees
-    of freedom: as if residuals beyond the loss scale were of lesser weight. With a prior,
-    :math:`s` is the size of the model's own errors.
+    :math:`W` are the weights of the loss, :math:`s^2` the weighted sum of squares over the degrees
+    of freedom; with a prior, :math:`s` is the size of the model's own errors.
     """
     unknowns, low = end.unknowns, problem.low
     at_bound = unknowns <= low
@@ -400,11 +380,7 @@ def column_norms(matrix: Matrix) -> Vector:
 
 
 def triangular(matrix: Matrix, target: Vector) -> tuple[Matrix, Vector]:
-    """Reduce a tall least-squares problem to one with as many rows as columns.
-
-    ``|matrix @ x - target|`` and ``|triangle @ x - reduced|`` differ by a constant in their
-    squares, whatever ``x`` is, so that both have the same solution within any bounds.
-    """
+    """Reduce a tall least-squares problem to one with as many rows as columns."""
     rows, columns = matrix.shape
     if rows <= columns:
         return matrix, target
@@ -415,8 +391,7 @@ def triangular(matrix: Matrix, target: Vector) -> tuple[Matrix, Vector]:
 def minimize_within_bounds(matrix: Matrix, target: Vector, low: Vector) -> Vector:
     """Minimise the norm of ``target - matrix @ coefficients`` within lower bounds, quickly.
 
-    Columns have to be of about the same size already. Where all coefficients have a bound, that is
-    the active-set method of Lawson and Hanson (`scipy.optimize.nnls`).
+    Where all coefficients have one, by the active-set method of Lawson and Hanson.
     """
     from scipy.optimize import lsq_linear, nnls
 
@@ -444,10 +419,7 @@ def minimize_within_bounds(matrix: Matrix, target: Vector, low: Vector) -> Vecto
 
 
 def right_singular_vectors(matrix: Matrix) -> tuple[Vector, Matrix]:
-    """Return the singular values of a matrix, and all its right singular vectors, row by row.
-
-    Of a tall matrix they are those of its triangular factor, which takes far less time.
-    """
+    """Return the singular values of a matrix, and all its right singular vectors, row by row."""
     if matrix.shape[0] > matrix.shape[1]:
         matrix = np.asarray(np.linalg.qr(matrix, mode="r"), np.float64)
     _, values, right = np.linalg.svd(matrix, full_matrices=True)

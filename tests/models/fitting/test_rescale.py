@@ -12,7 +12,7 @@ import pytest
 from countperf import load_weights
 from countperf.measuring import Header, MeasurementSet
 from countperf.models.fitting.fit_model import Observation, observations_of
-from countperf.models.fitting.rescale import find_factors, group_of, rescale_weights, split_time
+from countperf.models.fitting.prior import find_factors, group_of, rescale_weights, split_time
 from countperf.models.weights import WeightSet
 
 FITS = Path(__file__).parents[3] / "fits"

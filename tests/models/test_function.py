@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from countperf.models.function import FitQuality
-from countperf.models.library import load_weights
-from countperf.models.validity import (
+from countperf.models.function import (
     SHORTEST_LAUNCH_S,
+    FitQuality,
     describe_guess,
     describe_interval,
     describe_range,
@@ -24,6 +23,7 @@ from countperf.models.validity import (
     log_quantile,
     student_quantile,
 )
+from countperf.models.library import load_weights
 from tests.models.builders import TWO_TO_ONE, make_weight
 
 FITS = Path(__file__).parents[2] / "fits"
@@ -36,7 +36,7 @@ ADD, LARGEST = "flop.add.f32", 1000.0
 )
 def test_extrapolation_begins_at_a_factor_of_two(count: Any, passed: bool) -> None:
     weight = make_weight(ADD, 1.0, largest=LARGEST)
-    above, below = features_outside({ADD: weight}, {ADD: count}, {ADD: count})
+    above, below = features_outside({ADD: weight}, [count], {ADD: count})
     assert (describe_range(above, below) == "") is passed
 
 
@@ -45,7 +45,7 @@ def test_features_that_hardly_matter_do_not_extrapolate() -> None:
     weights = {"launches": make_weight("launches", 1.0), "groups": groups}
     counts = {"launches": 1.0, "groups": 1e6}
 
-    assert features_outside(weights, counts, {"launches": 1.0, "groups": 1e-6}) == ({}, {})
+    assert features_outside(weights, counts.values(), {"launches": 1.0, "groups": 1e-6}) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_extrapolation_begins_below_the_smallest_work(
     weights = {"launches": make_weight("launches", 1.0), ADD: added}
     counts = {"launches": 1.0, ADD: count}
     # launches take nearly all of the time, and do not hide it
-    said = describe_range(*features_outside(weights, counts, {"launches": 1e9, ADD: 1.0}))
+    said = describe_range(*features_outside(weights, counts.values(), {"launches": 1e9, ADD: 1.0}))
     widened = f"below the smallest value measured: {ADD}"
     assert said == ("" if passed else widened)
 
