@@ -28,12 +28,12 @@ class Context:
     """Known constraints of the parameters; used to simplify, never to restrict."""
 
     def __init__(self, assumptions: IntegerSet | None) -> None:
-        self.assumptions = None if assumptions is None else isl_sets.as_set(assumptions)
-        self.text = isl_sets.assumptions_text(self.assumptions)
+        self.assumptions = assumptions
+        self.text = isl_sets.assumptions_text(assumptions)
         self.congruences: dict[str, tuple[int, int]] = {}
         self._lower: dict[str, int] = {}
         self.lower_bounds: dict[str, int] = {}
-        whole = isl.Set("{ : }") if self.assumptions is None else self.assumptions
+        whole = isl.Set("{ : }") if assumptions is None else isl_sets.as_set(assumptions)
         pieces = whole.get_basic_sets()
         whole = pieces[0] if len(pieces) == 1 else whole.coalesce().simple_hull()
         names = names_of(whole, parameters=True)
@@ -170,7 +170,8 @@ class Counter:
     """Counts points of sets under fixed assumptions, and proves signs under them."""
 
     def __init__(self, assumptions: IntegerSet | None = None) -> None:
-        self.context = _context_of(assumptions)
+        # isl's basic sets do not compare with sets
+        self.context = _context_of(None if assumptions is None else isl_sets.as_set(assumptions))
         self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
 
     def count(

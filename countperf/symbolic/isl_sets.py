@@ -249,10 +249,14 @@ def _parse_isl(expression: Any) -> QuasiPolynomial:
     return value
 
 
-@lru_cache(256)
 def guards_of(parameter_set: IntegerSet) -> tuple[Guards, ...]:
     """Return disjoint parts of a parameter set as guards, existentials as floors."""
-    whole = as_set(parameter_set).compute_divs()
+    return _guards_of(as_set(parameter_set))
+
+
+@lru_cache(256)
+def _guards_of(parameter_set: IntegerSet) -> tuple[Guards, ...]:
+    whole = parameter_set.compute_divs()
     pieces = whole.get_basic_sets()
     if len(pieces) > 1:
         pieces = whole.make_disjoint().compute_divs().get_basic_sets()

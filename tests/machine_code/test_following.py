@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -37,14 +36,8 @@ COUNTED = {
 @pytest.mark.parametrize("name", COUNTED)
 def test_loops_of_one_block(name: str, length: int) -> None:
     trips = length + 2 if name == "from a negative number" else length
-
-    assert executed(f"f: {COUNTED[name]}; ret", rdi=length) == {
-        0: 1,
-        1: trips,
-        2: trips,
-        3: trips,
-        4: 1,
-    }
+    expected = {0: 1, **dict.fromkeys((1, 2, 3), trips), 4: 1}
+    assert executed(f"f: {COUNTED[name]}; ret", rdi=length) == expected
 
 
 BY_VECTORS = """
@@ -113,7 +106,6 @@ __ocl_svml_z0_irem16: vdivps %zmm1,%zmm0,%zmm0; ret
 )
 def test_counts(code: str, registers: dict[str, int], expected: dict[int, int]) -> None:
     counts = executed(code, most=1000, **registers)
-
     assert {line: counts[line] for line in expected} == expected
 
 
@@ -219,7 +211,7 @@ def test_long_loops_take_few_steps(code: str) -> None:
 
 def test_everything_is_counted_as_often_as_it_is_executed() -> None:
     often = {2: 3, 3: 3, 4: 3, 1: 1, 5: 1, 6: 1, 7: 1}
-    expected = Counter({0: 1, 8: 1} | {line: times * 10**6 for line, times in often.items()})
+    expected = {0: 1, 8: 1} | {line: times * 10**6 for line, times in often.items()}
     assert executed(NESTED, rdi=10**6) == expected
     with pytest.raises(CountingError, match="gave up"):  # what alternates is followed
         executed(EVERY_THIRD, most=2000, rdi=10**6)

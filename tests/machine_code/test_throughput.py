@@ -111,14 +111,8 @@ def parts(code: str, longest: int = 512, **registers: int) -> list[tuple[int, in
 
 def test_short_loops_belong_to_the_iteration_around_them() -> None:
     assert parts(NEST, rdi=100, rsi=4) == [(1, 1, 1), (100, 21, 2100), (1, 1, 1)]
-
-
-def test_long_loops_are_apart_from_what_is_around_them() -> None:
     outside = [(100, 2, 200), (400, 4, 1600), (100, 3, 300)]
     assert parts(NEST, longest=20, rdi=100, rsi=4) == [(1, 1, 1), *outside, (1, 1, 1)]
-
-
-def test_loops_that_begin_alike_are_told_apart() -> None:
     assert parts(SHARED, rdi=100) == [(1, 2, 2), (100, 15, 1500), (1, 1, 1)]
 
 

@@ -98,32 +98,22 @@ class Executed:
     work_groups: int = 0  # barriers times the work items that wait at them; groups; launches
     launches: int = 0  # barriers times the work items that wait at them; groups; launches
 
-    def properties(self) -> dict[str, int]:
-        """Return nonzero tallies, accesses by kind only."""
-        result: Counter[str] = Counter(self.operations)
+    def properties(self, classes: Mapping[Access, str] | None = None) -> dict[str, int]:
+        """Return nonzero tallies, accesses by kind, and to global memory by class if given."""
+        result = Counter(self.operations)
         for access, number in self.accesses.items():
-            result[access.kind] += number
-        return self._with_synchronization(result)
-
-    def _with_synchronization(self, result: Counter[str]) -> dict[str, int]:
+            is_classed = classes is not None and access.space == "global"
+            result[access.kind + (f".{classes[access]}" if is_classed else "")] += number
+        for name, number in list(result.items()):
+            if name.startswith("gmem.load."):
+                suffix = name.removeprefix("gmem.load.")
+                smaller = min(number, result[f"gmem.store.{suffix}"])
+                result[f"gmem.min.{suffix}"] = smaller if classes is not None else 0
         result["barrier.local"] += self.local_barriers
         result["barrier.global"] += self.global_barriers
         result["groups"] += self.work_groups
         result["launches"] += self.launches
         return {name: number for name, number in result.items() if number}
-
-    def classified(self, classes: Mapping[Access, str]) -> dict[str, int]:
-        """Return nonzero tallies, accesses to global memory by utilization class."""
-        result: Counter[str] = Counter(self.operations)
-        for access, number in self.accesses.items():
-            suffix = f".{classes[access]}" if access.space == "global" else ""
-            result[access.kind + suffix] += number
-        for name, number in list(result.items()):
-            if name.startswith("gmem.load."):
-                suffix = name.removeprefix("gmem.load.")
-                smaller = min(number, result[f"gmem.store.{suffix}"])
-                result[f"gmem.min.{suffix}"] = smaller
-        return self._with_synchronization(result)
 
 
 def utilization_classes(runs: Sequence[Executed]) -> list[dict[Access, str]] | None:
@@ -499,20 +489,9 @@ class Interpreter:
         for part in index:
             self.value(part, "i")
         self.is_index = inside
-        variable = self._variable(array)
-        if self.is_silent or isinstance(variable, lp.ValueArg):
+        access = self._find_access(direction, array, index)
+        if access is None:
             return
-        space = getattr(variable, "address_space", lp.AddressSpace.GLOBAL)
-        if space == lp.AddressSpace.PRIVATE:
-            return
-        access = Access(
-            array=array,
-            space="local" if space == lp.AddressSpace.LOCAL else "global",
-            direction=direction,
-            bits=variable.dtype.numpy_dtype.itemsize * 8,
-            index=index,
-            within=self.within,
-        )
         self.executed.accesses[access] += self.factor
         if not self.with_cells:
             return
@@ -521,6 +500,16 @@ class Interpreter:
             self.executed.indirect.add(access)
         else:
             self.executed.cells[array, direction].add(address)
+
+    def _find_access(self, direction: str, array: str, index: tuple[Any, ...]) -> Access | None:
+        """Return an access that is tallied; None for sizes and private variables."""
+        variable = self._variable(array)
+        space = getattr(variable, "address_space", lp.AddressSpace.GLOBAL)
+        if self.is_silent or isinstance(variable, lp.ValueArg) or space == lp.AddressSpace.PRIVATE:
+            return None
+        name = "local" if space == lp.AddressSpace.LOCAL else "global"
+        bits = variable.dtype.numpy_dtype.itemsize * 8
+        return Access(array, name, direction, bits, index, self.within)
 
     # }}}
 
@@ -551,15 +540,11 @@ class Interpreter:
                 return _Value(self.point[expr.name], dtype, True, True)
             case p.Variable():
                 return self._name(expr.name)
-            case p.Quotient():
+            case p.Quotient() | p.FloorDiv() | p.Remainder():
+                kind = {p.Quotient: "div", p.FloorDiv: "floor", p.Remainder: "mod"}[type(expr)]
+                of_sides = context if kind == "div" else "i"
                 sides = (expr.numerator, expr.denominator)
-                return self._binary("div", *(self.value(side, context) for side in sides))
-            case p.FloorDiv():
-                sides = (expr.numerator, expr.denominator)
-                return self._binary("floor", *(self.value(side, "i") for side in sides))
-            case p.Remainder():
-                sides = (expr.numerator, expr.denominator)
-                return self._binary("mod", *(self.value(side, "i") for side in sides))
+                return self._binary(kind, *(self.value(side, of_sides) for side in sides))
             case p.Power():
                 return self._power(expr, context)
             case p.Min() | p.Max():
