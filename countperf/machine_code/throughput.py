@@ -76,8 +76,8 @@ def cycles_of(program: MachineProgram, executed: Mapping[int, int]) -> Counter[s
     analyze(blocks)
     cycles: Counter[str] = Counter()
     for text, times, kind in blocks:
-        names: Sequence[str] = ("", "_throughput", "_operations")
-        by_name = dict(zip(names, _ANALYZED[text], strict=True))
+        names = ("", "_throughput", "_operations")
+        by_name: dict[str, float] = dict(zip(names, _ANALYZED[text], strict=True))
         if kind == "joined":
             by_name = {"_overlapped": by_name[""]}
         elif kind == "loop":

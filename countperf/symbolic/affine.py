@@ -69,7 +69,7 @@ def floor_quotient(numerator: QuasiPolynomial, divisor: QuasiPolynomial) -> Quas
             raise _division_by_zero(divisor)
         return numerator.floor_divide(number) if number > 0 else (-numerator).floor_divide(-number)
     whole, rest = _divide(numerator, divisor) if divisor.is_linear else (ZERO, numerator)
-    return whole + QuasiPolynomial.atom(ParametricFloor(rest, divisor)) if rest else whole
+    return whole + QuasiPolynomial.name(ParametricFloor(rest, divisor)) if rest else whole
 
 
 def exact_quotient(numerator: QuasiPolynomial, divisor: QuasiPolynomial) -> QuasiPolynomial | None:
@@ -277,7 +277,7 @@ def _join_floors(numerator: QuasiPolynomial, divisor: int) -> QuasiPolynomial:
     """Return a floor of a quotient; of the floor of another one it is a single floor."""
     inner = next(iter(numerator.floors()), None)
     if inner is not None and inner.denominator:
-        rest = numerator - QuasiPolynomial.atom(inner)
+        rest = numerator - QuasiPolynomial.name(inner)
         if rest.is_constant:
             joined = inner.numerator + rest * inner.denominator
             return joined.floor_divide(inner.denominator * divisor)

@@ -201,7 +201,7 @@ class Counter:
             rescaled = self.context.rescale(factor)
             try:
                 counted = (
-                    piecewise.one_count()
+                    piecewise.ONE_COUNT
                     if self.context.implies(rescaled)
                     else PiecewiseQuasiPolynomial(sum_weight(rescaled, ONE, self.context.simplify))
                 )

@@ -97,7 +97,7 @@ class PiecewiseQuasiPolynomial(Formula):
     @staticmethod
     def product(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
         """Return the product of counts."""
-        return reduce(operator.mul, counts, one_count())
+        return reduce(operator.mul, counts, ONE_COUNT)
 
     @staticmethod
     def from_value(value: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:
@@ -330,11 +330,6 @@ def _from_texts(
     )
 
 
-def one_count() -> PiecewiseQuasiPolynomial:
-    """Return the count that is one everywhere."""
-    return PiecewiseQuasiPolynomial.from_value(ONE)
-
-
 def _strongest(guards: _Guards) -> _Guards:
     """Leave out guards that differ from others by a constant, and follow from them."""
     least: dict[QuasiPolynomial, QuasiPolynomial] = {}
@@ -346,3 +341,4 @@ def _strongest(guards: _Guards) -> _Guards:
 
 
 ZERO_COUNT = PiecewiseQuasiPolynomial()
+ONE_COUNT = PiecewiseQuasiPolynomial.from_value(ONE)

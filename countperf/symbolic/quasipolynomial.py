@@ -119,13 +119,8 @@ class QuasiPolynomial(Formula):
         return _make_trusted({(): _number(value)} if value else {})
 
     @staticmethod
-    def name(name: str) -> QuasiPolynomial:
-        """Return the indeterminate `name`."""
-        return _make_trusted({((name, 1),): 1})
-
-    @staticmethod
-    def atom(atom: Atom) -> QuasiPolynomial:
-        """Return a single atom as a polynomial."""
+    def name(atom: Atom) -> QuasiPolynomial:
+        """Return a single indeterminate, a name or a floor."""
         return _make_trusted({((atom, 1),): 1})
 
     @staticmethod
