@@ -13,7 +13,6 @@ from typing import Any
 
 from countperf.machine_code.machine_state import (
     REGISTERS,
-    STACK_POINTER,
     Action,
     Flags,
     Machine,
@@ -235,9 +234,9 @@ def _special(mnemonic: str, parts: list[str]) -> Action | None:
     if mnemonic.startswith("lea") and len(parts) == 2:
         return _lea(parts)
     if mnemonic.startswith("push") and parts:
-        return _push(parts[0])
+        return _move_by_stack(parts[0], "-0x8(%rsp)", "-0x8(%rsp)")
     if mnemonic in ("pop", "popq") and parts:
-        return _pop(parts[0])
+        return _move_by_stack("0x0(%rsp)", parts[0], "0x8(%rsp)")
     if mnemonic.startswith("cmov") and len(parts) == 2:
         return _conditional(mnemonic.removeprefix("cmov"), parts)
     if mnemonic.startswith("set") and parts:
@@ -245,7 +244,7 @@ def _special(mnemonic: str, parts: list[str]) -> Action | None:
     return None
 
 
-def _move(parts: list[str], low: int, high: int, *, is_signed: bool) -> Action:
+def _move(parts: list[str], low: int, high: int, *, is_signed: bool = False) -> Action:
     read, write, mask = reader(parts[0], low), writer(parts[1], high), (1 << high) - 1
 
     def move(machine: Machine) -> None:
@@ -268,28 +267,15 @@ def _lea(parts: list[str]) -> Action:
     return compute
 
 
-def _push(text: str) -> Action:
-    read = reader(text, 64)
+def _move_by_stack(source: str, target: str, step: str) -> Action:
+    """Move between the stack and an operand, then move the stack pointer."""
+    move, advance = _move([source, target], 64, 64), _lea([step, "%rsp"])
 
-    def push(machine: Machine) -> None:
-        value, top = read(machine), machine.registers[STACK_POINTER]
-        if top is not None:
-            machine.registers[STACK_POINTER] = top - 8
-            machine.store(top - 8, 64, value)
+    def push_or_pop(machine: Machine) -> None:
+        move(machine)
+        advance(machine)
 
-    return push
-
-
-def _pop(text: str) -> Action:
-    write = writer(text, 64)
-
-    def pop(machine: Machine) -> None:
-        top = machine.registers[STACK_POINTER]
-        if top is not None:
-            write(machine, machine.load(top, 64))
-            machine.registers[STACK_POINTER] = top + 8
-
-    return pop
+    return push_or_pop
 
 
 def _conditional(suffix: str, parts: list[str]) -> Action:

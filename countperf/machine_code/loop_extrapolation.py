@@ -73,9 +73,8 @@ class _State(NamedTuple):
 
     lengths: dict[str, int]
     registers: tuple[Value, ...]
-    low: tuple[Value, ...]
+    constant: tuple[object, ...]  # the lowest bytes, and masks
     vectors: bytes
-    masks: bytes
     flags: Flags | None
 
 
@@ -115,7 +114,7 @@ class Loops:
     ) -> None:
         """Note that a block was executed, what its branch decided by, and how often."""
         self.machine.journal.passed.append((position, taken, times))
-        self.machine.journal.branched.append((suffix, flags))
+        self.machine.journal.decided.append((suffix, flags))
 
     def back(self, position: int, target: int) -> Counter[int]:
         """Go on by iterations that are alike, where a branch leads back."""
@@ -145,9 +144,8 @@ class Loops:
         return _State(
             {name: len(record) for name, record in vars(machine.journal).items()},
             tuple(machine.registers),
-            tuple(machine.low),
+            (*machine.low, machine.masks.tobytes()),
             machine.vectors.tobytes(),
-            machine.masks.tobytes(),
             machine.flags,
         )
 
@@ -162,7 +160,7 @@ class Loops:
         ways = self._by_iteration("passed", states)
         if ways is None or any(len(set(blocks)) > 1 for blocks in ways):
             return Counter()
-        if len({(state.low, state.masks) for state in states}) > 1 or not self._has_even(states):
+        if len({state.constant for state in states}) > 1 or not self._has_even(states):
             return Counter()
         flags = even_flags([state.flags for state in states])
         registers = even([state.registers for state in states], 64)
@@ -213,12 +211,11 @@ class Loops:
 
     def _iterations(self, states: Sequence[_State]) -> int | None:
         """Return for how many more iterations all is decided alike; None for endless ones."""
-        branches = self._by_iteration("branched", states)
-        moves = self._by_iteration("decided", states)
-        if branches is None or moves is None:
+        rows = self._by_iteration("decided", states)
+        if rows is None:
             return None
         ends: list[int | None] = []
-        for decisions in (*branches, *moves):
+        for decisions in rows:
             suffixes, flags = zip(*decisions, strict=True)
             growth = even_flags(flags)
             if growth is None or (flags[0] is not None and len(set(suffixes)) > 1):

@@ -84,16 +84,14 @@ class EffectRecord:
     def __init__(self) -> None:
         # blocks, whether their branches were taken, and how often: several times where it is a loop
         self.passed: list[tuple[int, bool | None, int]] = []
-        # conditions of these branches, and flags that decided them
-        self.branched: list[tuple[str, Flags | None]] = []
+        # conditions of these branches and of moves, and flags that decided them
+        self.decided: list[tuple[str, Flags | None]] = []
         # address, bits and value of what was written to memory
         self.written: list[tuple[int, int, Value]] = []
         # the same of what was loaded and known
         self.loaded: list[tuple[int, int, int]] = []
         # operands of what does not grow evenly with them, and how many of their low bits decide
         self.stepped: list[tuple[int | None, tuple[Value, ...]]] = []
-        # conditions of moves, and flags that decided them
-        self.decided: list[tuple[str, Flags | None]] = []
 
 
 class Machine:

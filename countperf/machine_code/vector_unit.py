@@ -443,10 +443,8 @@ def _narrow_elements(match: re.Match[str], parts: Sequence[str], _width: int) ->
 
 
 _Order = Callable[[str, int, int, int], Sequence[int]]
-"""Where elements of a result come from: elements of the operands are numbered side by side.
-
-Given are what the name says, the numbers of elements of a vector and of 128 bits, and the constant.
-"""
+"""Where elements of a result come from: those of the operands are numbered side by side. Given are
+what the name says, the numbers of elements of a vector and of 128 bits, and the constant."""
 
 
 def _reorder(order: _Order, match: re.Match[str], parts: Sequence[str], width: int) -> Source:

@@ -54,13 +54,11 @@ def to_isl(polyhedron: Polyhedron) -> IntegerSet:
     Matrices filled element by element would leak: islpy never frees an argument that isl consumes.
     """
     parameters, dimensions = len(polyhedron.parameters), len(polyhedron.dimensions)
-    rows = [("0", row) for row in polyhedron.equalities]
-    rows += [("1", row) for row in polyhedron.inequalities]
-    text = [f"{len(rows)} {parameters + dimensions + 2} {dimensions} 0 0 {parameters}"]
-    for kind, (constant, *values) in rows:
-        text.append(
-            " ".join(map(str, [kind, *values[parameters:], *values[:parameters], constant]))
-        )
+    text = [f"{len(polyhedron.rows)} {parameters + dimensions + 2} {dimensions} 0 0 {parameters}"]
+    for kind, rows in enumerate((polyhedron.equalities, polyhedron.inequalities)):
+        for constant, *values in rows:
+            columns = [kind, *values[parameters:], *values[:parameters], constant]
+            text.append(" ".join(map(str, columns)))
     unnamed = isl.BasicSet("\n".join(text))
     return isl.BasicSet.from_constraint_matrices(
         _space(polyhedron.parameters, polyhedron.dimensions),
@@ -112,12 +110,11 @@ def lift_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
         with limit_operations(_SPLITTING_OPERATIONS, "splitting a set into disjoint parts"):
             pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
     names = tuple(f"_d{k}" for k in range(whole.dim(_DT.set)))
-    result: list[Polyhedron] = []
-    for piece in pieces:
-        extra = tuple(f"_e{k}" for k in range(piece.dim(_DT.div)))
-        lifted = piece.lift().flatten() if extra else piece
-        result.append(from_isl(lifted, parameters, names + extra))
-    return result
+    extras = [tuple(f"_e{k}" for k in range(piece.dim(_DT.div))) for piece in pieces]
+    return [
+        from_isl(piece.lift().flatten() if extra else piece, parameters, names + extra)
+        for piece, extra in zip(pieces, extras, strict=True)
+    ]
 
 
 def as_set(integer_set: IntegerSet) -> IntegerSet:

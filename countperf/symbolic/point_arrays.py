@@ -249,7 +249,8 @@ def parts_by_place(extents: Sequence[int], executed: Sequence[IntegerSet] = ()) 
 
     Without sets, parts are weighted by their size, and represented by their middle.
     """
-    for ranges in product(*map(_parts, extents)):
+    parts = ((range(1), range(1, n - 1), range(max(1, n - 1), n)) for n in extents)
+    for ranges in product(*(filter(None, along_axis) for along_axis in parts)):
         members = _box(ranges)
         size = prod(map(len, ranges))
         total = sum(_size(_within(members, part)) for part in executed)
@@ -272,11 +273,6 @@ def kinds_in_order(
         points, _ = points_of_set(kind.members, {}, limit)
         order[tuple(points.values())] = number
     return order.ravel(order="F")
-
-
-def _parts(extent: int) -> list[range]:
-    parts = (range(1), range(1, extent - 1), range(max(1, extent - 1), extent))
-    return [part for part in parts if part]
 
 
 def place_in_box(part: IntegerSet, axes: Sequence[int], number: int) -> IntegerSet:

@@ -134,8 +134,6 @@ def test_lines_of_a_listing(
         assert found[4][1:] == ("jmp", "*%rcx")
 
 
-# {{{ accesses that come back too late for a cache
-
 LINE_BYTES, SETS, WAYS = 64, 64, 8
 WAY_BYTES = LINE_BYTES * SETS
 ZEN_5 = load_hierarchy("amd-zen5").counted  # 48 KiB of 12 ways
@@ -211,6 +209,3 @@ def test_addresses_are_those_of_the_first_time() -> None:
     )
     assert code.follow_function("f", machine)[1] == 100
     assert machine.accessed == {1: 1 << 20}
-
-
-# }}}

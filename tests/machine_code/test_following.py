@@ -21,8 +21,6 @@ from tests.machine_code.machines import executed, program, value
 
 needs_objdump = pytest.mark.skipif(find_objdump() is None, reason="objdump is not installed")
 
-# {{{ loops and branches
-
 COUNTED = {
     "up to equality": "xor %eax,%eax; inc %rax; cmp %rdi,%rax; jne 1",
     "down to zero": "mov %rdi,%rax; nop; dec %rax; jne 1",
@@ -128,10 +126,6 @@ def test_unknown_functions_leave_nothing_known_that_they_need_not_restore() -> N
     assert program(code).follow_function("f", machine)[3] == 3
     assert (value(machine, "rcx"), value(machine, "rbx")) == (None, 0)
 
-
-# }}}
-
-# {{{ loops gone through in one go
 
 NESTED = """
 f: xor %eax,%eax; xor %ecx,%ecx
@@ -254,10 +248,6 @@ def test_what_is_overwritten_need_not_grow_evenly(line: str, operands: int) -> N
     assert (size if "mm" in line else len(values)) == operands
 
 
-# }}}
-
-# {{{ vector instructions that can decide anything
-
 MASK_OF_GATHER = """
 vpcmpneqq 0x40(%rsp),%ymm1,%k1; vgatherqps 0x8(%rdi,%ymm0,4),%xmm4{%k1}
 vaddps %xmm4,%xmm5,%xmm6; vmovaps %xmm6,(%rsp)
@@ -311,10 +301,6 @@ def test_a_register_that_another_block_reads() -> None:
     assert find_needed_lines(lines[:2], [[0, 1]], always=[0]) == {0}
 
 
-# }}}
-
-# {{{ object files and libraries
-
 SOURCE = """
 int leaf(int count) { int k; for (k = 0; k < count; k++) __asm__ volatile("cld"); return k; }
 int group(int count) { return leaf(2 * count) + 1; }
@@ -359,6 +345,3 @@ def test_functions_of_libraries_get_addresses_of_their_own() -> None:
 
 def test_other_functions_are_not_looked_for() -> None:
     assert not functions_of({"memset": 16, "__ocl_svml_none": 32}, find_library)
-
-
-# }}}

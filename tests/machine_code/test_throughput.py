@@ -90,8 +90,6 @@ def test_an_analyzer_that_does_not_do_it_is_told(
         cycles(CHAIN, rdi=10)
 
 
-# {{{ loops within each other
-
 NEST = """f: xor %eax,%eax
 vxorps %xmm1,%xmm1,%xmm1; xor %ecx,%ecx
 vaddps %zmm0,%zmm1,%zmm1; inc %rcx; cmp %rsi,%rcx; jne 3
@@ -130,6 +128,3 @@ def test_short_loops_overlap_what_follows_them() -> None:
 def test_of_long_loops_nothing_overlaps() -> None:
     long = cycles_of(program(NEST), executed(NEST, rdi=10, rsi=1000))
     assert long["cycles_overlapped"] == pytest.approx(long["cycles"], rel=0.01)
-
-
-# }}}

@@ -2,22 +2,8 @@
 
 Slow on purpose, and without any code of the counting engine: points of loops are enumerated one by
 one, expressions are walked again at each of them, as the generated C code would evaluate them.
-
-Rules
------
-1. An instruction runs at each point of its loops at which its predicates hold, once for each work
-   item along the hardware axes that it does not use.
-2. Operations are binary and associate from left to right; operands take C's usual arithmetic
-   conversions step by step; an operation on two constants is free.
-3. Untyped constants take the type of the context, which is that of the assignee, of a function's
-   argument, or of the two sides of a comparison.
-4. Comparisons whose value follows from loop variables and sizes are free; others are counted. What
-   depends on the outcome of the latter must tally nothing.
-5. Subscripts tally loads only.
-6. Loops around local barriers run from the smallest to the largest value that any work item of the
-   group needs; groups without an item that enters a loop skip it.
-7. The variable of an unrolled loop is an untyped constant in each copy of the body; a
-   multiplication by it is one, also where it is -1.
+What depends on comparisons of data must tally nothing. Loops around local barriers run from the
+smallest to the largest value that any work item of the group needs.
 """
 
 from __future__ import annotations
@@ -26,7 +12,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import islpy as isl
@@ -79,24 +65,21 @@ class Access:
         return f"{prefix}.{self.direction}.{self.bits}"
 
 
-@dataclass(slots=True)
 class Executed:
     """Tallies of one execution of a kernel, all work items together."""
 
-    # by names such as ``flop.add.f32`` and ``flop.special.f32.rsqrt``
-    operations: Counter[str] = field(default_factory=Counter[str])
-    accesses: Counter[Access] = field(default_factory=Counter[Access])  # executions of each access
-    # addresses in elements that were touched
-    cells: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
-    # increments of the address from one item to the next along local axis 0, over the whole
-    # domain of the instruction; empty where there are no two neighbors
-    strides: dict[Access, set[int]] = field(default_factory=lambda: defaultdict(set))
-    # accesses whose address is read from data
-    indirect: set[Access] = field(default_factory=set[Access])
-    local_barriers: int = 0  # barriers times the work items that wait at them; groups; launches
-    global_barriers: int = 0  # barriers times the work items that wait at them; groups; launches
-    work_groups: int = 0  # barriers times the work items that wait at them; groups; launches
-    launches: int = 0  # barriers times the work items that wait at them; groups; launches
+    def __init__(self) -> None:
+        self.operations = Counter[str]()  # by names such as ``flop.special.f32.rsqrt``
+        self.accesses = Counter[Access]()  # executions of each access
+        # addresses in elements that were touched
+        self.cells: dict[tuple[str, str], set[int]] = defaultdict(set)
+        # increments of the address from one item to the next along local axis 0, over the whole
+        # domain of the instruction; empty where there are no two neighbors
+        self.strides: dict[Access, set[int]] = defaultdict(set)
+        self.indirect = set[Access]()  # accesses whose address is read from data
+        # barriers times the work items that wait at them
+        self.local_barriers = self.global_barriers = 0
+        self.work_groups = self.launches = 0
 
     def properties(self, classes: Mapping[Access, str] | None = None) -> dict[str, int]:
         """Return nonzero tallies, accesses by kind, and to global memory by class if given."""
@@ -152,9 +135,6 @@ def _utilization_class(stride: int, cells: set[int], *, numeric: bool) -> str:
     return f"{used}of{stride if small else 'n'}"
 
 
-# {{{ values
-
-
 @dataclass(frozen=True, slots=True)
 class _Value:
     """Value that generated code computes: None if of data, its C type, a literal or not."""
@@ -208,8 +188,6 @@ _COMPARISONS = {
 
 _LIMITS = frozenset({"INFINITY", "HUGE_VAL", "INT_MIN", "INT_MAX", "LONG_MIN", "LONG_MAX"})
 
-# }}}
-
 
 class Interpreter:
     """Interprets a kernel with one entry point, at any sizes."""
@@ -246,8 +224,6 @@ class Interpreter:
             for tag in iname.tags
             if isinstance(tag, tag_class)
         }
-
-    # {{{ running
 
     def run(self, parameters: Mapping[str, int], *, with_cells: bool = False) -> Executed:
         """Execute the kernel at given sizes."""
@@ -376,10 +352,6 @@ class Interpreter:
                     step = following - addresses[frozenset(point.items())]
                     self.executed.strides[access].add(step)
 
-    # }}}
-
-    # {{{ barriers
-
     def _barrier_passes(self, items: Sequence[Any], groups: Mapping[int, int]) -> int:
         """Count the local barriers that one item of each group passes, over all groups."""
         axes = sorted(groups)
@@ -450,10 +422,6 @@ class Interpreter:
             if all(known.get(name, value) == value for name, value in point.items())
         ]
 
-    # }}}
-
-    # {{{ tallies
-
     def _count(self, name: str) -> None:
         if not self.is_silent and not self.is_index:
             self.executed.operations[name] += self.factor
@@ -510,10 +478,6 @@ class Interpreter:
         name = "local" if space == lp.AddressSpace.LOCAL else "global"
         bits = variable.dtype.numpy_dtype.itemsize * 8
         return Access(array, name, direction, bits, index, self.within)
-
-    # }}}
-
-    # {{{ expressions
 
     def value(self, expr: Any, context: str | None) -> _Value:
         """Evaluate an expression at the current point and tally what that takes."""
@@ -684,8 +648,6 @@ class Interpreter:
         else:
             self._operation("special", types[-1], name)
         return _Value(None, types[-1])
-
-    # }}}
 
 
 def _unparenthesized(expr: Any) -> list[Any]:
