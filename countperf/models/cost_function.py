@@ -91,7 +91,7 @@ class CostFunction(ShortRepr, FieldsAlone):
             source.lines.append(f"if not ({self.vector.condition(source)}): raise ValueError")
         numbers = source.numbers()
         known = {
-            name: source.named(f"np.asarray({number}, dtype=float)" if arrays else number)
+            name: source.name_expression(f"np.asarray({number}, dtype=float)" if arrays else number)
             for name, number in zip(self.vector, numbers, strict=True)
         }
         source.lines.append("values = {}")
@@ -102,7 +102,9 @@ class CostFunction(ShortRepr, FieldsAlone):
             source.lines.append(f"values[{name!r}] = {formula.source}")
             known[name] = f"values[{name!r}]"
         features = [
-            source.named(" + ".join(known[name] for name in properties)) if properties else "0.0"
+            source.name_expression(" + ".join(known[name] for name in properties))
+            if properties
+            else "0.0"
             for properties in self._properties
         ]
         scales = [model.terms[term].scale for term, _ in self.weights.function.columns]
@@ -112,7 +114,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         ]
         results = (features, scaled, [known[name] for name in self._lacking])
         names = NAMESPACE if arrays else SCALAR_NAMESPACE
-        return source.defined([f"[{', '.join(texts)}]" for texts in results], names)
+        return source.define_function([f"[{', '.join(texts)}]" for texts in results], names)
 
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one."""
