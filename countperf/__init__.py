@@ -1,11 +1,9 @@
 """Predict the run time of Loopy kernels from exact symbolic counts and weights fitted to a device.
 
-Importing this package is cheap: each name is imported from its home when it is first used.
-
-Programs import it first. ``python -m countperf`` puts the current folder first on the path of
-modules, where a file of the user's, such as ``random.py``, would take the place of an installed
-module: the folder goes last. And Ctrl-C ends the command line at once as long as no command runs,
-since modules that are half imported and libraries turn an interrupt into errors of their own.
+Each name is imported from its home when it is first used. For ``python -m countperf``, the current
+folder goes last on the path of modules, where a file such as ``random.py`` takes the place of no
+installed one. Ctrl-C ends the command line at once as long as no command runs, since modules that
+are half imported turn an interrupt into errors of their own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Caches on disk: where they are, and that one which cannot be used stops nothing.
 
-Loopy and pyopencl keep generated code in databases of `pytools.persistent_dict`, which raise when
-they are imported if the folder cannot be written to or a file is damaged; PoCL does nothing without
-a cache. `give_a_cache` has them use a temporary folder instead.
+Loopy and pyopencl raise when they are imported if the folder of their databases cannot be written
+to or a file is damaged; PoCL does nothing without a cache.
 """
 
 from __future__ import annotations

@@ -1,18 +1,8 @@
 """Versioned documents on pydantic: read, validate, name the bad field, refuse other versions.
 
-A document is a JSON object with the fields ``format`` (what it is) and ``version`` (which layout).
-A subclass of `Document` declares both as a ``Literal`` with that value as the default::
-
-    class Recipe(Document):
-        format: Literal["kitchen-recipe"] = "kitchen-recipe"
-        version: Literal[2] = 2
-        remade_by = "cook it again"            # advice for files of version 1
-        title: str
-
-Objects inside a document derive from `Part`. Both are immutable, refuse unknown fields, do not
-coerce (``"3"`` is no number) and hold no NaN or infinity. Everything that can be wrong with a file
-becomes a `DocumentError` that says where: line and column of damaged JSON, else the path of the
-first bad field, such as ``$.weights[3].value``.
+They are immutable, refuse unknown fields, do not coerce, and hold no NaN or infinity. What is wrong
+with a file becomes a `DocumentError` that says where: line and column of damaged JSON, else the
+path of the first bad field, such as ``$.weights[3].value``.
 """
 
 from __future__ import annotations
@@ -140,10 +130,12 @@ class Part(pydantic.BaseModel):
 
 
 class Document(Part):
-    """Base of all documents; a subclass declares ``format``, ``version`` and its own fields."""
+    """Base of all documents; a subclass declares its own fields.
 
-    # advice for files of older versions, which are refused
-    remade_by: ClassVar[str] = "make the file anew"
+    Each has ``format`` and ``version`` as a ``Literal`` with that value as the default.
+    """
+
+    remade_by: ClassVar[str] = "make the file anew"  # advice for files of older versions
 
     @classmethod
     def read_text(cls, text: str, *, path: Path | str | None = None) -> Self:

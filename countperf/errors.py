@@ -1,8 +1,4 @@
-"""All errors and warnings that countperf raises on purpose.
-
-Every error holds its facts as attributes, so that programs need not parse messages, and every
-message says what happened, where, and how to mend it.
-"""
+"""All errors and warnings that countperf raises on purpose, with their facts as attributes."""
 
 from __future__ import annotations
 

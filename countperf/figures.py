@@ -1,10 +1,4 @@
-"""All pictures, drawn with matplotlib, of six kinds.
-
-Predicted over measured times, times over a size, rooflines, curves, the progress of a search, and
-where a time goes. Ticks are plain numbers (0.6), axes name their units,
-and each figure has one legend. Colors and marks are told apart by color-blind readers, too (Okabe &
-Ito, 2008).
-"""
+"""All pictures, drawn with matplotlib: ticks are plain numbers (0.6), axes name their units."""
 
 from __future__ import annotations
 
@@ -22,7 +16,6 @@ import numpy as np
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.errors import MissingExtraError, ParameterError
 from countperf.measuring import TimedSize, Timing
-from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import Sweep, SweepPoint
 from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
@@ -35,11 +28,10 @@ from countperf.tuning.result import Trial, TuningResult, fastest_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, GRAY = (
-    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#999999"),
-)
-CYCLE = (BLUE, ORANGE, GREEN, PINK, RED, SKY, YELLOW, "#000000")
+CYCLE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#000000"]
 """Colors that are told apart by color-blind readers, too (Okabe & Ito, 2008)."""
+BLUE, ORANGE, GREEN, _, RED, SKY, *_ = CYCLE
+GRAY = "#999999"
 
 
 def check_figure_path(path: Path | str) -> None:
@@ -47,11 +39,9 @@ def check_figure_path(path: Path | str) -> None:
     supported = new_figure((1, 1)).canvas.get_supported_filetypes()
     ending = Path(path).suffix.lstrip(".").lower()
     if ending not in supported:
-        raise ParameterError(
-            f"{path}: a figure cannot be written as {ending or 'a file without an ending'!r}; end "
-            f"its name in one of {', '.join(sorted(supported))}",
-            parameter="figure",
-        )
+        said = f"a figure cannot be written as {ending or 'a file without an ending'!r}"
+        mend = f"end its name in one of {', '.join(sorted(supported))}"
+        raise ParameterError(f"{path}: {said}; {mend}", parameter="figure")
 
 
 def check_outputs(figure: Path | str | None, *documents: Path | str | None) -> None:
@@ -82,9 +72,8 @@ def new_figure(size: tuple[float, float]) -> Figure:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtraError(
-            "drawing needs matplotlib; install it with: pip install 'countperf[plot]'", extra="plot"
-        ) from error
+        said = "drawing needs matplotlib; install it with: pip install 'countperf[plot]'"
+        raise MissingExtraError(said, extra="plot") from error
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     # notebooks show it although pyplot does not know it
@@ -130,10 +119,7 @@ def scale_of(times_s: Sequence[float]) -> tuple[float, str]:
     return 10.0**exponent, PREFIXES[exponent]
 
 
-_LABELS = {
-    "occupancy": "sub-groups resident on a compute unit",
-    "group_size": "work items per group",
-}
+_AXES = {"occupancy": "sub-groups resident on a compute unit", "group_size": "work items per group"}
 _PER = 1000  # cycles, for throughput in handy numbers
 
 
@@ -147,8 +133,12 @@ def prediction_title(prediction: Prediction) -> str:
     time = format_quantity(float(prediction.time_s), "s")
     if prediction.interval_s is None:
         return f"{title}: {time}"
-    level = f"{100 * prediction.interval_level:.0f} %"
-    return f"{title}\n{time}, {level} interval {interval_text(prediction.interval_s)}"
+    interval = interval_text(prediction.interval_s)
+    return f"{title}\n{time}, {_level(prediction.interval_level)} {interval}"
+
+
+def _level(level: float) -> str:
+    return f"{100 * level:.0f} % interval"
 
 
 _Time = tuple[float, float, float, float]
@@ -160,53 +150,30 @@ def times_figure(prediction: Prediction) -> Figure:
     times = np.asarray(prediction.time_s, np.float64)
     names = [n for n, v in prediction.parameters.items() if np.ndim(v) and np.ptp(np.asarray(v))]
     if times.ndim != 1 or not names:
-        raise ParameterError(
-            "times are drawn over one size: pass arrays of one dimension, not all the same",
-            parameter="prediction",
-        )
-    name = names[0]
-    columns = np.broadcast_arrays(
-        np.asarray(prediction.parameters[name]), times, *(prediction.interval_s or (times, times))
-    )
-    return _over_size(
-        f"size {name}",
-        prediction_title(prediction),
-        {
-            f"predicted (bar: {_level(prediction.interval_level)})": [
-                (float(n), float(t), float(low), float(high))
-                for n, t, low, high in zip(*columns, strict=True)
-            ]
-        },
-    )
-
-
-def _level(level: float) -> str:
-    return f"{100 * level:.0f} % interval"
+        said = "times are drawn over one size: pass arrays of one dimension, not all the same"
+        raise ParameterError(said, parameter="prediction")
+    sizes, ends = np.asarray(prediction.parameters[names[0]]), prediction.interval_s
+    drawn = np.transpose(np.broadcast_arrays(sizes, times, *(ends or (times, times)))).tolist()
+    label = f"predicted (bar: {_level(prediction.interval_level)})"
+    return _over_size(f"size {names[0]}", prediction_title(prediction), {label: drawn})
 
 
 def timing_figure(timing: Timing) -> Figure:
     """Draw measured times with their noise over the size, and predicted ones with intervals."""
     name, positions = _places(timing.sizes)
-    sizes = list(zip(positions, timing.sizes, strict=True))
+    predicted: list[_Time] = []
+    measured: list[_Time] = []
+    for at, size in zip(positions, timing.sizes, strict=True):
+        if (time_s := size.predicted_s) is not None:
+            predicted.append((at, time_s, *(size.interval_s or (time_s, time_s))))
+        time_s, noise = size.measurement.time_s, size.measurement.noise
+        measured.append((at, time_s, time_s * (1 - noise), time_s * (1 + noise)))
     is_foreign = timing.weights not in ("", timing.device.slug)
-    label = f"predicted by {timing.weights}" if is_foreign else "predicted"
-    return _over_size(
-        name,
-        f"{timing.kernel} on {timing.device.slug}\n{timing.device.name}",
-        {
-            f"{label} (bar: {_level(timing.interval_level)})": [
-                (position, time_s, low_s, high_s)
-                for position, size in sizes
-                if (time_s := size.predicted_s) is not None
-                for low_s, high_s in [size.interval_s or (time_s, time_s)]
-            ],
-            "measured, warm caches (bar: noise)": [
-                (position, time_s, time_s * (1 - noise), time_s * (1 + noise))
-                for position, size in sizes
-                for time_s, noise in [(size.measurement.time_s, size.measurement.noise)]
-            ],
-        },
-    )
+    by = f"predicted by {timing.weights}" if is_foreign else "predicted"
+    label = f"{by} (bar: {_level(timing.interval_level)})"
+    title = f"{timing.kernel} on {timing.device.slug}\n{timing.device.name}"
+    drawn = {label: predicted, "measured, warm caches (bar: noise)": measured}
+    return _over_size(name, title, drawn)
 
 
 def _over_size(axis: str, title: str, series: Mapping[str, Sequence[_Time]]) -> Figure:
@@ -249,10 +216,7 @@ def _over_size(axis: str, title: str, series: Mapping[str, Sequence[_Time]]) -> 
 
 
 def _places(sizes: Sequence[TimedSize]) -> tuple[str, list[float]]:
-    """Return the name of the axis of sizes, and where each one lies on it.
-
-    The axis is the first parameter that tells all sizes apart; without one they are numbered.
-    """
+    """Return the first parameter that tells all sizes apart, and its values; else numbers."""
     points = [size.measurement.parameters for size in sizes]
     for name in points[0]:
         if len({point[name] for point in points}) == len(points):
@@ -265,47 +229,9 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
     prediction = explanation.prediction
     whole = float(prediction.time_s)
     if not (explanation.flops > 0 and explanation.global_bytes > 0 and whole > 0):
-        raise ParameterError(
-            "a roofline shows kernels that compute and access global memory; this one does not",
-            parameter="explanation",
-        )
-    name = f"{prediction.kernel}: {format_quantity(explanation.flops / whole, 'flop/s')}"
-    points = {name: ("kernel", explanation.flops / whole)}
-    intensity = explanation.flops / explanation.global_bytes
-    return _roofline(points, intensity, device, prediction_title(prediction))
-
-
-def model_roofline_figure(answers: ModelAnswers) -> Figure:
-    """Draw the roofline of a device, and a kernel on it as each model predicts it."""
-    device = answers.described
-    lacking = {
-        "the device states no peak_flops or no bandwidth_byte_per_s": device.peak_flops is None
-        or device.bandwidth_byte_per_s is None,
-        "the kernel has no floating-point operations or moves no data": not answers.total_flops
-        or not answers.total_bytes,
-        "no model predicts it; to_frame() says why": not answers.predictions,
-    }
-    for reason, applies in lacking.items():
-        if applies:
-            message = f"no roofline of {answers.kernel} on {answers.device}: {reason}"
-            raise ParameterError(message, parameter="figure")
-    flops, moved = answers.total_flops or 0.0, answers.total_bytes or 1.0
-    times = {name: float(made.time_s) for name, made in answers.predictions.items()}
-    points = {
-        f"{name}: {format_quantity(time_s, 's')}": (name, flops / time_s)
-        for name, time_s in times.items()
-    }
-    title = f"{answers.kernel} on {answers.device}, {point_text(answers.parameters)}"
-    return _roofline(points, flops / moved, device, title)
-
-
-def _roofline(
-    points: Mapping[str, tuple[str, float]],
-    intensity: float,
-    device: DeviceParameters | None,
-    title: str,
-) -> Figure:
-    """Draw rates, flop/s, by labels, at an intensity, below what is known of a device."""
+        said = "a roofline shows kernels that compute and access global memory; this one does not"
+        raise ParameterError(said, parameter="explanation")
+    rate, intensity = explanation.flops / whole, explanation.flops / explanation.global_bytes
     figure = new_figure((8, 5))
     panel = figure.subplots()
     bandwidth = None if device is None else device.bandwidth_byte_per_s
@@ -319,13 +245,11 @@ def _roofline(
     if peak is not None:
         label = f"arithmetic: {format_quantity(peak, 'flop/s')}"
         panel.axhline(peak / 1e9, color=BLUE, linestyle="--", label=label, gid="compute-ceiling")
-    for position, (label, (gid, rate)) in enumerate(points.items()):
-        mark, color = "*osD^v"[position % 6], RED if position == 0 else CYCLE[position % len(CYCLE)]
-        look: dict[str, Any] = {"color": color, "markersize": 9, "label": label, "gid": gid}
-        panel.plot([intensity], [rate / 1e9], mark, **look)
+    label = f"{prediction.kernel}: {format_quantity(rate, 'flop/s')}"
+    panel.plot(intensity, rate / 1e9, "*", color=RED, markersize=9, label=label, gid="kernel")
     panel.set(xscale="log", yscale="log")
     x = "operational intensity of what the kernel asks for, flop/byte"
-    _label(figure, title, x, "arithmetic rate, Gflop/s")
+    _label(figure, prediction_title(prediction), x, "arithmetic rate, Gflop/s")
     return figure
 
 
@@ -357,7 +281,7 @@ def sweep_figure(swept: Sweep) -> Figure:
         panel.set_xscale("log", base=2)
     y = f"throughput, sub-groups per {_PER} cycles of a compute unit"
     title = f"{swept.kernel} on {swept.device} over {swept.over}"
-    _label(figure, title, _LABELS[swept.over], y, legend="outside right upper")
+    _label(figure, title, _AXES[swept.over], y, legend="outside right upper")
     return figure
 
 
@@ -366,15 +290,10 @@ def draw(result: object, path: Path | str | None = None) -> Figure:
 
     Parameters
     ----------
-    result : Prediction, Explanation, Evaluation, TuningResult, ModelAnswers, Sweep or Timing
+    result : Prediction, Explanation, Evaluation, TuningResult, Sweep or Timing
         A prediction at several sizes is drawn over the size, an explanation as a roofline.
     path : Path or str, optional
         A file to write; its ending names the format, such as ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    ParameterError, OutputError, MissingExtraError
-        Of this result there is no picture; the file cannot be written; Matplotlib is missing.
 
     Examples
     --------
@@ -388,10 +307,8 @@ def draw(result: object, path: Path | str | None = None) -> Figure:
     drawer = next((draw for kind, draw in _DRAWERS.items() if isinstance(result, kind)), None)
     if drawer is None:
         named = ", ".join(kind.__name__ for kind in _DRAWERS)
-        raise ParameterError(
-            f"there is no picture of a {type(result).__name__}; pictures are of {named}",
-            parameter="result",
-        )
+        said = f"there is no picture of a {type(result).__name__}; pictures are of {named}"
+        raise ParameterError(said, parameter="result")
     figure = drawer(result)
     if path is not None:
         write_atomically(path, _render(figure, Path(path).suffix.lstrip(".").lower()))
@@ -408,16 +325,8 @@ def prediction_figure(prediction: Prediction) -> Figure:
     figure = new_figure((7.0, 1.8 + 0.36 * len(rows)))
     panel = figure.subplots()
     scale, unit = scale_of([row.time_s for row in rows])
-    for position, row in enumerate(rows):
-        panel.barh(position, row.time_s / scale, color=BLUE, gid=f"bar-{position}")
-        panel.annotate(
-            row.share,
-            (max(0.0, row.time_s / scale), position),
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-        )
+    bars = panel.barh(range(len(rows)), [row.time_s / scale for row in rows], color=BLUE)
+    panel.bar_label(bars, [row.share for row in rows], padding=3, fontsize=9)
     labels = [fill(f"{row.group}: {row.text}", 34) for row in rows]
     panel.set_yticks(range(len(rows)), labels, fontsize=9)
     panel.set_ylim(len(rows) - 0.5, -0.5)
@@ -447,17 +356,15 @@ def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None 
         ("winner", [fastest_of(tried)], RED, "*", 14),
     ):
         if some:
-            x, y = ([getattr(e, name) / scale for e in some] for name in ("predicted_s", "time_s"))
-            look: dict[str, Any] = {"color": color, "markersize": size, "label": label}
-            drawn += compared.plot(x, y, marker, gid=label.replace(" ", "-"), **look)
+            x, y = np.transpose([(each.predicted_s, each.time_s) for each in some]) / scale
+            drawn += compared.plot(x, y, marker, color=color, markersize=size, label=label)
     drawn += compared.plot(ends, ends, color="black", linewidth=0.6, label="as predicted")
     compared.set(xscale="log", yscale="log")
     compared.set(xlabel=f"predicted time, {unit}s", ylabel=f"measured time, {unit}s")
     plain_ticks(compared.xaxis, compared.yaxis)
     best = [time_s / scale for time_s in accumulate(times, min)]
     at = [trial.at_s for trial in tried]
-    look = {"color": GREEN, "label": "best so far", "gid": "best-so-far"}
-    drawn += progress.step(at, best, where="post", **look)
+    drawn += progress.step(at, best, where="post", color=GREEN, label="best so far")
     if ranking_s:
         drawn.append(progress.axvspan(0, ranking_s, color=SKY, alpha=0.3, label="predicting"))
     progress.set(yscale="log", xlabel="time spent, s", ylabel=f"best time so far, {unit}s")
@@ -517,7 +424,6 @@ _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     TuningResult: lambda result: variants_figure(
         result.tried, f"{result.space} on {result.device}", result.ranking_s
     ),
-    ModelAnswers: model_roofline_figure,
     Sweep: sweep_figure,
     Timing: timing_figure,
 }

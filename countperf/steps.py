@@ -75,6 +75,10 @@ _seen: list[int] = []
 """Interrupts in a block of `note_interrupts`."""
 
 
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
 def _interrupt(number: int, _frame: FrameType | None) -> None:
     _seen.append(number)
     raise KeyboardInterrupt
@@ -95,7 +99,7 @@ def note_interrupts() -> Generator[list[int]]:
             hook(raised)
 
     _seen.clear()
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
+    if not callable(before) or not _is_main():
         yield _seen  # interrupts are ignored, or go to others
         return
     signal.signal(signal.SIGINT, _interrupt)
@@ -111,13 +115,11 @@ def note_interrupts() -> Generator[list[int]]:
 def defer_interrupts() -> Generator[None]:
     """Have Ctrl-C wait for `end_if_interrupted`, or for the end of the block.
 
-    Python raises `KeyboardInterrupt` between any two instructions of the main thread, also where a
-    lock has just been taken that another thread waits for. In other threads, and where others
-    handle interrupts, this does nothing.
+    Else it might come where a lock has just been taken that another thread waits for. In other
+    threads, and where others handle interrupts, this does nothing.
     """
-    is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
-    if not is_main or before not in (signal.default_int_handler, _interrupt):
+    if not _is_main() or before not in (signal.default_int_handler, _interrupt):
         yield
         return
     signal.signal(signal.SIGINT, _defer)
@@ -131,7 +133,7 @@ def defer_interrupts() -> Generator[None]:
 
 def end_if_interrupted() -> None:
     """Raise `KeyboardInterrupt` if Ctrl-C was pressed in a block that defers it."""
-    if _received and threading.current_thread() is threading.main_thread():
+    if _received and _is_main():
         _received.clear()
         raise KeyboardInterrupt
 

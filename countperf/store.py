@@ -1,9 +1,7 @@
 """Files: read as text or lines, replaced at once, appended to, locked.
 
-Files of lines hold a JSON object each, and programs append to them (`AppendedLines`). A writer that
-dies leaves a last line without its line feed: readers leave it out unless it is whole. Everything
-else that is wrong with a file is damage: an error says in which line and how to mend it, and the
-file stays as it is. A file is replaced atomically: readers see the old one or the new one.
+Files of lines hold a JSON object each. A writer that dies leaves a last line without its line feed:
+readers leave it out unless it is whole. All else is damage: the file stays as it is.
 """
 
 from __future__ import annotations
@@ -88,10 +86,7 @@ def _make_output_error(path: Path | str, error: OSError) -> OutputError:
 
 
 def check_writable(*paths: Path | str | None) -> None:
-    """Find out, before the work that fills them, whether files can be written.
-
-    Missing folders are made, and a file of 4 KiB is written beside each file and removed.
-    """
+    """Find out, before the work that fills them, whether files can be written; make folders."""
     for path in paths:
         if path is not None:
             _replace(path, None)
@@ -100,8 +95,7 @@ def check_writable(*paths: Path | str | None) -> None:
 def write_atomically(path: Path | str, content: str | bytes) -> None:
     """Replace a file by a new one with this content, synced first; makes missing folders.
 
-    What a symbolic link leads to is replaced, and pipes and devices (``/dev/stdout``) are written
-    to.
+    What a symbolic link leads to is replaced; pipes and devices (``/dev/stdout``) are written to.
     """
     # names of files need not be UTF-8
     data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
@@ -152,14 +146,10 @@ def split_lines(content: bytes, *, path: Path | str | None = None) -> tuple[str,
         lines.append(tail)
     try:
         return tuple(map(bytes.decode, lines))
-    except UnicodeDecodeError:
-        for number, line in enumerate(lines, start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                said = f"the byte 0x{line[error.start]:02x} is not UTF-8"
-                raise make_line_error(said, number, path=path) from error
-        raise
+    except UnicodeDecodeError as error:  # the line is the first of its kind
+        number = 1 + lines.index(error.object)
+        said = f"the byte 0x{error.object[error.start]:02x} is not UTF-8"
+        raise make_line_error(said, number, path=path) from error
 
 
 def _is_object(raw: bytes) -> bool:
@@ -213,9 +203,8 @@ def parse_lines(
 class AppendedLines:
     """A file of lines that this process alone appends to; a context manager.
 
-    It begins with a header line, or goes on: `read` takes the lines that are there, and refuses
-    those of something else. A last line that was cut short when an earlier process died is removed,
-    and one that lacks nothing but its line feed is ended.
+    It begins with a header line, or goes on: `read` takes the lines that are there. A last line
+    that was cut short is removed, and one that lacks nothing but its line feed is ended.
     """
 
     def __init__(
@@ -261,17 +250,14 @@ class AppendedLines:
 
 @contextmanager
 def lock_file(path: Path | str, *, wait: bool = False) -> Generator[None]:
-    """Have a file or folder that is appended to, or replaced, to oneself.
+    """Have a file or folder to oneself, by a hidden file beside it; `MeasurementError` if taken.
 
-    The lock is a hidden file beside it, which stays there. Where none can be made, what is done
-    inside will say why. `MeasurementError` if another has it.
+    Where no lock can be made, what is done inside will say why.
     """
     target = Path(os.path.realpath(path))
     if target.name.endswith(COMPRESSED):
-        raise MeasurementError(
-            f"{path}: no lines are appended to a compressed file; run gunzip"
-            f" {shlex.quote(str(path))}, and name the file that it makes"
-        )
+        mend = f"run gunzip {shlex.quote(str(path))}, and name the file that it makes"
+        raise MeasurementError(f"{path}: no lines are appended to a compressed file; {mend}")
     with ExitStack() as stack:
         with suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)

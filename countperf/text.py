@@ -1,7 +1,6 @@
 """Numbers with units, and results as text, HTML, frames and objects; the only place that rounds.
 
-Everything else holds full values in s, byte, flop and Hz. The class of a result imports this module
-and gives its facts, rows and columns once, by `Result.lay_out`.
+A result gives its facts, rows and columns once, by `Result.lay_out`.
 """
 
 from __future__ import annotations
@@ -204,11 +203,10 @@ def _is_number(value: object) -> bool:
 def _flatten(
     rows: Sequence[Row], kept: Collection[str] = ()
 ) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
-    """Give each parameter, and both ends of the interval, a column of its own.
+    """Give each parameter, and both ends of the interval, a column; return rows and new columns.
 
     A parameter that is called like a column of results, or like its title, is named with the
-    column that it comes from: ``parameters.time_s``. Mappings in columns that are `kept` stay
-    whole. Returned are the rows, and the columns that the others became.
+    column that it comes from: ``parameters.time_s``. Mappings in columns `kept` stay whole.
     """
     taken = {*kept, "low_s", "high_s"}.union(
         name for row in rows for name, value in row.items() if not isinstance(value, Mapping)

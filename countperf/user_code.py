@@ -1,9 +1,7 @@
-"""Running code of the user's: files and modules that define kernels and search spaces.
+"""Running code of the user's: what it prints goes to standard error, how it ends is an error.
 
-Code of the user's may print, exit, raise anything, and import what lies beside it. All of that is
-dealt with here: what it prints goes to standard error, how it ends becomes an error of ours that
-names it, and its folder is on the path of modules while it runs: last, so that a file such as
-``statistics.py`` takes the place of no installed module.
+Its folder is on the path of modules while it runs: last, so that a file such as ``statistics.py``
+takes the place of no installed module.
 """
 
 from __future__ import annotations
@@ -45,19 +43,15 @@ def find_in_user_code(
         if isinstance(value, kind):
             return value
         if not callable(value):
-            there = ", ".join(_list_named(module, kind)) or "none"
-            raise error(
-                f"{specification}: {path} has no {kind_name} and no function of the name {name!r}"
-                f" (there: {there}){nearest(name, _list_named(module, kind))}"
-            )
+            there, near = _list_named(module, kind), nearest(name, _list_named(module, kind))
+            said = f"{path} has no {kind_name} and no function of the name {name!r}"
+            raise error(f"{specification}: {said} (there: {', '.join(there) or 'none'}){near}")
         with guarded(f"{specification} failed", error):
             made: object = convert(value())
     if isinstance(made, kind):
         return made
-    raise error(
-        f"{specification} returned a {type(made).__name__}; it has to be a {kind_name}, or a"
-        " function without arguments that returns one"
-    )
+    mend = f"it has to be a {kind_name}, or a function without arguments that returns one"
+    raise error(f"{specification} returned a {type(made).__name__}; {mend}")
 
 
 @contextlib.contextmanager
@@ -69,10 +63,8 @@ def guarded(what: str, error: MakeError) -> Generator[None]:
     except (KeyboardInterrupt, CountperfError):
         raise
     except SystemExit as exited:
-        raise error(
-            f"{what}: it ends the program ({exited!r}); put what is to run as a script under"
-            ' if __name__ == "__main__":'
-        ) from exited
+        mend = 'put what is to run as a script under if __name__ == "__main__":'
+        raise error(f"{what}: it ends the program ({exited!r}); {mend}") from exited
     except BaseException as raised:
         raise error(f"{what}: {describe_failure(raised)}") from raised
 
@@ -93,11 +85,7 @@ def describe_failure(raised: BaseException) -> str:
 
 
 def path_of_children() -> list[str]:
-    """Return the path of modules for processes that this one starts.
-
-    The current folder, and that of the script that runs, come last: nothing that lies there runs in
-    place of an installed module.
-    """
+    """Return the path of modules for processes that this one starts, the user's folders last."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     folders = {Path.cwd(), *([Path(script).resolve().parent] if script else [])}
     own = [entry for entry in sys.path if Path(entry or ".").resolve() in folders]
@@ -144,11 +132,7 @@ def _list_named(module: ModuleType, kind: type) -> list[str]:
 
 @contextlib.contextmanager
 def _on_module_path(folder: Path) -> Generator[None]:
-    """Put a folder last on the path of modules; forget afterwards what was imported from it.
-
-    Modules of the folder are forgotten, so that files in two folders may each import a ``helpers``
-    of their own. A folder that is on the path anyway is left alone.
-    """
+    """Put a folder last on the path of modules; forget afterwards what was imported from it."""
     if folder in {Path(entry or ".").resolve() for entry in sys.path}:
         yield
         return

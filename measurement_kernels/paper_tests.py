@@ -47,7 +47,6 @@ def stencil(arguments: Arrays, parameters: Sizes) -> Results:
 _FINITE_DIFFERENCES = LoopyKernel(
     family="finite-differences",
     purpose="test",
-    description="5-point stencil with a quadratic source, tile and halo in local memory",
     groups=((16, 16),),
     exponents=range(6, 13),
     sizes=sizes_along(n=0),
@@ -64,7 +63,6 @@ _FINITE_DIFFERENCES = LoopyKernel(
 _SKINNY = TILED_PRODUCT(
     family="matmul-skinny",
     purpose="test",
-    description="tiled matrix product, inner size eight times the outer ones",
     groups=((16, 16),),
     exponents=range(7, 14),
     sizes=changed(TILED_SIZES, n={"shift": 3}, l={"shift": 3}),
@@ -99,7 +97,6 @@ def _filtered_images(arguments: Arrays, parameters: Sizes) -> Results:
 _CONVOLUTION = LoopyKernel(
     family="convolution",
     purpose="test",
-    description="three 7 by 7 filters on color images, filters and image tiles in local memory",
     groups=((16, 16),),
     exponents=range(4, 11),
     sizes=changed(sizes_along(n=0, images=None), images={"fixed": 3}),
@@ -165,7 +162,6 @@ def _potentials(arguments: Arrays, parameters: Sizes) -> Results:
 _N_BODY = LoopyKernel(
     family="n-body",
     purpose="test",
-    description="sums of inverse distances, blocks of points in local memory",
     groups=((256, 1),),
     exponents=range(8, 17),
     sizes=lambda _: (SizeParameter("n", _BLOCK),),

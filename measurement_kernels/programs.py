@@ -31,7 +31,7 @@ from measurement_kernels.arguments import (
 )
 from measurement_kernels.entry import INDEX_LIMIT, CatalogEntry, Collection, StatisticBySize
 from measurement_kernels.groups import GroupShape, round_up
-from measurement_kernels.units import in_order, make_unit, prefetch_tile, split_to_items, tag_blocks
+from measurement_kernels.units import in_order, make_unit, prefetch, split_to_items, tag_blocks
 
 _MOST_EXPONENTS = 8
 
@@ -267,14 +267,7 @@ def build(program: Program, shape: Shape) -> TranslationUnit:
     unit = lp.tag_inames(unit, dict.fromkeys(shape.unrolled, "unr"))
     for fetch in shape.fetches:
         axes = {f"{fetch.array}_{position}": axis for position, axis in enumerate(fetch.axes)}
-        unit = prefetch_tile(
-            unit,
-            fetch.array,
-            sweep=fetch.sweep,
-            within=fetch.within,
-            axes=axes,
-            group_shape=shape.group_shape,
-        )
+        unit = prefetch(unit, fetch.array, fetch.sweep, fetch.within, axes, shape.group_shape)
     return lp.prioritize_loops(unit, shape.priority) if shape.priority else unit
 
 
@@ -283,7 +276,6 @@ def program_entry(
     shape: Shape | GroupShape,
     family: str,
     variant: str,
-    description: str,
     exponent_steps: tuple[int, ...],
     *,
     collection: Collection = "extended",
@@ -299,7 +291,6 @@ def program_entry(
         element_type=program.element_type,
         collection=collection,
         purpose=purpose,
-        description=description,
         exponents=range(_exponents(program, exponent_steps[-1])),
         exponent_steps=exponent_steps,
         sizes=program.sizes,

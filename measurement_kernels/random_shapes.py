@@ -1,40 +1,10 @@
 """Families of random shapes, to which models that predict unseen kernels are fitted.
 
-Their members were drawn at random, once: work groups (wide, tall, linear, any number of items), the
-loop along lanes, blocks of iterations per item, unrolling, tiles in local memory, layouts, numbers
-of arrays and of terms, coefficients, sizes. In each family, the first members have any lengths of
-work groups, blocks and pieces; these are followed by members with lengths that are powers of two,
-as people often choose them, and by a few in ``f64``. All others are in ``f32``. The file
-``random_shapes.jsonl.gz`` has a line for each: the arguments of `measurement_kernels.programs`.
-
-=========================  =====================================================================
-family                     members
-=========================  =====================================================================
-``random-matmul``          matrix products and their relatives: distances, weighted and batched
-                           products, with other terms added
-``random-stencil``         stencils of 3 to 12 points in one to three dimensions
-``random-elementwise``     maps of one to five arrays in one and two dimensions
-``random-item-loop``       loops of each item: sums over rows and columns, recurrences
-``random-channel-filter``  filters over several channels, in one and two dimensions
-``random-arithmetic``      chains of arithmetic, one or several of them
-``random-transpose``       permutations of axes, reversals, interleaving
-``random-small-operator``  small matrices applied to the nodes of many elements
-``random-interaction``     sums over pairs of points: functions of distances, forces, cut-offs
-``random-guarded``         kernels of any sizes, which work groups do not divide
-``random-even-sizes``      kernels of the families above at sizes that are powers of two
-``random-gather``          elements of tables at indices from an array, alone and summed along rows
-``random-scatter``         elements stored at indices from an array
-``random-integer``         chains of integer arithmetic with divisions by constants; ``f32`` only
-``blocked-matmul``         as ``random-matmul``, with 4 to 16 results of each item
-``blocked-stencil``        as ``random-stencil``, with 4 to 32 results of each item; so the others
-``blocked-filter``         windows of one to three channels, all terms unrolled or none
-``blocked-transpose``      permutations of axes
-``blocked-even-sizes``     blocked kernels of the others at sizes that are powers of two
-``blocked-operator``       small matrices applied to 4 to 16 elements by each item
-=========================  =====================================================================
-
-Blocked families are ``f32`` only. Only they show the code that compilers generate for many copies
-side by side: vectors of copies, private arrays in memory, loops over items that stay scalar.
+Their members were drawn at random, once: work groups, loops along lanes, blocks, unrolling, tiles,
+layouts, numbers of arrays and terms, coefficients, sizes. The first members of each family have any
+lengths, the next ones powers of two, and a few are in ``f64``. ``random_shapes.jsonl.gz`` has a
+line for each: the arguments of `measurement_kernels.programs`. Blocked families show the code that
+compilers generate for many copies side by side.
 """
 
 from __future__ import annotations
@@ -101,7 +71,6 @@ def _entry(row: Mapping[str, Any]) -> CatalogEntry:
         Shape(**parts),
         row["family"],
         row["variant"],
-        row["description"],
         _tuples(row["steps"]),
         collection="random",
         statistics=row.get("statistics"),

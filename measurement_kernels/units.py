@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import loopy as lp
 import numpy as np
@@ -70,28 +70,28 @@ def map_to_items(
 
 def prefetch(
     unit: TranslationUnit,
-    reference: str,
-    *,
-    sweep: Sequence[str],
-    within: Sequence[str],
+    array: str,
+    sweep: Iterable[str],
+    within: Iterable[str],
     axes: Mapping[str, int | None],
     group_shape: GroupShape,
 ) -> TranslationUnit:
-    """Fetch the bounding box of a group's reads of an array into local memory.
+    """Fetch the bounding box of a group's reads of an array into local memory, by all items.
 
-    All items of the group take part in the fetch.
+    Loops of ``sweep`` that a unit lacks are left out. A loop of the fetch along an axis with a
+    single item is run by that item.
     """
     unit = lp.add_prefetch(
         unit,
-        reference,
-        list(sweep),
+        array,
+        present(unit, sweep),
         dim_arg_names=list(axes),
         default_tag=None,
         fetch_bounding_box=True,
         fetch_outer_inames=frozenset(within),
     )
     for iname, axis in axes.items():
-        if axis is None:
+        if axis is None or group_shape[axis] == 1:
             continue
         extent = unit.default_entrypoint.get_constant_iname_length(iname)
         if extent > group_shape[axis]:
@@ -101,41 +101,13 @@ def prefetch(
     return unit
 
 
-def prefetch_tile(
-    unit: TranslationUnit,
-    array: str,
-    *,
-    sweep: Sequence[str],
-    within: Sequence[str],
-    axes: Mapping[str, int | None],
-    group_shape: GroupShape,
-) -> TranslationUnit:
-    """Fetch a tile as `prefetch` does, in a unit that may lack some of the loops.
-
-    Missing loops of ``sweep`` are left out. A loop of the fetch along an axis with a single item
-    is run by that item.
-    """
-    return prefetch(
-        unit,
-        array,
-        sweep=present(unit, sweep),
-        within=within,
-        axes={
-            iname: None if axis is None or group_shape[axis] == 1 else axis
-            for iname, axis in axes.items()
-        },
-        group_shape=group_shape,
-    )
-
-
 def split_to_items(
     unit: TranslationUnit, iname: str, *, axis: int, items: int, each: int
 ) -> TranslationUnit:
-    """Map a loop to groups of `items` work items along an axis, `each` iterations per item.
+    """Map a loop to groups of `items` neighboring work items, `each` iterations per item.
 
-    The new loops are ``<iname>_group``, ``<iname>_item`` if there are several items, and
-    ``<iname>_each`` if an item has several iterations. Neighboring iterations belong to
-    neighboring items.
+    The new loops are ``<iname>_group``, and, if there are several, ``<iname>_item``,
+    ``<iname>_each``.
     """
     group, item, own = (f"{iname}_{part}" for part in ("group", "item", "each"))
     if items * each == 1:
@@ -180,10 +152,7 @@ def in_order(unit: TranslationUnit, inames: Sequence[str]) -> TranslationUnit:
 def tag_blocks(
     unit: TranslationUnit, block: str, own: Sequence[str], unrolled: Sequence[str] = ()
 ) -> TranslationUnit:
-    """Tag an item's own loops and unrolled loops.
-
-    Builders of variants call it last, because variants that differ in tags share all other steps.
-    """
+    """Tag an item's own loops and unrolled loops."""
     if block.startswith("ilp"):
         # Loopy would warn that it takes its older scheduler, the only one that supports ilp
         kernel = unit.default_entrypoint
@@ -194,7 +163,7 @@ def tag_blocks(
     return lp.tag_inames(unit, tags) if tags else unit
 
 
-def present(unit: TranslationUnit, inames: Sequence[str]) -> list[str]:
+def present(unit: TranslationUnit, inames: Iterable[str]) -> list[str]:
     """Return those of some loops that a unit has."""
     there = unit.default_entrypoint.all_inames()
     return [iname for iname in inames if iname in there]

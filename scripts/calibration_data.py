@@ -27,7 +27,8 @@ from countperf.models.fitting.prior import (
     prior_for,
 )
 from countperf.models.library import fits_folders
-from countperf.models.shipped import COMPILED, STRUCTURAL, load_fitted_model
+from countperf.models.shipped import COMPILED, load_fitted_model
+from countperf.text import extract
 from known_devices import MeasuredDevice, fit_devices, shares_of
 
 DEVICES = tuple(
@@ -36,10 +37,8 @@ DEVICES = tuple(
     for processor in ("epyc-zen3", "epyc-zen4", "epyc-zen5", "xeon-model167")
 )
 KINDS: tuple[ModelKind, ...] = ("compiled", "structural")
-ERROR = {COMPILED: 0.3, STRUCTURAL: 0.3}
+ERROR, CHOICE_ERROR = 0.3, 0.25
 """Size of the models' own errors, settled by measurement kernels that were not chosen."""
-
-CHOICE_ERROR = 0.25
 
 _BUILD_S, _SETUP_S = 0.6, 0.13
 """Time to make, build, check and count a kernel, and to set up and warm up a round, s."""
@@ -87,41 +86,32 @@ class Data:
     def __init__(self, cache: Path) -> None:
         self._cache = cache
         cache.mkdir(parents=True, exist_ok=True)
-        self._recorded: dict[str, Recorded] = {}
-        self._designs: dict[tuple[str, str], tuple[list[int], Design]] = {}
+        self._made: dict[str, Any] = {}
 
     def recorded(self, slug: str) -> Recorded:
         """Return a device's measurements."""
-        if slug not in self._recorded:
-            self._recorded[slug] = self.kept(f"{slug}.recorded", lambda: _read(slug))
-        return self._recorded[slug]
+        return self.kept(f"{slug}.recorded", lambda: _read(slug))
 
     def design(self, slug: str, kind: str) -> tuple[list[int], Design]:
         """Return the design of a device's cases, and the cases' places."""
-        if (slug, kind) not in self._designs:
-            self._designs[slug, kind] = self.kept(
-                f"{slug}.{kind}", lambda: self._design(slug, kind)
-            )
-        return self._designs[slug, kind]
+        return self.kept(f"{slug}.{kind}", lambda: self._design(slug, kind))
 
     def _design(self, slug: str, kind: str) -> tuple[list[int], Design]:
         found = self.recorded(slug)
-        places = [
-            place
-            for place, case in enumerate(found.observations)
-            if kind != COMPILED or case.has_code
-        ]
+        of_kind = [kind != COMPILED or case.has_code for case in found.observations]
+        places = np.flatnonzero(of_kind).tolist()
         cases = [found.observations[place] for place in places]
         return places, build_design(cases, load_fitted_model(kind, found.device, overlapped=False))
 
     def kept(self, name: str, make: Any) -> Any:
         """Return what the folder keeps under a name, made if it is not there."""
         path = self._cache / f"{name}.pickle"
-        if path.exists():
-            return pickle.loads(path.read_bytes())
-        found = make()
-        path.write_bytes(pickle.dumps(found))
-        return found
+        if name not in self._made and path.exists():
+            self._made[name] = pickle.loads(path.read_bytes())
+        if name not in self._made:
+            self._made[name] = make()
+            path.write_bytes(pickle.dumps(self._made[name]))
+        return self._made[name]
 
 
 def _read(slug: str) -> Recorded:
@@ -131,15 +121,7 @@ def _read(slug: str) -> Recorded:
     return Recorded(
         device=measured.device,
         header=measured.header,
-        lines=[
-            {
-                "kernel": line.kernel,
-                "family": line.family,
-                "purpose": line.purpose,
-                "parameters": line.parameters,
-            }
-            for line in lines
-        ],
+        lines=[extract(line, "kernel", "family", "purpose", "parameters") for line in lines],
         observations=observations_of(lines),
     )
 
@@ -166,12 +148,10 @@ def known_model(data: Data, kind: ModelKind, slugs: Sequence[str]) -> KnownModel
         kernels = [found.lines[place]["kernel"] for place in np.array(places)[chosen]]
         members.append(
             MeasuredDevice(
-                device=found.device,
-                design=own,
-                kernels=() if kind == COMPILED else tuple(kernels),
+                device=found.device, design=own, kernels=() if kind == COMPILED else tuple(kernels)
             )
         )
-    return fit_devices(kind, members, error=ERROR[kind], is_kin=is_kin)
+    return fit_devices(kind, members, error=ERROR, is_kin=is_kin)
 
 
 def two_sizes(data: Data, slug: str) -> dict[str, tuple[int, ...]]:
@@ -214,9 +194,9 @@ def population_of(
 
 
 def choose(
-    data: Data, models: Mapping[ModelKind, KnownModel], *, budget_s: float, only: Sequence[str] = ()
+    data: Data, models: Mapping[ModelKind, KnownModel], *, budget_s: float
 ) -> list[ChosenKernel]:
-    """Choose kernels for the known devices of models; `only` restricts the kernels."""
+    """Choose kernels for the known devices of models."""
     populations: list[Population] = []
     rows_by: list[tuple[str, dict[int, int]]] = []
     for model in models.values():
@@ -226,8 +206,7 @@ def choose(
             rows_by.append((each.device.slug, rows))
     slugs = tuple(dict.fromkeys(slug for slug, _ in rows_by))
     sizes = {slug: two_sizes(data, slug) for slug in slugs}
-    every = set.intersection(*(set(found) for found in sizes.values()))
-    kernels = sorted(every & set(only) if only else every)
+    kernels = sorted(set.intersection(*(set(found) for found in sizes.values())))
     offers = [
         Offer(
             name=kernel,
@@ -253,19 +232,13 @@ def _described(
     data: Data, kernel: str, sizes: Mapping[str, Mapping[str, tuple[int, ...]]]
 ) -> ChosenKernel:
     """Describe a kernel by what one of its usual devices measured."""
-    of_sizes = Counter(
-        tuple(str(data.recorded(slug).lines[place]["parameters"]) for place in found[kernel])
+    sizes_of = {
+        slug: str([data.recorded(slug).lines[place]["parameters"] for place in found[kernel]])
         for slug, found in sizes.items()
-    )
-    usual = of_sizes.most_common(1)[0][0]
-    slug = next(
-        slug
-        for slug, found in sizes.items()
-        if tuple(str(data.recorded(slug).lines[place]["parameters"]) for place in found[kernel])
-        == usual
-    )
-    chosen = sizes[slug][kernel]
-    found = data.recorded(slug)
+    }
+    usual = Counter(sizes_of.values()).most_common(1)[0][0]
+    slug = next(slug for slug, each in sizes_of.items() if each == usual)
+    chosen, found = sizes[slug][kernel], data.recorded(slug)
     return ChosenKernel(
         name=kernel,
         family=found.lines[chosen[0]]["family"],

@@ -85,12 +85,7 @@ def main() -> int:
         inputs = {name: _data(chance, chance.choice(_TYPES)) for name in "ab"}
         try:
             at = _subscripts(context, text, inputs)
-        except (
-            TypeError,
-            NotImplementedError,
-            lp.LoopyError,
-            cl.Error,
-        ):  # of Loopy or the compiler, for the expression
+        except (TypeError, NotImplementedError, lp.LoopyError, cl.Error):  # for the expression
             skipped += 1
             continue
         is_outside = bool(((at < 0) | (at >= N)).any())

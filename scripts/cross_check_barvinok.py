@@ -1,11 +1,9 @@
 """Count sets with barvinok and write its numbers where the tests compare them with ours.
 
 Run it in an environment that has islpy-barvinok (scripts/cross_check_barvinok makes one). The sets:
-all that countperf counts in the library's kernels and in the applications of the tests (domains,
-footprints, widened footprints), and those that stand in the other files: typical domains, and hard
-ones that were drawn at random. Each line of the files holds a set, assumptions, its parameters, and
-rows of their values and the count there.
-Arguments, if any, name the files to write.
+all that countperf counts in the library's kernels and in the applications of the tests, and those
+that stand in the other files. Each line holds a set, assumptions, its parameters, and rows of their
+values and the count there. Arguments, if any, name the files to write.
 """
 
 from __future__ import annotations
@@ -157,10 +155,7 @@ def write(name: str, cases: Iterable[Case]) -> None:
             document["assumptions"] = assumptions
         lines.append(json.dumps(document, separators=(",", ":")))
     (TARGET / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    print(
-        f"{name}: {len(lines)} sets, {late} left out that take barvinok over {SECONDS} s",
-        flush=True,
-    )
+    print(f"{name}: {len(lines)} sets; {late} left out that take over {SECONDS} s", flush=True)
 
 
 def main() -> None:

@@ -2,10 +2,8 @@
 
 A device that works already wins; else, as root on Debian and its kin, the package
 ``pocl-opencl-icd``; else the extra ``countperf[intel]``, into this environment.
-Each step is followed by a try in a process of its own, since a process sees only the drivers that
-were there when it first asked.
-
-Only the standard library is imported here, so that a half-installed environment can run it.
+Each step is followed by a try in a new process, which sees new drivers. Only the standard library
+is imported here, so that a half-installed environment can run it.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 DEBIAN_PACKAGE = "pocl-opencl-icd"
@@ -110,11 +109,7 @@ def _last_line(text: str) -> str:
 
 def main() -> int:
     """Make sure of a device; messages go to standard error."""
-
-    def say(message: str) -> None:
-        sys.stderr.write(message + "\n")
-        sys.stderr.flush()
-
+    say = partial(print, file=sys.stderr, flush=True)
     outcome = ensure_device(say)
     if outcome.device is None:
         say(f"no working OpenCL device: {outcome.message}")

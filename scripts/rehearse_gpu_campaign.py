@@ -1,27 +1,19 @@
 """Rehearse ``scripts/gpu_campaign`` on a machine without a GPU.
 
-``python scripts/rehearse_gpu_campaign.py`` does three things, each also alone (``--only``):
-
-- ``devices``: prints what countperf says of CUDA on this machine;
-- ``calls``: compares the calls of CuPy with the installed package (pytest);
-- ``kernels``: generates CUDA for every kernel that the campaign checks or times, and compiles it
-  for each ``--capability``: by CuPy's own call of NVRTC with CuPy's options where both are
-  installed, else by ``nvcc``.
-
-It exits with 1 if something fails.
+Generates CUDA for every kernel that the campaign checks or times, and compiles it for each
+``--capability``: by CuPy's own call of NVRTC with CuPy's options where both are installed, else by
+``nvcc``. It exits with 1 if something fails.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable
 
-from countperf.devices.discovery import doctor
 from countperf.devices.nvcc import compile_cubin
 from countperf.devices.targets import generate_cuda
 from countperf.errors import CountperfError
@@ -42,31 +34,11 @@ def campaign_kernels() -> list[CatalogEntry]:
     return list({each.name: each for each in listed}.values())
 
 
-def rehearse_devices() -> bool:
-    """Print what countperf says of CUDA."""
-    found = [each for each in doctor().advice if "CUDA" in each or "CuPy" in each]
-    print("\n".join(f"  {each}" for each in found) or "  nothing")
-    return True
-
-
-def rehearse_calls() -> bool:
-    """Run the tests that compare the calls with the installed packages."""
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-rs"]
-    command += ["tests/devices/cuda/test_surface.py"]
-    return subprocess.run(command, check=False).returncode == 0
-
-
 def nvrtc() -> Compile | None:
-    """Return the compiler that `cupy.RawModule` takes; None without CuPy or NVRTC.
-
-    CuPy's public function asks the GPU for its architecture; this is what it calls then, with the
-    options of CuPy 14.
-    """
+    """Return what `cupy.RawModule` of CuPy 14 calls; None without CuPy or NVRTC."""
     if importlib.util.find_spec("cupy") is None:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from cupy.cuda import compiler  # pyright: ignore[reportMissingImports]
+    from cupy.cuda import compiler  # pyright: ignore[reportMissingImports]
 
     def compile_one(source: str, capability: str) -> None:
         program = compiler._NVRTCProgram(source, name="kernel.cu", method="cubin")
@@ -87,9 +59,7 @@ def rehearse_kernels(capabilities: list[str], every: int) -> bool:
     began, sources, failed = time.process_time(), dict[str, str](), 0
     for each in chosen:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                sources[each.name] = generate_cuda(each.build()).source
+            sources[each.name] = generate_cuda(each.build()).source
         except CountperfError as error:
             failed += 1
             print(f"  {each.name}: {error}")
@@ -120,23 +90,11 @@ def _compile(sources: dict[str, str], capability: str, call: Compile) -> int:
 def main() -> int:
     """Rehearse."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["devices", "calls", "kernels"])
     parser.add_argument("--capability", action="append", default=[], metavar="X.Y")
     parser.add_argument("--every", type=int, default=1, help="compile every n-th kernel only")
     options = parser.parse_args()
-    parts: dict[str, Callable[[], bool]] = {
-        "devices": rehearse_devices,
-        "calls": rehearse_calls,
-        "kernels": lambda: rehearse_kernels(
-            options.capability or list(CAPABILITIES), options.every
-        ),
-    }
-    fine = True
-    for name, rehearse in parts.items():
-        if options.only in (None, name):
-            print(f"{name}:")
-            fine = rehearse() and fine
-    return 0 if fine else 1
+    warnings.simplefilter("ignore")
+    return 0 if rehearse_kernels(options.capability or list(CAPABILITIES), options.every) else 1
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class Site(NamedTuple):
     new: Any
 
 
-# {{{ places of faults
+# --- places of faults
 
 
 def _changes(node: Any, returns: str) -> Iterator[tuple[str, Any]]:
@@ -197,9 +197,7 @@ def _files(tree: Path, *packages: str) -> list[str]:
     return sorted(str(path.relative_to(tree)) for path in paths)
 
 
-# }}}
-
-# {{{ faults
+# --- faults
 
 
 def draw(tree: Path, number: int, seed: int) -> list[dict[str, Any]]:
@@ -247,9 +245,7 @@ def seeded(source: str, site: Site) -> str:
     return (code[:begin] + by.encode() + code[end:]).decode()
 
 
-# }}}
-
-# {{{ recording, as a plug-in of pytest
+# --- recording, as a plug-in of pytest
 
 _file = os.environ.get("SEED_FAULTS")
 _reached: set[str] = set()
@@ -305,9 +301,7 @@ def record(tree: Path, map_file: Path, arguments: list[str]) -> None:
     map_file.write_text(json.dumps({"functions": list(numbers), "tests": rows}))
 
 
-# }}}
-
-# {{{ running
+# --- running
 
 
 def chosen(known: Any, name: str, most: list[float]) -> tuple[list[str], float]:
@@ -451,8 +445,6 @@ def run(given: argparse.Namespace) -> None:
         print(result["outcome"], fault["function"], fault["text"], result, flush=True)
     print(table(faults, given.label))
 
-
-# }}}
 
 if __name__ == "__main__":
     main()

@@ -2,11 +2,13 @@
 
 Each processor is left out under both runtimes: the prior, the choice of kernels and the intervals
 follow from the others. Then the chosen kernels' committed times are taken until a budget is used up
-(building, checking, counting and reading code included, by
-`calibration_data.cost_s`), and the fit predicts the kernels that judge.
+(`calibration_data.cost_s`), and the fit predicts the kernels that judge.
 
-    python scripts/simulate_calibration.py --cache runs/calibration --output table.md \
-        --results results.json
+    python scripts/simulate_calibration.py --cache runs/calibration --output table.md
+
+With ``--documents``, it also writes what calibrations ship with: ``known-devices.json`` (weights of
+known devices, and these errors) and ``calibration-kernels.json`` (the kernels to measure, in their
+order) in ``countperf/models/fitting``.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import argparse
 import json
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,13 +35,17 @@ from calibration_data import (
     slugs_of,
     two_sizes,
 )
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION
 from countperf.devices.identity import memory_hierarchy_of
 from countperf.models.fitting.design import Design
 from countperf.models.fitting.fit_model import FitResult
 from countperf.models.fitting.leaving_out import conformal_quantile
 from countperf.models.fitting.prior import (
+    FOLDER,
     ChosenKernel,
     ExpectedErrors,
+    KernelChoice,
+    KnownDevices,
     KnownModel,
     ModelKind,
     fit_with_prior,
@@ -50,7 +56,7 @@ from countperf.models.shipped import COMPILED
 
 JUDGES = ("test", "application", "variant")
 MINUTES = (1.0, 2.5, 5.0)
-_MOST_S = 330.0
+_MOST_S, _SHIPPED_S = 330.0, 660.0
 LEAST_ERROR = 1e-3
 
 
@@ -107,11 +113,8 @@ class Simulation:
         ]
         design = self.design_of(places)
         columns = fit.estimate.function.columns
-        extra = [c for c in design.function.columns if c not in set(columns)]
-        lacking = np.zeros(len(places), bool)
-        names = {c: i for i, c in enumerate(design.function.columns)}
-        for column in extra:
-            lacking |= design.counts[:, names[column]] != 0
+        extra = [column not in columns for column in design.function.columns]
+        lacking = np.any(design.counts[:, np.array(extra)] != 0, axis=1)
         own = design.with_columns(columns)
         solution = fit.estimate.solution
         assert solution.covariance is not None
@@ -181,19 +184,17 @@ def simulate(data: Data) -> list[dict[str, Any]]:
     """Calibrate every device by every budget."""
     found: list[dict[str, Any]] = []
     for processor in sorted({processor_of(slug) for slug in DEVICES}):
-        models, chosen = _without(data, processor)
+        models, chosen = _without(data, processor, _MOST_S)
         for kind, model in models.items():
             for slug in slugs_of(kind, data):
-                if processor_of(slug) != processor:
-                    continue
-                simulation = Simulation(data, slug, model)
-                for budget in MINUTES:
-                    found.append(_judge_calibration(simulation, chosen, budget))
+                if processor_of(slug) == processor:
+                    simulation = Simulation(data, slug, model)
+                    found += [_judge_calibration(simulation, chosen, each) for each in MINUTES]
     return found
 
 
 def _without(
-    data: Data, processor: str
+    data: Data, processor: str, budget_s: float
 ) -> tuple[dict[ModelKind, KnownModel], Sequence[ChosenKernel]]:
     """Return what is known without a processor, and the choice of kernels."""
 
@@ -204,7 +205,7 @@ def _without(
     models: dict[ModelKind, KnownModel] = {
         kind: data.kept(f"known.{kind}.without.{processor}", partial(known, kind)) for kind in KINDS
     }
-    make = partial(choose, data, models, budget_s=_MOST_S)
+    make = partial(choose, data, models, budget_s=budget_s)
     return models, data.kept(f"choice.without.{processor}", make)
 
 
@@ -316,16 +317,48 @@ def _coverage(
     return float(np.mean(inside)), float(np.exp(np.median(widths)))
 
 
+def write_documents(data: Data, found: Sequence[Mapping[str, Any]]) -> None:
+    """Write what calibrations ship with."""
+    models, chosen = _without(data, "", _SHIPPED_S)
+    measured = {kernel.name for kernel in chosen}
+    known = KnownDevices(
+        counting_rules=COUNTING_RULES_VERSION,
+        own_caches=True,
+        models=tuple(
+            _of_kernels(model, measured).model_copy(update={"errors": expected_errors(found, kind)})
+            for kind, model in models.items()
+        ),
+    )
+    choice = KernelChoice(kernels=tuple(chosen))
+    for name, document in (("calibration-kernels", choice), ("known-devices", known)):
+        (FOLDER / f"{name}.json").write_text(json.dumps(document.to_object()) + "\n")
+
+
+def _of_kernels(model: KnownModel, wanted: Collection[str]) -> KnownModel:
+    """Return a known model with the residuals of some kernels only."""
+    places = [place for place, name in enumerate(model.kernels) if name in wanted]
+    devices = tuple(
+        each.model_copy(
+            update={"residuals": tuple(each.residuals[i] for i in places if each.residuals)}
+        )
+        for each in model.devices
+    )
+    kernels = tuple(model.kernels[place] for place in places)
+    return model.model_copy(update={"devices": devices, "kernels": kernels})
+
+
 def main() -> None:
     """Run the simulation, and write its table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, required=True, help="folder for designs")
     parser.add_argument("--output", type=Path, required=True, help="where the table goes (.md)")
-    parser.add_argument("--results", type=Path, required=True, help="where all results go (.json)")
+    parser.add_argument("--documents", action="store_true", help="write those that ship, too")
     options = parser.parse_args()
-    found = simulate(Data(options.cache))
-    options.results.write_text(json.dumps(found))
+    data = Data(options.cache)
+    found = data.kept("results", partial(simulate, data))
     options.output.write_text(table_text(found))
+    if options.documents:
+        write_documents(data, found)
 
 
 if __name__ == "__main__":

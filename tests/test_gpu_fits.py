@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 import countperf
-from amaris_data import GPUS, Gpu
 from countperf.api.prediction import predict
 from countperf.devices.parameters import capability_device
 from countperf.errors import UnmeasuredPropertyError
@@ -20,8 +19,7 @@ from countperf.models.definition import parse
 from countperf.models.function import LAUNCH, SHORTEST_LAUNCH_S
 from countperf.models.library import load_weights
 from countperf.models.metrics import Evaluation
-from fit_published_gpus import COMPUTE_UNITS, model_of
-from published_left_out import geometric_mean
+from fit_published_gpus import GPUS, Gpu, geometric_mean, model_of
 from tests.kernels import made
 
 ROOT = Path(__file__).parent.parent
@@ -35,6 +33,7 @@ AXPY = made(
 )
 
 
+SLUGS = [gpu.slug for gpu in GPUS.values()]
 PAGE = (ROOT / "docs" / "evidence" / "gpus.md").read_text()
 ROWS = [
     line.split(" | ")
@@ -50,16 +49,15 @@ def _percent(errors: Any) -> float:
 def test_the_page_has_errors_and_coverage_of_the_documents() -> None:
     means: list[float] = []
     held: list[int] = []
-    for slug in COMPUTE_UNITS:
+    for slug in SLUGS:
         cases = Evaluation.read_file(ROOT / "fits" / slug / "held-out.json").cases
         means.append(_percent([abs(case.predicted_s / case.measured_s - 1) for case in cases]))
         held.append(round(100 * sum(bool(case.is_covered) for case in cases) / len(cases)))
-
     assert sorted(float(row[0]) for row in ROWS) == sorted(means)
     assert sorted(int(row[3]) for row in ROWS) == sorted(held)
 
 
-@pytest.mark.parametrize("slug", COMPUTE_UNITS)
+@pytest.mark.parametrize("slug", SLUGS)
 def test_weights_are_of_the_model_and_say_where_times_come_from(slug: str) -> None:
     weights = load_weights(slug)
     assert weights.definition == model_of(slug)
@@ -89,7 +87,7 @@ def test_kernels_that_the_paper_timed_are_predicted(
     assert low <= 1e-3 * measured_ms <= high
 
 
-@pytest.mark.parametrize("slug", COMPUTE_UNITS)
+@pytest.mark.parametrize("slug", SLUGS)
 def test_no_time_is_below_the_shortest_launch_and_others_stay(slug: str) -> None:
     weights, shortest_s = load_weights(slug), SHORTEST_LAUNCH_S["gpu"]
     sizes = [1, 1000, 10**8]
@@ -123,7 +121,6 @@ def test_the_page_has_the_errors_of_what_was_left_out_and_why_some_are_not_predi
     by_kernel = known[known["left_out"] == "kernel"].groupby("name")["error"]
     sentence = PAGE.partition("others: geometric means ")[2].partition("\n\n")[0]
     cells = re.findall(r"(\d+\.\d)(?: %)?\s+\(", sentence)
-
     assert sorted(float(row[1]) for row in ROWS) == sorted(by_gpu["tile width"])
     assert sorted(float(row[2]) for row in ROWS) == sorted(by_gpu["kernel"])
     assert sorted(map(float, cells)) == sorted(by_kernel.apply(_percent))

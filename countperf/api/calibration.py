@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +15,7 @@ from countperf import errors
 from countperf.api.catalogue import read_code
 from countperf.api.fits import why_no_code
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.structure.memory_hierarchy import (
-    DEFAULT_CACHES,
-    CountedCaches,
-    MemoryHierarchy,
-)
+from countperf.counting.structure import memory_hierarchy as hierarchy
 from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import available_cores, choose_caches, memory_hierarchy_of
@@ -59,8 +56,8 @@ class CalibrationTask(ShortRepr):
 
     device: Device  # the device
     runner: KernelRunner  # what runs kernels on it
-    memory: MemoryHierarchy  # its caches
-    caches: CountedCaches  # for which kernels are counted
+    memory: hierarchy.MemoryHierarchy  # its caches
+    caches: hierarchy.CountedCaches  # for which kernels are counted
     store: Path  # where measurements go
     reads_code: bool  # whether compiled code will be read
     deadline: float  # when all has to be done, by the monotonic clock
@@ -75,17 +72,15 @@ def calibrate(
     name: str | None = None,
     store: Path | str | None = None,
     busy: bool = False,
-    runner: KernelRunner | None = None,
-    known: prior.KnownDevices | None = None,
     choice: prior.KernelChoice | None = None,
 ) -> prior.CalibrationResult:
     """Measure the kernels that tell most about a device, and fit its weights to them.
 
     What other devices' fits say is the prior: weights that the measured kernels do not determine
     stay there, with the uncertainty that other devices show. Where weights of the very device ship,
-    they are rescaled to the measured kernels instead (`countperf.models.fitting.prior`). Weights
-    are stored among the user's own, for ``predict(..., weights="mine/NAME")``; those that ship stay
-    as they are. Called again, it goes on with the next kernels.
+    they are rescaled instead (`countperf.models.fitting.prior`). Weights are stored among the
+    user's own, for ``predict(..., weights="mine/NAME")``. Called again, it goes on with the next
+    kernels.
 
     Parameters
     ----------
@@ -93,20 +88,14 @@ def calibrate(
         As for `measure`; by default the first GPU that works, else the first device.
     minutes : float
         Time for measuring and fitting together, 1 to 60 minutes.
-    name : str, optional
-        Name of the fit, ``mine/NAME``; by default the device's slug.
-    store : Path or str, optional
-        Where measurements are kept (``.jsonl``); by default in the user's data folder.
+    name, store : optional
+        Name of the fit, ``mine/NAME``, by default the device's slug; file in which measurements are
+        kept (``.jsonl``), by default in the user's data folder.
     busy : bool
         Use times that do not settle, too, since other programs use the machine; intervals are
         wider.
-    runner, known, choice : optional
-        What runs kernels; the fits of other devices; the kernels to measure, in their order.
-
-    Returns
-    -------
-    CalibrationResult
-        ``.name`` for ``weights=``, ``.models`` with the weights of each model; printable.
+    choice : KernelChoice, optional
+        The kernels to measure, in their order.
 
     Raises
     ------
@@ -129,15 +118,15 @@ def calibrate(
     plain = check_own_name(name or chosen.identity.slug)
     kept = Path(store or user_fits_folder().parent / "calibrations" / f"{plain}.jsonl")
     check_writable(user_fits_folder() / "weights.json", kept)
-    devices = known or prior.load_shipped_devices()
+    devices = prior.load_shipped_devices()
     without_code = why_no_code(chosen)
     is_here = chosen.identity.device_type == "cpu"
     own = choose_caches(chosen.identity, is_here=is_here)
     task = CalibrationTask(
         device=chosen,
-        runner=runner or KernelRunner.open(chosen),
+        runner=KernelRunner.open(chosen),
         memory=memory_hierarchy_of(chosen.identity, is_here=is_here),
-        caches=own if devices.own_caches else DEFAULT_CACHES,
+        caches=own if devices.own_caches else hierarchy.DEFAULT_CACHES,
         store=kept,
         reads_code=not without_code,
         deadline=began + 60.0 * minutes,
@@ -147,8 +136,7 @@ def calibrate(
     if not busy:
         forget_unsettled(task.store)
     measured = _measure(task, cases, busy=busy)
-    unsettled = sum(measurement.settling != "settled" for measurement in measured)
-    _require_settled(measured, task.store, busy=busy)
+    unsettled = _require_settled(measured, task.store, busy=busy)
     if task.reads_code:
         try:
             measured = read_code(task.store, device=chosen.label)
@@ -156,7 +144,7 @@ def calibrate(
             without_code = str(error)
     if not busy:
         measured = measured.select(_is_settled)
-    shipped = _load_shipped(chosen, task.caches) if known is None else {}
+    shipped = _load_shipped(chosen, task.caches)
     models = _fit_all(task, measured, devices, shipped, plain, busy=busy)
     near = [weights.device for weights in shipped.values()]
     near = near or [one.device for model in devices.models for one in model.devices]
@@ -212,9 +200,9 @@ def forget_unsettled(store: Path) -> None:
                 write(settled)
 
 
-def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> None:
-    """Refuse a fit to times that do not repeat."""
-    unsettled = sum(not _is_settled(failure) for failure in measured)
+def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> int:
+    """Return how many times did not settle; refuse a fit to too many of them."""
+    unsettled = len(measured) - len(measured.select(_is_settled))
     if unsettled > _MOST_UNSETTLED * len(measured) and not busy:
         raise MeasurementError(
             f"{unsettled} of {len(measured)} times did not settle: other programs use the machine;"
@@ -222,14 +210,14 @@ def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> No
             " those programs and calibrate again, which goes on from there; or pass"
             f" {option('busy', 'True')}, which uses the others as well and makes intervals wider"
         )
-    kernels = {failure.kernel for failure in measured if busy or _is_settled(failure)}
+    kernels = {each.kernel for each in measured if busy or _is_settled(each)}
     if len(kernels) < _FEWEST_KERNELS:
         first = next((failure.reason for failure in measured.failures), "the time was over")
         raise MeasurementError(
             f"only {len(kernels)} kernels could be measured ({first}); give more"
-            f" ({option('minutes', 'NUMBER')});"
-            f" what was measured is kept in {store}"
+            f" ({option('minutes', 'NUMBER')}); what was measured is kept in {store}"
         )
+    return unsettled
 
 
 def _fit_all(
@@ -255,14 +243,9 @@ def _fit_all(
             if kind in shipped:
                 weights = rescale_weights(shipped[kind], observations, measured.header, noise=noise)
             else:
-                weights = prior.fit_with_prior(
-                    observations,
-                    model,
-                    measured.header,
-                    memory=task.memory,
-                    caches=task.caches,
-                    noise=noise,
-                ).weights
+                known_here: Any = {"memory": task.memory, "caches": task.caches, "noise": noise}
+                fitted = prior.fit_with_prior(observations, model, measured.header, **known_here)
+                weights = fitted.weights
         except errors.FitError:
             if kind == STRUCTURAL:
                 raise
@@ -295,7 +278,7 @@ def _fit_all(
     return tuple(models)
 
 
-def _load_shipped(device: Device, caches: CountedCaches) -> dict[str, WeightSet]:
+def _load_shipped(device: Device, caches: hierarchy.CountedCaches) -> dict[str, WeightSet]:
     """Return the weights that ship for the very device, by model."""
     weights = {
         kind: library.load_weights(fit.name, model=kind)
@@ -331,14 +314,9 @@ def size_here(task: CalibrationTask, entries: Sequence[CatalogEntry]) -> list[Ke
     )
     path = task.store.with_suffix(".sizes.json")
     until = time.monotonic() + _SEARCH_SHARE * 60.0 * task.minutes
-    number = 8
-    while True:
+    for number in range(8, max(len(entries), 1) + 8, 8):
         chosen = size_choice.calibrate(entries[:number], task.runner, limits, store=path)
-        if time.monotonic() > until or number >= len(entries):
+        if time.monotonic() > until:
             break
-        number += 8
-    cases: list[KernelCase] = []
-    for tried in entries[:number]:
-        of_kernel = chosen.cases([tried])
-        cases += [of_kernel[0], of_kernel[-1]] if len(of_kernel) > 1 else of_kernel
-    return cases
+    cases = (chosen.cases([tried]) for tried in entries[:number])
+    return [case for of in cases for case in ((of[0], of[-1]) if len(of) > 1 else of)]

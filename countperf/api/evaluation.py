@@ -17,26 +17,15 @@ from countperf.api.mechanistic_models import profiler_of
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import caches_of, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches
+from countperf.counting.vector import caches_of, transaction_roots
+from countperf.devices import identity as identities
 from countperf.devices.discovery import matching_devices
-from countperf.devices.identity import (
-    DeviceIdentity,
-    choose_caches,
-    memory_hierarchy_of,
-    read_processor,
-)
 from countperf.devices.nvcc import require_program
 from countperf.devices.parameters import DeviceParameters, load_device
-from countperf.measuring import (
-    PURPOSES,
-    Measurement,
-    MeasurementSet,
-    Purpose,
-    Timing,
-    measurements_in,
-)
+from countperf.measuring import PURPOSES, Measurement, MeasurementSet, Purpose, Timing
 from countperf.measuring.campaign import rewrite_file
+from countperf.measuring.measurement_sets import measurements_in
 from countperf.measuring.tables import identity_elsewhere, read_times
 from countperf.mechanistic import comparison
 from countperf.mechanistic.compiled_profile import capability_of
@@ -67,10 +56,7 @@ def read_measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
 def with_known_transactions(
     measurements: MeasurementSet, definition: ModelDefinition
 ) -> MeasurementSet:
-    """Find what a model names of transactions, for measured kernels of the catalogue.
-
-    Cases of other kernels, and those of which transactions are not known, are left as they are.
-    """
+    """Find what a model names of transactions, for measured kernels of the catalogue."""
     roots = definition.named_transactions
     waiting = [
         case
@@ -84,12 +70,12 @@ def with_known_transactions(
         with suppress(errors.KernelSpecificationError, errors.CountingError):
             kernel = entry(case.kernel)
             statistics = kernel.statistics_at(case.parameters)
-            if case.kernel not in counts:
-                built = kernel.build()
-                counts[case.kernel] = TransactionCounts(kernel=built, roots=roots, statistics={})
-            count = counts[case.kernel]
-            if statistics != count.statistics:
-                count = counts[case.kernel] = replace(count, statistics=statistics)
+            count = counts.get(case.kernel)
+            if count is None:
+                count = TransactionCounts(kernel=kernel.build(), roots=roots, statistics=statistics)
+            elif statistics != count.statistics:
+                count = replace(count, statistics=statistics)
+            counts[case.kernel] = count
             found[case.case] = {**(case.transactions or {}), **count(case.parameters)}
     return with_field(measurements, "transactions", found)
 
@@ -103,21 +89,17 @@ def recount(measurements: Path | str, *, caches: CountedCaches | None = None) ->
     properties: dict[str, dict[str, object]] = {}
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)
-        caches = caches or choose_caches(measured.device)
-        for case in measured:
-            if case.code is not None:
-                code = caches_of(case.properties or {}).code
-                caches = caches.model_copy(update={"code": code})
-                break
+        caches = caches or identities.choose_caches(measured.device)
+        if (read := next((case for case in measured if case.code is not None), None)) is not None:
+            code = caches_of(read.properties or {}).code
+            caches = caches.model_copy(update={"code": code})
         for case in measured:
             kernel = entry(case.kernel)
             statistics = kernel.statistics_at(case.parameters)
             key = (case.kernel, *sorted(statistics.items()))
             if key not in counted:
-                vector = count_kernel(
-                    kernel.build(), statistics=statistics, view="structure", caches=caches
-                )
-                counted[key] = vector.to_document()
+                given: Any = {"statistics": statistics, "view": "structure", "caches": caches}
+                counted[key] = count_kernel(kernel.build(), **given).to_document()
             properties[case.case] = counted[key]
         renewed = with_field(measured, "properties", properties)
         write(renewed)
@@ -136,20 +118,18 @@ def measurements_of_table(
 
     `kernels` is the file of the kernels, ``my.py`` or ``my.py:name``; `device` a slug or a file.
     """
-    file, name = kernels or "", ""
-    if ":" in file:
-        file, _, name = file.rpartition(":")
+    given = kernels or ""
+    file, _, name = given.rpartition(":") if ":" in given else (given, "", "")
     if device.endswith(".json"):
-        identity = DeviceIdentity.read_file(device)
+        identity = identities.DeviceIdentity.read_file(device)
+    elif (units := (known := load_device(device)).num_compute_units) is not None:
+        identity = identity_elsewhere(known.slug, known.name, units)
     else:
-        known = load_device(device)
-        if known.num_compute_units is None:
-            raise errors.DeviceError(
-                f"the description of {device} has no number of compute units, which tells devices "
-                "apart; give an identity (.json)",
-                device=device,
-            )
-        identity = identity_elsewhere(known.slug, known.name, known.num_compute_units)
+        raise errors.DeviceError(
+            f"the description of {device} has no number of compute units, which tells devices "
+            "apart; give an identity (.json)",
+            device=device,
+        )
     frame = read_times(table)
     if name and "kernel" not in frame.columns:
         frame = frame.assign(kernel=name)
@@ -193,21 +173,15 @@ def fit(
     output : Path or str, optional
         Where to write the weights document.
 
-    Returns
-    -------
-    FitResult
-        ``.weights``, ``.verdicts``; printable.
-
     Raises
     ------
-    FitError, DocumentError
-        The measurements cannot be fitted, or their file is bad.
-    ParameterError
-        There is no such model.
+    FitError, DocumentError, ParameterError
+        The measurements cannot be fitted, or their file is bad; there is no such model.
     """
     measured = read_measurements(measurements)
-    is_here = bool(measured.device.processor) and measured.device.processor == read_processor()
-    memory = memory_hierarchy_of(measured.device, is_here=is_here)
+    processor = measured.device.processor
+    is_here = bool(processor) and processor == identities.read_processor()
+    memory = identities.memory_hierarchy_of(measured.device, is_here=is_here)
     check_writable(output)  # before the work
     seen = measured.select(lambda m: m.purpose == "measurement")
     if isinstance(model, str):
@@ -231,26 +205,16 @@ def evaluate(
 ) -> Evaluation:
     """Compare predicted with measured times of the kernels that judge fits among measurements.
 
+    ``remarks`` say how the model was chosen, and name the cases that it does not predict.
+
     Parameters
     ----------
     measurements : MeasurementSet, Path or str
         Measurements of one device, or their file.
-    weights : WeightSet, Path or str
-        Weights, or their slug or path.
-    model : str, optional
-        Which model's weights, where they are looked up. By default the one that predicts: that
-        which reads compiled code where the code is stored, or device and compiler are here to read
-        it; else the structural one.
-    force : bool
-        Evaluate weights of another device.
+    weights, model, force : optional
+        As for `countperf.predict`; stored code need not be read here.
     purposes : sequence of {"test", "application", "variant"}, optional
         Only kernels for these; by default all but those for measurement, which fits have seen.
-
-    Returns
-    -------
-    Evaluation
-        Cases ordered by purpose. Its `remarks` say how the model was chosen, and name the cases
-        that it does not predict.
 
     Raises
     ------
@@ -323,11 +287,8 @@ COMPARED_INSTRUCTIONS = 150
 
 def list_measured_devices() -> dict[str, Path]:
     """List the devices whose measurements come with countperf: slug to file, sorted."""
-    files: dict[str, Path] = {}
-    for folder in reversed(fits_folders()):
-        for path in folder.glob("*/measurements.jsonl*"):
-            files[path.parent.name] = measurements_in(path.parent)
-    return dict(sorted(files.items()))
+    found = (p.parent for f in reversed(fits_folders()) for p in f.glob("*/measurements.jsonl*"))
+    return dict(sorted({folder.name: measurements_in(folder) for folder in found}.items()))
 
 
 def compare(
@@ -350,9 +311,10 @@ def compare(
             parameter="timing",
         )
     timings = Timing.read_file(timing) if isinstance(timing, Path | str) else timing
-    known, source = list_measured_devices(), measurements
-    if isinstance(source, str):
-        source = known.get(source, source)
+    known = list_measured_devices()
+    source = (
+        known.get(measurements, measurements) if isinstance(measurements, str) else measurements
+    )
     if isinstance(source, str) and not Path(source).exists():
         there = f"they do of {', '.join(known)}" if known else "this installation has none"
         raise errors.ParameterError(
@@ -363,7 +325,7 @@ def compare(
     measured = read_measurements(source)
     slug = measured.device.slug
     if device is None:
-        beside = source if isinstance(source, Path | str) else None
+        beside = None if isinstance(source, MeasurementSet) else source
         device = look_up_device(slug, beside) or load_device(slug)
     there = (*model_names(), "linear")
     if unknown := [name for name in models if name not in there]:
@@ -382,14 +344,10 @@ def compare(
                 parameter="timing",
             )
         renamed = {"kernel": f"{_OWN}{timings.kernel}", "purpose": "application"}
+        own_cases = (size.measurement for size in timings.sizes)
         cases = (
             *(case for case in cases if case.purpose == "measurement"),
-            *(
-                size.measurement.model_copy(
-                    update={**renamed, "case": f"{_OWN}{size.measurement.case}"}
-                )
-                for size in timings.sizes
-            ),
+            *(m.model_copy(update={**renamed, "case": f"{_OWN}{m.case}"}) for m in own_cases),
         )
         given = {"max_instructions": COMPARED_INSTRUCTIONS, **profile_options}
         own = profiler_of(kernel, device, {}, given)

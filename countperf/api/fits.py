@@ -16,15 +16,7 @@ from countperf.machine_code import tools
 from countperf.models.library import AvailableFit, NamedFit, find_fit, list_fits, model_in
 from countperf.models.shipped import COMPILED
 from countperf.models.weights import WeightSet
-from countperf.text import (
-    Column,
-    Printed,
-    Result,
-    columns_of,
-    extract,
-    format_percent,
-    short_name,
-)
+from countperf.text import Column, Printed, Result, columns_of, extract, format_percent, short_name
 
 
 class AvailableWeights(tuple[AvailableFit, ...], Result):
@@ -57,10 +49,7 @@ def why_no_code(device: Device) -> str:
 def why_not_compiled(
     fit: NamedFit, device: DeviceIdentity | None = None, *, has_code: bool = False
 ) -> str:
-    """Return why a fit does not predict by the model that reads compiled code; nothing if it does.
-
-    A device that is asked for has to be that of the fit. Code that is known need not be read here.
-    """
+    """Return why a fit does not predict by compiled code; nothing if it does."""
     identity = fit.identity if COMPILED in fit.models else None
     if identity is None:
         return f"{fit.name} has no weights of the model {COMPILED}"

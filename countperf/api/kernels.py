@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _UNNAMED = "loopy_kernel"  # what Loopy calls a kernel without a name
+_WANTED: Any = {"kind_name": "loopy.TranslationUnit", "error": errors.KernelSpecificationError}
 
 
 def load_kernel(specification: str) -> Any:
@@ -43,19 +44,12 @@ def load_kernel(specification: str) -> Any:
         ``path/file.py:name`` or ``package.module:name``, where the name is a Loopy translation
         unit, an object around one (`countperf.counting.frontend.producers`), or a function
         without arguments that returns one; the name of a kernel of the catalogue; or the path of a
-        property-vector document (``.json``).
-
-    Returns
-    -------
-    loopy.TranslationUnit or PropertyVector
-        A kernel to which no name was given has that of the object.
+        property-vector document (``.json``). A kernel without a name gets that of the object.
 
     Raises
     ------
-    KernelSpecificationError
-        The text names nothing of the kind.
-    DocumentError
-        The property-vector document is bad.
+    KernelSpecificationError, DocumentError
+        The text names nothing of the kind, or the property-vector document is bad.
     """
     return _load_with_object(specification)[0]
 
@@ -70,22 +64,15 @@ def _load_with_object(specification: str) -> tuple[Any, Any]:
         raise errors.KernelSpecificationError(
             f"{specification} is a file: name the kernel in it too, as in {specification}:axpy"
         )
-    around: list[object] = [None]
+    around: list[object] = [None]  # what packages that generate kernels handed out
 
     def find_unit(loaded: object) -> object:
-        """Return the translation unit of what a package that generates kernels handed out."""
         if (unit := take_unit(loaded)) is None:
             return loaded
         around.append(loaded)
         return unit
 
-    loaded: Any = find_in_user_code(
-        specification,
-        lp.TranslationUnit,
-        kind_name="loopy.TranslationUnit",
-        error=errors.KernelSpecificationError,
-        convert=find_unit,
-    )
+    loaded: Any = find_in_user_code(specification, lp.TranslationUnit, **_WANTED, convert=find_unit)
     name = specification.rpartition(":")[2]
     if loaded.entrypoints == {_UNNAMED} and name.isidentifier():
         loaded = lp.rename_callable(loaded, _UNNAMED, name)
@@ -95,12 +82,8 @@ def _load_with_object(specification: str) -> tuple[Any, Any]:
 def table_kernels(names: Iterable[str], file: str | None) -> dict[str, Any]:
     """Find the kernels that a table of times names."""
     kinds: Any = lp.TranslationUnit | FunctionType
-    wanted: dict[str, Any] = {
-        "kind_name": "loopy.TranslationUnit",
-        "error": errors.KernelSpecificationError,
-    }
     return {
-        name: find_in_user_code(f"{file}:{name}", kinds, **wanted) if file else load_kernel(name)
+        name: find_in_user_code(f"{file}:{name}", kinds, **_WANTED) if file else load_kernel(name)
         for name in names
     }
 
@@ -129,10 +112,7 @@ def _read_vector(path: Path) -> PropertyVector:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernel(ShortRepr):
-    """A kernel as the user gave it, with its sizes and with what counting has to know of its data.
-
-    Made once, by `Kernel.of`, by whatever function takes a kernel.
-    """
+    """A kernel as the user gave it, its sizes, and what counting has to know of its data."""
 
     unit: Any  # the translation unit; a property vector or counts by hand where these were given
     name: str = ""  # as the user gave it; empty where it was an object

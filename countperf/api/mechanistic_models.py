@@ -46,31 +46,25 @@ def predict_all(
 
     Parameters
     ----------
-    kernel : str, loopy.TranslationUnit or KernelProfiler
-        The kernel, or a text that names one, as for `countperf.predict`.
+    kernel, statistics
+        As for `countperf.predict`; or a KernelProfiler.
     device : DeviceParameters, str or Path
         A device, its slug in the catalogue, or the path of its document (``.toml``, ``.json``).
     parameters, **more : int
         Values of all size parameters.
     models : str or sequence of str, optional
         Names of models, such as ``["volkov", "roofline"]``; default: all.
-    statistics : mapping, optional
-        What data decides, as for `countperf.predict`.
     profile_options : mapping, optional
         Options of `countperf.profile_kernel`, such as ``registers_per_work_item``, ``lines`` or
         ``active_groups``; and ``analysis``: ``"sass"`` takes instructions from machine code
         (`countperf.mechanistic.compiled_profile.with_machine_code`), ``"counts"`` from Loopy;
         ``sass`` names a listing of the machine code.
 
-    Returns
-    -------
-    ModelAnswers
-        For each model by its name the prediction, or the error that says which input it lacks.
-
     Raises
     ------
     CountperfError
-        As in `countperf.mechanistic.predict_all.answers_of`; or there is no such device or kernel.
+        The kernel cannot be counted, or there is no such device or kernel. What a single model
+        lacks is its answer.
     """
     values = merge_sizes(parameters, more)
     profiler = profiler_of(kernel, device, values, profile_options, statistics)
@@ -90,21 +84,8 @@ def occupancy(
 ) -> KernelOccupancy:
     """Count the groups of a kernel that are resident on a device, and say what limits them.
 
-    Parameters
-    ----------
-    kernel, device, parameters, profile_options, **more
-        As for `predict_all`.
-
-    Returns
-    -------
-    KernelOccupancy
-        Resident groups of each device program, and what limits them; an upper bound where nobody
-        knows the registers.
-
-    Raises
-    ------
-    CountperfError
-        As for `predict_all`; or not even one group fits.
+    Parameters and errors are those of `predict_all`; it is an error, too, if not even one group
+    fits. The number is an upper bound where nobody knows the registers.
     """
     values = merge_sizes(parameters, more)
     profiler = profiler_of(kernel, device, values, profile_options, statistics)
@@ -149,41 +130,36 @@ def sweep(
         A device of this machine, as for `countperf.time_kernel`, where the kernel is timed over
         occupancy, beside the models: unused local memory limits the resident groups.
 
-    Returns
-    -------
-    Sweep
-        ``to_frame()`` has a row per value and model, `countperf.draw` draws the throughput.
-
     Raises
     ------
     CountperfError
-        As for `predict_all`, `countperf.time_kernel` and `countperf.mechanistic.sweep.sweep`.
+        As for `predict_all` and `countperf.time_kernel`; or no value of the axis fits.
     """
     sizes = merge_sizes(parameters, more)
-    options: dict[str, Any] = {
-        "max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS,
-        **(profile_options or {}),
-    }
+    options = {"max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS, **(profile_options or {})}
     profiler = profiler_of(kernel, device, sizes, options, statistics)
+    unused: dict[int, int] | None = None
     if timed_on is not None and over == "occupancy":
         profiled = profiler.at(sizes)
         able = unused_local_bytes(profiled, profiler.device)
-        chosen = {g: n for g, n in able.items() if values is None or g in values}
-        swept = sweeping.sweep(profiled, profiler.device, values=[*chosen], models=models)
-        given = statistics or options.get("statistics")
-        measured = time_resident_groups(kernel, sizes, chosen, device=timed_on, statistics=given)
-        times_s = {int(timed.case.rpartition("=")[2]): timed.time_s for timed in measured}
-        return replace(
-            swept,
-            points=tuple(replace(p, measured_s=times_s.get(p.value)) for p in swept.points),
-            measured_on=measured.header.device.slug,
-            failures=tuple(failure.reason for failure in measured.failures),
-            note=profiler.note,
-        )
-    launches = profiler.launches_at(sizes)
-    profiled, _ = max(launches, key=lambda of: (of[0].profile.total_bytes or 0.0) * of[1])
+        unused = {groups: n for groups, n in able.items() if values is None or groups in values}
+        values = [*unused]
+    else:
+        launches = profiler.launches_at(sizes)
+        profiled, _ = max(launches, key=lambda of: (of[0].profile.total_bytes or 0.0) * of[1])
     swept = sweeping.sweep(profiled, profiler.device, over=over, values=values, models=models)
-    return replace(swept, note=profiler.note)
+    swept = replace(swept, note=profiler.note)
+    if unused is None:
+        return swept
+    given = statistics or options.get("statistics")
+    measured = time_resident_groups(kernel, sizes, unused, device=timed_on, statistics=given)
+    times_s = {int(timed.case.rpartition("=")[2]): timed.time_s for timed in measured}
+    return replace(
+        swept,
+        points=tuple(replace(p, measured_s=times_s.get(p.value)) for p in swept.points),
+        measured_on=measured.header.device.slug,
+        failures=tuple(failure.reason for failure in measured.failures),
+    )
 
 
 @checks_keywords
@@ -198,21 +174,10 @@ def step_formulas(
 ) -> steps.StepFormulas:
     """Find work, span and memory transactions of a kernel as polynomials in one of its sizes.
 
-    Parameters
-    ----------
-    kernel, device, parameters, profile_options, **more
-        As for `predict_all`; the one size without a value is free.
-
-    Returns
-    -------
-    StepFormulas
-        ``programs`` have the formulas; ``bound(n)`` is Eq. (1) of Ma, Chamberlain & Agrawal
-        (2014), in steps; ``crossovers(other)`` says which of two kernels takes fewer.
-
-    Raises
-    ------
-    CountperfError
-        As for `predict_all`; or a count is no polynomial of the free size.
+    Parameters and errors are those of `predict_all`; the one size without a value is free, and it
+    is an error if a count is no polynomial of it. ``programs`` have the formulas; ``bound(n)`` is
+    Eq. (1) of Ma, Chamberlain & Agrawal (2014), in steps; ``crossovers(other)`` says which of two
+    kernels takes fewer.
 
     Examples
     --------
@@ -237,11 +202,11 @@ def profiler_of(
     if isinstance(kernel, KernelProfiler):
         return kernel
     if not isinstance(device, DeviceParameters | str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
-        message = (
+        raise ParameterError(
             f"the device is a {type(device).__name__}; pass the slug of a device, the path of its"
-            ' document or DeviceParameters: predict_all(kernel, "nvidia-gtx-970", {"n": 1024})'
+            ' document or DeviceParameters: predict_all(kernel, "nvidia-gtx-970", {"n": 1024})',
+            parameter="device",
         )
-        raise ParameterError(message, parameter="device")
     given = dict(options or {})
     analysis, listing = given.pop("analysis", "counts"), given.pop("sass", None)
     if analysis not in ("counts", "sass"):
@@ -282,9 +247,8 @@ def find_described_device(
 
 
 DEFAULT_MODELS = ("roofline", "wfg-corrected")
-"""Of a described device: the bound that every GPU of the catalogue has, and the model with the
-least published error (`countperf.mechanistic.predict_all`) of those that need neither a
-simulation nor a cost of barriers, which nobody published of current GPUs."""
+"""Of a described device: the bound that all have, and the model with the least published error of
+those that need neither a simulation nor a cost of barriers, which nobody published of new GPUs."""
 
 
 @checks_keywords
@@ -303,6 +267,9 @@ def predict_on(
 ) -> DeviceAnswers:
     """Predict the time of a kernel on several devices, to choose one.
 
+    For each size and model there is a row per device, the fastest first. A device that cannot
+    answer has a row that says why.
+
     Parameters
     ----------
     kernel, parameters, statistics, profile_options, **more
@@ -314,12 +281,6 @@ def predict_on(
         device that is only described `DEFAULT_MODELS`.
     incomplete_ok, level
         As for `countperf.predict`, for fits.
-
-    Returns
-    -------
-    DeviceAnswers
-        For each size and model a row per device, the fastest first. A device that cannot answer
-        has a row that says why. ``to_frame()`` has times in s.
 
     Raises
     ------
@@ -374,12 +335,11 @@ def _answers(
     of_models: Mapping[str, Any],
 ) -> Iterator[DeviceAnswer]:
     """Yield what a device answers at a size."""
-    name = device.slug if isinstance(device, DeviceParameters) else str(device)
-    is_file = name.endswith((".toml", ".json"))
-    point = kernel.sizes
-    row = partial(DeviceAnswer, device=Path(name).name if is_file else name, parameters=point)
+    is_described = isinstance(device, DeviceParameters)
+    name = device.slug if is_described else str(device)
+    shown = Path(name).name if name.endswith((".toml", ".json")) else name
+    row = partial(DeviceAnswer, device=shown, parameters=kernel.sizes)
     try:
-        is_described = isinstance(device, DeviceParameters)
         slug, described = ("", device) if is_described else _find_fit_and_description(name)
         row = partial(row, device=slug, weights=name) if slug else row
         by_fit: Sequence[str | None] = [None] if slug else []
@@ -406,8 +366,8 @@ def _answers(
         return
     row = partial(row, device=described.slug, weights="")
     try:
-        profiler = profiler_of(kernel, described, point, of_models)
-        found = predict_all(profiler, described, point, models=by_model)
+        profiler = profiler_of(kernel, described, kernel.sizes, of_models)
+        found = predict_all(profiler, described, kernel.sizes, models=by_model)
     except CountperfError as error:
         has_name = isinstance(error, ParameterError | errors.DeviceParameterError)
         yield row(lacks=answering.lacking_input(error) if has_name else "kernel", error=error)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 COMPILED_CHOICE = (
     f"model {COMPILED}: the device of the weights is here, and the compiled code can be followed"
 )
-"""Line that says that the model that reads compiled code was chosen."""
-
 _Result = TypeVar("_Result")
 
 
@@ -79,7 +77,7 @@ class ChosenWeights(ShortRepr):
         """Use the weights, and those that read no code where reading it is an attempt that fails.
 
         The function is told whether it is an attempt, which has to fail where a property has no
-        weight. What Loopy or the compiler refuses to build takes no time by any model.
+        weight. What the compiler refuses to build takes no time by any model.
         """
         if self.choose_by_counts is None:
             return use(self, False)
@@ -106,10 +104,9 @@ def choose_weights(
 ) -> ChosenWeights:
     """Choose the weights that predict: those given, those of a name or path, or the device's.
 
-    Where they are looked up, `model` says which of a fit's; by default the one that reads compiled
-    code if the device of the weights and its compiler are here, or the code is known (`has_code`),
-    and nothing speaks against it (`without_code`); else `DEFAULT_STEMS`. A device that is named has
-    to be that of the weights unless `force` is given.
+    By default, of a fit's models the one that reads compiled code is chosen if the device of the
+    weights and its compiler are here, or the code is known (`has_code`), and nothing speaks against
+    it (`without_code`); else `DEFAULT_STEMS`.
     """
     identity = find_device(device).identity if isinstance(device, str) else device
     wanted = find_device().identity if weights is None and identity is None else identity
@@ -164,8 +161,8 @@ def reading_weights(
         name, fit = weights, find_fit(str(weights))
     if fit is None:
         return f"{name} has no weights of the model {COMPILED}"
-    reason = why_not_compiled(fit, identity, has_code=has_code)
-    return reason or load_weights(fit.name, model=COMPILED)
+    why_not = why_not_compiled(fit, identity, has_code=has_code)
+    return why_not or load_weights(fit.name, model=COMPILED)
 
 
 def default_weights(identity: DeviceIdentity, *, model: str | None = None) -> WeightSet:
@@ -209,18 +206,14 @@ def predict(
         The kernel, or a text that `load_kernel` understands.
     parameters, **more : int or ndarray of integers
         Values of the size parameters.
-    weights : WeightSet, Path or str, optional
-        Weights, or their name or path; by default those fitted on `device`.
-    model : str, optional
-        Which model's weights, where they are looked up by name. By default the one that reads
-        compiled code wherever the device of the weights and its compiler are at hand, for one size
-        and for several, else the structural one. The attribute ``model_choice`` of the prediction
-        says which it is and why.
-    device : str or DeviceIdentity, optional
-        Device to predict for: the name of one of this machine. Without it, predictions are for the
-        weights' device, which need not be here.
-    force : bool
-        Use the weights for a device that they do not match.
+    weights, model : optional
+        Weights, or their name or path; by default those fitted on `device`. Of a name, which
+        model's: by default the one that reads compiled code wherever the device of the weights and
+        its compiler are at hand, else the structural one; ``model_choice`` of the prediction says
+        why.
+    device, force : optional
+        Device of this machine to predict for; without it, predictions are for the weights' device,
+        which need not be here. Whether to use weights that do not match it.
     incomplete_ok : bool
         Leave out what has no weight and mark the prediction incomplete.
     level : {0.95, 0.9}
@@ -255,10 +248,10 @@ def explain(
 
     Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
     """
-    return explained(predict(kernel, parameters, **options))
+    return explain_prediction(predict(kernel, parameters, **options))
 
 
-def explained(prediction: Prediction) -> Explanation:
+def explain_prediction(prediction: Prediction) -> Explanation:
     """Say where a predicted time goes term by term."""
     if isinstance(prediction.time_s, np.ndarray):
         raise errors.ParameterError(
@@ -311,6 +304,8 @@ def with_compiled_code(
 ) -> PropertyVector:
     """Count a kernel, compile it, and keep what its code executes with the counts.
 
+    `predict` takes the vector, of the structure view, also by models that read no code.
+
     Parameters
     ----------
     kernel : str or loopy.TranslationUnit
@@ -323,11 +318,6 @@ def with_compiled_code(
         As for `predict`.
     every_group : bool
         Follow the code of every work group; by default that of one of each kind.
-
-    Returns
-    -------
-    PropertyVector
-        Of the structure view; `predict` takes it, also by models that read no code.
 
     Raises
     ------

@@ -68,19 +68,13 @@ def rank(
 
     Parameters
     ----------
-    space : SearchSpace or str
-        The variants, or a text for `countperf.api.searching.load_space`.
-    parameters, **more : int
-        Sizes, in place of the space's.
-    weights, device, force, incomplete_ok
-        As for `predict`; of a device that is named the limits are looked at, too.
-    model : str, optional
-        Which model's weights, where they are looked up; by default the structural one: variants are
-        ranked by counts, and no compiled code is read.
-    keep : int
-        How many to keep.
-    points : int, optional
-        Predict only so many, scattered over the space.
+    space, parameters, **more
+        The variants, or a text for `countperf.api.searching.load_space`; sizes, in place of its.
+    weights, model, device, force, incomplete_ok
+        As for `predict`; of a device that is named the limits are looked at, too. The model is by
+        default the structural one: variants are ranked by counts, and no compiled code is read.
+    keep, points : int, optional
+        How many to keep; how many to predict, scattered over the space, by default all.
     executor : concurrent.futures.Executor, optional
         What predicts: Dask's (``Client.get_executor()``), MPI's (``MPIPoolExecutor``), or any
         other; by default a pool of `workers` processes, one for each processor.
@@ -94,10 +88,8 @@ def rank(
 
     Raises
     ------
-    SearchSpaceError, PredictionError, DeviceError, DocumentError
-        Wrong space, weights or device. What is wrong with single points is in the result.
-    ParameterError
-        A size is not positive, or is none of the space.
+    SearchSpaceError, ParameterError, PredictionError, DeviceError, DocumentError
+        Wrong space, sizes, weights or device. What is wrong with single points is in the result.
     """
     sizes = merge_sizes(parameters, more)
     space = load_space(space, sizes)
@@ -136,10 +128,8 @@ def tune(
 
     Parameters
     ----------
-    space : SearchSpace or str
-        The variants, or a text for `countperf.api.searching.load_space`.
-    parameters, **more : int
-        Sizes, in place of the space's.
+    space, parameters, **more
+        As for `rank`.
     seconds, measurements
         The budget: time, predictions included, s; variants to run. At least one of the two.
     device : str, optional
@@ -153,12 +143,9 @@ def tune(
         A file; the same call goes on where it stopped, and a larger budget goes on from there.
     confidence, tolerance : float
         At which to stop, and at which the regret is bounded; gains below are not looked for.
-    executor, workers, longest_s
-        As for `rank`; by default half of the seconds, but 3 s at least and a minute at most.
-    progress : callable, optional
-        Is told what happens, a line at a time.
-    statistics
-        As for `rank`.
+    executor, workers, longest_s, statistics, progress
+        As for `rank`; by default half of the seconds, but 3 s at least and a minute at most. What
+        happens is told to `progress`, a line at a time.
 
     Raises
     ------
@@ -199,10 +186,7 @@ def tune(
 
 
 _BUILDERS = 8
-"""Processes that build variants at most: what is chosen together learns nothing from one another.
-
-Those for other devices than the processors of this machine would disturb its timings.
-"""
+"""Processes that build variants at most; for other devices they would disturb its timings."""
 
 
 def _make_task(

@@ -1,8 +1,5 @@
 """The command line: each command parses, calls a function of `countperf.api`, and prints.
 
-`countperf.cli.commands` has the arguments of all commands, and is cheap to import; the module of a
-command, with all that it works with, is imported when the command runs.
-
 Exit status: 0 done; 1 the work failed (one line on standard error, then the mend); 2 wrong usage;
 130 interrupted by Ctrl-C (one line on standard error).
 """
@@ -22,7 +19,7 @@ from typing import Any
 
 from countperf import __version__
 from countperf.cli.commands import COMMANDS, configure
-from countperf.cli.common import PROGRESS, only_documents, prepare_streams, say
+from countperf.cli.common import Progress, only_documents, prepare_streams, say
 from countperf.errors import FLAGS, CountperfError, nearest
 from countperf.steps import listening, note_interrupts
 
@@ -98,12 +95,11 @@ def _run(options: argparse.Namespace) -> int:
     module = import_module(f"countperf.cli.{COMMANDS[options.command].module}")
     run: Callable[[argparse.Namespace], None] = getattr(module, f"run_{options.command}")
     FLAGS.update(options.flags)  # messages name them
-    PROGRESS.begin()
     with note_interrupts() as interrupts:
         try:
             with (
                 only_documents() if options.json else contextlib.nullcontext(),
-                listening(PROGRESS.step),
+                listening(Progress().step),
                 warnings.catch_warnings(),
             ):
                 warnings.showwarning = lambda message, *_: say(f"countperf: {message}")

@@ -1,8 +1,4 @@
-"""All commands: what they do, and which options they take.
-
-With `countperf.cli.options`, this is cheap to import; the module of a command, with all that it
-works with, is imported when it runs.
-"""
+"""All commands: what they do, and which options they take; cheap to import."""
 
 from __future__ import annotations
 
@@ -30,8 +26,8 @@ _CODE = "--analysis --sass"
 _ANALYSIS = {
     "--analysis": value(
         None,
-        "mechanistic models: take instructions from Loopy (counts, the default), or from the"
-        " machine code (sass) that nvcc makes of the kernel, without a GPU",
+        "mechanistic models: instructions from Loopy (counts, the default), or from machine code"
+        " that nvcc makes without a GPU (sass)",
         choices=("counts", "sass"),
         action="store",
     )
@@ -60,8 +56,7 @@ COMMANDS: Mapping[str, Command] = {
         "--device --store --output",
         {
             "--store": {"help": "the document of all findings (.json)", "required": True},
-            "--output": "write the device document alone, which the mechanistic models read"
-            " (.json)",
+            "--output": "write the device document, which mechanistic models read (.json)",
         },
     ),
     "count": Command(
@@ -77,8 +72,8 @@ COMMANDS: Mapping[str, Command] = {
             "kernel": {"nargs": "?"},
             "parameters": _ONE_SIZE,
             "--device": "one of PoCL's (default: pocl:0), or of Intel's runtime",
-            "--store": "instead of a kernel: a campaign's file of this device, in which what the"
-            " code of each kernel executes is noted, for fit --model compiled",
+            "--store": "instead of a kernel: a campaign's file of this device, in which is noted"
+            " what the code of each kernel executes, for fit --model compiled",
         },
     ),
     "calibrate": Command(
@@ -98,17 +93,16 @@ COMMANDS: Mapping[str, Command] = {
         "fit weights to measurements",
         "measurements --kernels --device --model --nonnegative --name --output",
         {
-            "measurements": "a campaign's file (.jsonl); or times measured elsewhere: a table"
-            " (.csv) or a cache file of Kernel Tuner (.json)",
+            "measurements": "a campaign's file (.jsonl), a table of times (.csv), or a cache file"
+            " of Kernel Tuner (.json)",
             "--device": {
                 "help": "for a table: the measured device, of the catalogue or an identity (.json)",
                 "metavar": "SLUG|FILE",
             },
             "--model": {
-                "help": "linear, the paper's; structural; compiled, which reads compiled code that"
-                " countperf compiled --store has noted; or a model document (.toml) (default: of"
-                " a campaign's file structural, linear, and compiled if code is noted, all under"
-                " one name; of a table, and for --output, linear)",
+                "help": "linear, structural, compiled (by code that countperf compiled --store"
+                " noted) or a model document (.toml); default: of a campaign's file all that it"
+                " suffices for; of a table, and for --output, linear",
                 "metavar": "NAME|FILE",
             },
             "--output": "write the weights to this file instead, under no name",
@@ -128,7 +122,7 @@ COMMANDS: Mapping[str, Command] = {
         "predict",
         "predict the run time of a kernel, and where it goes",
         f"{_KERNEL} --instruction-counts --weights --force --model --device --on --registers"
-        f" --incomplete --level --metrics {_CODE} --figure --anchor --explain --against"
+        f" --incomplete --level --metrics {_CODE} --anchor --explain --against"
         " --against-kernel --against-size",
         {
             "--model": {
@@ -137,8 +131,8 @@ COMMANDS: Mapping[str, Command] = {
                 "metavar": "NAME[,NAME...]",
             },
             "--on": {
-                "help": f"{OPTIONS['--on']['help']}. Several, fits among them, with commas"
-                " between: a table of times on each, by --model or a default",
+                "help": f"{OPTIONS['--on']['help']}. Several, fits among them, with commas between:"
+                " a table of times on each",
                 "metavar": "SLUG|FILE[,...]",
             },
             **_ANALYSIS,
@@ -155,8 +149,7 @@ COMMANDS: Mapping[str, Command] = {
         f"{_KERNEL} --over --model --device --on --registers {_CODE} --figure",
         {
             **_ANALYSIS,
-            "--device": "time the kernel too, over occupancy, on pocl:0, cuda:0 or a part of a"
-            " name: unused local memory limits the resident groups",
+            "--device": "time the kernel over occupancy, too, on pocl:0, cuda:0 or part of a name",
             "--model": {
                 "help": "mechanistic models (default: all)",
                 "metavar": "NAME[,NAME...]",
@@ -170,8 +163,8 @@ COMMANDS: Mapping[str, Command] = {
         f"application parameters --statistics --on --model --registers {_CODE}",
         {
             **_ANALYSIS,
-            "parameters": "values of its variables: N=1024, N=256:4096:8 or N=1000,2000"
-            " devices=1,2; devices is the number of devices, alike if one is named",
+            "parameters": "its variables: N=1024, or N=1000,2000 devices=1,2; devices is the number"
+            " of devices, alike if one is named",
             "--on": several(
                 "SLUG|FILE",
                 "described device, such as nvidia-gtx-970; several with commas between",
@@ -189,8 +182,7 @@ COMMANDS: Mapping[str, Command] = {
             "--weights": {"required": True},
             "--purpose": {
                 **_JUDGING,
-                "help": "only kernels for this purpose (repeatable; default: all that fits have"
-                " not seen)",
+                "help": "only kernels for this purpose (repeatable; default: all but those fitted)",
             },
         },
     ),
@@ -201,8 +193,7 @@ COMMANDS: Mapping[str, Command] = {
         {
             **_ANALYSIS,
             "measurements": {
-                "help": "devices with a shipped fit, or campaigns' files (.jsonl); by default all"
-                " shipped",
+                "help": "devices with a shipped fit (default: all), or campaigns' files (.jsonl)",
                 "nargs": "*",
                 "metavar": "SLUG|FILE",
             },
@@ -233,8 +224,7 @@ COMMANDS: Mapping[str, Command] = {
         {
             "parameters": _ONE_SIZE,
             "--output": {"help": "the page (.html); it needs no other file", "required": True},
-            "--measurements": "of a fit: evaluate it on the kernels of this campaign that it has"
-            " not seen; by default what was stored beside the fit is shown",
+            "--measurements": "of a fit: a campaign, to evaluate it on kernels that are new to it",
         },
     ),
     "tune": Command(
@@ -255,10 +245,7 @@ COMMANDS: Mapping[str, Command] = {
 
 
 def configure(parser: argparse.ArgumentParser, command: Command) -> None:
-    """Add the arguments of a command to its parser, and to what it parses how they are called.
-
-    In `flags` are the options by the parameters of functions that they are for, for messages.
-    """
+    """Add a command's arguments to its parser, and `flags`: options by parameters of functions."""
     flags: dict[str, str] = {}
     for name in command.arguments.split():
         change = command.changes.get(name, {})

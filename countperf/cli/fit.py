@@ -25,7 +25,7 @@ from countperf.measuring import MeasurementSet, Timing
 from countperf.models import library
 from countperf.models.fitting.fit_model import FitResult
 from countperf.store import check_writable, read_content
-from countperf.text import Printed, format_percent
+from countperf.text import Printed
 
 _CAMPAIGN = (".jsonl", ".jsonl.gz")
 
@@ -45,23 +45,19 @@ def run_fit(options: argparse.Namespace) -> None:
         name = output = options.output
         result.weights.write_file(output)
     else:
-        usual = f"{result.weights.device.slug}-{date.today().isoformat()}"
+        name = options.name or f"{result.weights.device.slug}-{date.today().isoformat()}"
         fitted = (each.weights for each in results)
-        name, output = library.store_own_fit(*fitted, name=options.name or usual)
-    notes: list[str] = []
-    for other in results[1:]:
-        model, quality = library.short_name(other.weights.model), other.weights.quality
-        error = quality and quality.held_out_error
-        said = "" if error is None else f", families left out {format_percent(error)}"
-        notes.append(f"also fitted: {model}{said}; to use it: --model {model}")
-    notes.append(f"written to {output}; to use it: --weights {shlex.quote(str(name))}")
-    slug = result.weights.device.slug
-    there = library.find_fit(slug)
+        name, output = library.store_own_fit(*fitted, name=name)
+    slug, there = result.weights.device.slug, library.find_fit(result.weights.device.slug)
+    default = f"{slug}, which ships, stays the default"
     if there is None or there.is_own:
-        notes.append(f"nothing ships for {slug}: the newest of your own fits for it is the default")
-    else:
-        notes.append(f"{slug}, which ships, stays the default")
+        default = f"nothing ships for {slug}: the newest of your own fits for it is the default"
     models = [library.short_name(each.weights.model) for each in results]
+    notes = [
+        *(f"also fitted: {model}; to use it: --model {model}" for model in models[1:]),
+        f"written to {output}; to use it: --weights {shlex.quote(str(name))}",
+        default,
+    ]
     facts = {"written": output, "name": name, "models": models}
     shown = result.lay_out()
     show(options, replace(shown, notes=[*shown.notes, *notes], facts={**shown.facts, **facts}))
@@ -89,10 +85,8 @@ def _read_measurements(options: argparse.Namespace) -> MeasurementSet:
     is_campaign = read_content(options.measurements)[:1000].lstrip().startswith(b'{"format"')
     if is_campaign or (options.device is None and options.measurements.endswith(_CAMPAIGN)):
         if options.kernels is not None or options.device is not None:
-            message = (
-                "a campaign's file names its kernels and device; leave out --kernels, --device"
-            )
-            raise ParameterError(message, parameter="kernels")
+            said = "a campaign's file names its kernels and device; leave out --kernels, --device"
+            raise ParameterError(said, parameter="kernels")
         return MeasurementSet.read_file(options.measurements)
     if options.device is None:
         message = "a table does not say what was measured: add --device, such as nvidia-titan-x"
@@ -116,16 +110,12 @@ def run_measure(options: argparse.Namespace) -> None:
     )
     unstable = [m.case for m in measured if not m.stable]
     failed = {f.case: f.reason for f in measured.failures}
-    device = measured.device
+    device, facts = measured.device, {"store": options.store, "measured": len(measured)}
     where = f"on {device.slug} ({device.name}), {len(unstable)} of which did not settle"
-    facts = {
-        **{"device": device.slug, "store": options.store, "measured": len(measured)},
-        **{"unstable": unstable, "failed": failed},
-    }
     shown = Printed(
         head=[f"{len(measured)} cases measured {where}: {options.store}"],
         notes=[f"failed: {case}: {reason}" for case, reason in failed.items()],
-        facts=facts,
+        facts={"device": device.slug, **facts, "unstable": unstable, "failed": failed},
     )
     show(options, shown)
 
@@ -155,17 +145,14 @@ def run_compare(options: argparse.Namespace) -> None:
     if options.kernel and not options.measurements and options.timing:
         devices = [Timing.read_file(options.timing).device.slug]
     if not devices:
-        raise ParameterError(
-            "no measurements of any device came with this installation; name a campaign's file,"
-            " such as runs/mine.jsonl",
-            parameter="measurements",
-        )
+        mend = "name a campaign's file, such as runs/mine.jsonl"
+        message = f"no measurements of any device came with this installation; {mend}"
+        raise ParameterError(message, parameter="measurements")
     if options.output and len(devices) != 1:
-        raise ParameterError(
-            f"--output writes one device's comparison, but {len(devices)} were asked for: "
-            f"{', '.join(map(str, devices))}; name one",
-            parameter="output",
+        said = (
+            f"--output writes one device's comparison; name one of {', '.join(map(str, devices))}"
         )
+        raise ParameterError(said, parameter="output")
     check_writable(options.output)  # before the work, not after it
     names = [name for part in options.model or () for name in part.split(",") if name]
     models = () if "all" in names else tuple(names)

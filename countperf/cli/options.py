@@ -35,10 +35,8 @@ def size(text: str) -> tuple[str, int]:
     """Parse ``n=1024``, for argparse."""
     name, value = assignment(text)
     if "," in value or ":" in value:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: one value of {name} is taken here, as in {name}=1024; give the command"
-            " once for each value"
-        )
+        said = f"{text!r}: one value of {name} is taken here, as in {name}=1024"
+        raise argparse.ArgumentTypeError(f"{said}; give the command once for each value")
     return sizes(text)  # pyright: ignore[reportReturnType] - without commas one value
 
 
@@ -74,9 +72,8 @@ def statistic(text: str) -> tuple[str, float | str]:
     try:
         return name, value if value in ACCESS_CLASSES else float(value)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: {value!r} is no number, and no access pattern such as stride1"
-        ) from error
+        said = f"{text!r}: {value!r} is no number, and no access pattern such as stride1"
+        raise argparse.ArgumentTypeError(said) from error
 
 
 def instruction_counts(text: str) -> dict[str, dict[str, float]]:
@@ -87,10 +84,9 @@ def instruction_counts(text: str) -> dict[str, dict[str, float]]:
         counts = ast.literal_eval(text)
         return TypeAdapter(dict[str, dict[str, float]]).validate_python(counts, strict=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no dictionary of numbers by property name by instruction, such as"
-            " {'raw': {'flop.add.f32': 1}}"
-        ) from error
+        said = "is no dictionary of numbers by property name by instruction, such as"
+        example = "{'raw': {'flop.add.f32': 1}}"
+        raise argparse.ArgumentTypeError(f"{text!r} {said} {example}") from error
 
 
 def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
@@ -99,9 +95,8 @@ def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
         return Path(text)
     sizes, sign, seconds = text.rpartition(":")
     if not sign:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not of the form n=1024:0.0021, and no file of countperf time --output"
-        )
+        said = "is not of the form n=1024:0.0021, and no file of countperf time --output"
+        raise argparse.ArgumentTypeError(f"{text!r} {said}")
     pairs = [size(part) for part in sizes.split(",") if part]
     if len(dict(pairs)) < len(pairs):
         raise argparse.ArgumentTypeError(f"{text!r} gives a size twice; give it once")
@@ -133,9 +128,9 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     },
     "parameters": value(
         "name=value",
-        "size parameters: n=1024, n=2**20, n=1M (a million) or n=1Mi; several values at once:"
-        " n=256,512,1024, n=256:4096:8 (evenly spaced, both ends) or n=256:4096:8:log; several"
-        " parameters with the same number of values are combined value by value",
+        "sizes: n=1024, n=2**20, n=1M (a million) or n=1Mi; several values: n=256,512,1024,"
+        " n=256:4096:8 (evenly spaced, both ends) or n=256:4096:8:log; those of several"
+        " parameters go together value by value",
         nargs="*",
         type=sizes,
     ),
@@ -152,12 +147,12 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "what": {
         "metavar": "FIT|KERNEL|SEARCH",
         "help": "a fit by name or its file (.json), a kernel as for countperf predict, or the file"
-        " of a search (.jsonl, from countperf tune --store)",
+        " of a search (.jsonl)",
     },
     "--statistics": several(
         "NAME=VALUE",
-        "a number for values that depend on data: mean trip count of a loop, probability of a"
-        " condition, or access pattern of an array (such as x=stride1)",
+        "what depends on data: mean trip count of a loop, probability of a condition, or access"
+        " pattern of an array (such as x=stride1)",
         type=statistic,
         default=None,
     ),
@@ -173,8 +168,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--model": value(
         "NAME",
-        "model whose weights predict, such as linear (the paper's); by default the one that reads"
-        " compiled code wherever device and compiler are here, else the structural one",
+        "model whose weights predict, such as linear (the paper's); by default compiled where"
+        " device and compiler are here, else structural",
     ),
     "--device": value(
         "NAME",
@@ -183,8 +178,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--force": flag("use weights that do not match the device"),
     "--incomplete": flag(
-        "leave out properties without a weight, and mark the prediction incomplete; guess how a"
-        " cost is shared by properties that the fit cannot tell apart",
+        "leave out properties without a weight; guess shares of those that the fit cannot tell"
+        " apart",
         dest="incomplete_ok",
     ),
     "--level": value(
@@ -196,8 +191,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--on": value(
         "SLUG|FILE",
-        "described device for mechanistic models: a slug of the catalogue, such as"
-        " nvidia-gtx-970, a TOML file, or the output of characterize --output",
+        "described device for mechanistic models: a slug, such as nvidia-gtx-970, a TOML file, or"
+        " the output of characterize --output",
         dest="document",
     ),
     "--registers": value(
@@ -208,36 +203,28 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--metrics": value(
         "FILE",
-        "mechanistic models: metrics of this kernel at these sizes, from ncu --csv,"
-        " which replace counts",
+        "mechanistic models: metrics of this kernel at these sizes from ncu --csv, for counts",
     ),
     "--sass": value(
         "FILE",
-        "mechanistic models: machine code of what Loopy generates, listed by cuobjdump or nvdisasm",
+        "mechanistic models: machine code of the kernel, listed by cuobjdump or nvdisasm",
     ),
     "--anchor": several(
         "FILE|SIZES:SECONDS",
-        "correct by measured runs of this kernel: a file of countperf time --output FILE, or"
-        " one run as in n=1024:0.0021 (m and more sizes after commas)",
+        "correct by measured runs of this kernel: a file of countperf time --output FILE, or one"
+        " run as in n=1024,m=64:0.0021",
         type=anchor_run,
     ),
     # what is shown
     "--explain": flag(
-        "also print the time of each part, the rate that each weight implies, and whether the"
-        " device can reach it; in comparisons, the parts that make the difference. With --model"
-        " tmm: work, span and transactions as formulas in the sizes that are not given, and with"
-        " --against-kernel, from which size on it takes fewer steps"
+        "also print the time of each part, the rate that its weight implies, and whether the device"
+        " can reach it; in comparisons, all parts that differ. With --model tmm: formulas of work,"
+        " span and transactions, and with --against-kernel, from which size on it takes fewer steps"
     ),
-    "--against": value(
-        "SLUG|PATH", "compare part by part with other weights: another device, or another model"
-    ),
-    "--against-kernel": value(
-        "KERNEL", "compare part by part with another kernel, at the same sizes"
-    ),
+    "--against": value("SLUG|PATH", "compare part by part with other weights"),
+    "--against-kernel": value("KERNEL", "compare part by part with another kernel"),
     "--against-size": several(
-        "NAME=VALUE",
-        "compare part by part at another size; for another kernel, its sizes in place of the same",
-        type=size,
+        "NAME=VALUE", "compare part by part at another size, or this one of the other", type=size
     ),
     "--view": value(
         None,
@@ -256,8 +243,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--longest": value(
         "SECONDS",
-        "end a kernel that takes longer than this to build, count or run; by default 300 for time,"
-        " 60 for rank, and for tune half of the budget, a minute at most",
+        "end a kernel that takes longer to build, count or run; by default 300 for time, 60 for"
+        " rank, and for tune half of the budget, a minute at most",
         type=positive,
         dest="longest_s",
     ),
@@ -270,55 +257,48 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "--store": value("FILE", "a file (.jsonl); the same command goes on where it stopped"),
     "--minutes": value(
         "NUMBER",
-        "time for building, measuring, reading code and fitting together; 1 to 60 (default: 3)."
-        " The same command again measures further kernels",
+        "time for all of it; 1 to 60 (default: 3). The same command again measures further kernels",
         type=positive,
         default=3.0,
     ),
     "--busy": flag(
-        "go on although other programs use the machine: times that do not settle are used as"
-        " well, and intervals are wider"
+        "go on although other programs use the machine: unsettled times count, intervals are wider"
     ),
     # which kernels
     "--profile": value(
         None,
         "quick: the paper's kernels, two minutes; broad: extended classes and random shapes as"
-        " well, for models of all kinds of kernels (default); trial: half a minute, to see that"
-        " all works. The environment variable COUNTPERF_PROFILE can name the default",
+        " well (default); trial: half a minute, to see that all works. The environment variable"
+        " COUNTPERF_PROFILE can name the default",
         choices=PROFILES,
         default=_PROFILE if _PROFILE in PROFILES else "broad",
     ),
     "--family": several(None, "only this family of kernels"),
     "--purpose": several(
         None,
-        "only kernels for this purpose (default: measurement and test, or the named families);"
-        " kernels for other purposes judge fits and are never fitted",
+        "only kernels for this purpose (default: measurement and test, or the named families)",
         choices=("measurement", "test", "application", "variant"),
     ),
     "--collection": several(
         None,
-        "only the paper's kernels, the extended classes, the families of random shapes,"
-        " kernels of publications, or kernels of other projects, which judge fits with"
-        " --purpose application (default: the named families, or those of the profile)",
+        "only these kernels (default: the named families, or those of the profile); kernels of"
+        " other projects, downstream, judge fits with --purpose application",
         choices=("paper", "extended", "random", "published", "downstream"),
     ),
     "--kernels": value(
         "FILE.py[:NAME]",
         "for a table: the file of the kernels that its column kernel names (default: the"
-        " catalogue); with a name, that kernel alone, also of a table without that column",
+        " catalogue); with a name, that kernel, also of a table without that column",
     ),
     "--kernel": value(
         "KERNEL",
-        "errors on a kernel of yours instead: path/file.py:function or package.module:function; by"
-        " default on the device of --timing",
+        "errors on a kernel of yours instead; by default on the device of --timing",
     ),
-    "--timing": value(
-        "FILE", "measured times of --kernel: what countperf time KERNEL n=... --output FILE wrote"
-    ),
+    "--timing": value("FILE", "times of --kernel, of countperf time KERNEL n=... --output FILE"),
     "--arguments": value(
         "FILE:FUNCTION",
-        "a function that takes a random generator and a dictionary of the sizes, and returns the"
-        " kernel's inputs by name; by default inputs are made from the kernel's own arguments",
+        "a function from a random generator and a dictionary of the sizes to the inputs by name;"
+        " by default they are made from the kernel's arguments",
         dest="make_arguments",
     ),
     "--unchecked": flag(
@@ -333,17 +313,16 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         default="occupancy",
     ),
     "--every-group": flag(
-        "follow each group, where by default one of each kind stands for all of that kind"
-        " (with --capability: for those that seem to execute as much)"
+        "follow each group; by default one of each kind stands for all of that kind"
     ),
     "--capability": value(
         "CAPABILITY",
-        "follow the machine code for an NVIDIA GPU instead, such as 9.0; no GPU is needed",
+        "follow the machine code for an NVIDIA GPU, such as 9.0; no GPU is needed",
     ),
     "--name": value(
         "NAME",
-        "name of the fit among your own, for --weights mine/NAME; by default device and date, for"
-        " calibrate the device; fit never replaces another fit",
+        "name of the fit, for --weights mine/NAME; by default device and date, for calibrate the"
+        " device; fit never replaces another fit",
     ),
 }
 """Options and positional arguments by name, as `argparse` takes them."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 from countperf import __version__, figures
 from countperf.api.evaluation import evaluate, evaluate_ranking
@@ -31,8 +30,7 @@ Part = Printed | tuple[str, Any]
 """A result, or a picture with its description."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(NamedTuple):
     """A page."""
 
     title: str
@@ -76,9 +74,7 @@ def _html(part: Part, prefix: str) -> str:
 
 def run_report(options: argparse.Namespace) -> None:
     """Write the page."""
-    figures.check_figure_path(
-        "page.svg"
-    )  # before the work, not after it: matplotlib may be missing
+    figures.check_figure_path("page.svg")  # before the work: matplotlib may be missing
     check_writable(options.output)
     what = str(options.what)
     fit = find_fit(what)
@@ -128,13 +124,12 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
         if isinstance(judgement, Evaluation):
             parts.append(("predicted over measured times", figures.evaluations_figure([judgement])))
         parts.append(judgement.lay_out())
+    lead = [f"{short_name(weights.model)} model, fitted for {weights.device.name}"]
+    rates = [Printed(shown=weights_table(weights))]
     return Page(
-        title=f"Fit of {weights.device.slug}",
-        lead=(
-            f"{short_name(weights.model)} model, fitted for {weights.device.name}",
-            *filter(None, [choice]),
-        ),
-        sections={"Accuracy": parts, "Weights as rates": [Printed(shown=weights_table(weights))]},
+        f"Fit of {weights.device.slug}",
+        [*lead, choice] if choice else lead,
+        {"Accuracy": parts, "Weights as rates": rates},
     )
 
 
@@ -150,11 +145,9 @@ def _kernel_page(options: argparse.Namespace) -> Page:
     drawn: list[Part] = [("where the time goes", figures.prediction_figure(made))]
     if explained.flops > 0 and explained.global_bytes > 0:
         drawn.append(("roofline", figures.roofline_figure(explained, device)))
-    return Page(
-        title=", ".join(filter(None, [made.kernel, point_text(made.parameters)])),
-        lead=prediction_head(made),
-        sections={"Where the time goes": [*drawn, explained.lay_out(device)]},
-    )
+    title = ", ".join(filter(None, [made.kernel, point_text(made.parameters)]))
+    sections = {"Where the time goes": [*drawn, explained.lay_out(device)]}
+    return Page(title, prediction_head(made), sections)
 
 
 def _search_page(path: Path) -> Page:
@@ -162,29 +155,22 @@ def _search_page(path: Path) -> Page:
     if not tried:
         message = f"no variant of {header.space} has run: there is nothing to report yet"
         raise ParameterError(message, parameter="search")
-    by_time = sorted(tried, key=lambda trial: trial.time_s)
     slug, winner = header.device.slug, fastest_of(tried)
     said = f", with statistics {point_text(header.statistics)}" if header.statistics else ""
+    columns = "time_s", "predicted_s", "cut_short"
     rows = [
-        {
-            "choice": point_text(trial.choice),
-            **extract(trial, "time_s", "predicted_s", "cut_short"),
-        }
-        for trial in by_time
+        {"choice": point_text(trial.choice), **extract(trial, *columns)}
+        for trial in sorted(tried, key=lambda trial: trial.time_s)
     ]
+    drawn = figures.variants_figure(tried, f"{header.space} on {slug}")
     return Page(
-        title=f"Search for the fastest {header.space}, {point_text(header.sizes)}",
-        lead=(
+        f"Search for the fastest {header.space}, {point_text(header.sizes)}",
+        [
             f"{format_quantity(winner.time_s, 's')}: {point_text(winner.choice)}",
             f"{len(tried)} variants ran on {slug}{said}",
-        ),
-        sections={
-            "Progress": [
-                (
-                    "measured over predicted",
-                    figures.variants_figure(tried, f"{header.space} on {slug}"),
-                )
-            ],
+        ],
+        {
+            "Progress": [("measured over predicted", drawn)],
             "Variants that ran": [Printed(rows=rows)],
         },
     )

@@ -56,18 +56,15 @@ def _arguments(
     if ":" not in specification:
         message = f"{specification}: name the function too, as in my.py:make_arguments"
         raise KernelSpecificationError(message)
-    function: Any = find_in_user_code(
-        specification, FunctionType, kind_name="function", error=KernelSpecificationError
-    )
+    error: Any = {"kind_name": "function", "error": KernelSpecificationError}
+    function: Any = find_in_user_code(specification, FunctionType, **error)
 
     def make_arguments(rng: np.random.Generator, parameters: Mapping[str, int]) -> dict[str, Any]:
         with guarded(f"{specification} failed", KernelBuildError):
             made = function(rng, dict(parameters))
         if not isinstance(made, Mapping):
-            raise KernelBuildError(
-                f"{specification} returned a {type(made).__name__}; it has to return a dictionary"
-                " of the kernel's inputs by name"
-            )
+            said = f"{specification} returned a {type(made).__name__}"
+            raise KernelBuildError(f"{said}; return a dictionary of the kernel's inputs by name")
         return dict(made)
 
     return make_arguments
@@ -79,15 +76,11 @@ def run_compiled(options: argparse.Namespace) -> None:
         raise ParameterError("name a kernel, or a campaign's file with --store", parameter="kernel")
     if options.store is not None:
         store = read_code(options.store, device=options.device, progress=say)
-        known = sum(case.code is not None for case in store)
-        shown = Printed(
-            head=[f"{known} of {len(store)} cases have their instructions"],
-            facts={"cases": len(store), "with_code": known},
-        )
-    elif options.capability:
-        shown = _count_on_gpu(options)
+        facts = {"cases": len(store), "with_code": sum(case.code is not None for case in store)}
+        said = f"{facts['with_code']} of {facts['cases']} cases have their instructions"
+        shown = Printed(head=[said], facts=facts)
     else:
-        shown = _count_here(options)
+        shown = _count_on_gpu(options) if options.capability else _count_here(options)
     show(options, shown)
 
 
@@ -114,12 +107,12 @@ def _count_on_gpu(options: argparse.Namespace) -> Printed:
     sizes = as_dict(options.parameters)
     unit = Kernel.of(options.kernel).unit_with("code to compile")
     counts = GpuKernel(unit, options.capability).counts(sizes, every_group=options.every_group)
-    assumed = (
-        f"work groups taken to execute what one of their kind does: {counts.assumed_groups};"
-        " --every-group follows them all"
-    )
+    head, assumed = [f"{counts.sub_groups} sub-groups"], counts.assumed_groups
+    if assumed:
+        said = "work groups taken to execute what one of their kind does"
+        head.append(f"{said}: {assumed}; --every-group follows them all")
     return Printed(
-        head=[f"{counts.sub_groups} sub-groups", *([assumed] if counts.assumed_groups else [])],
+        head=head,
         rows=[
             {"instructions": name, "sub-groups": count, "lanes": counts.lanes.get(name, 0)}
             for name, count in counts.instructions.items()
@@ -142,14 +135,12 @@ def run_characterize(options: argparse.Namespace) -> None:
 def run_tune(options: argparse.Namespace) -> None:
     """Search and print the winner, and how sure it is."""
     check_outputs(options.figure, options.store)
-    seconds = options.budget
-    if seconds is None and options.measurements is None:
-        seconds = 60.0
+    no_limit = options.budget is None and options.measurements is None
     try:
         result = tune(
             options.space,
             as_dict(options.parameters),
-            seconds=seconds,
+            seconds=60.0 if no_limit else options.budget,
             statistics=as_dict(options.statistics) or None,
             progress=say,
             **given(options, "measurements", "device", "weights", "model", "force", "store"),
@@ -182,8 +173,9 @@ def run_rank(options: argparse.Namespace) -> None:
         if options.output is None
         else lambda point: lines.append(json.dumps(plain(lay_out_point(point))) + "\n"),
     )
+    kept = "--output FILE writes down"
     if options.output is not None:
         write_atomically(options.output, "".join(lines))
+        kept = f"{options.output} has"
     ranking.check_predicted()
-    kept = f"{options.output} has" if options.output else "--output FILE writes down"
     show(options, ranking.lay_out(kept=kept))

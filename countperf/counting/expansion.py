@@ -1,17 +1,13 @@
-"""Instruction trace of one sub-group at given sizes, with dependencies.
+"""Instruction trace of one sub-group of a typical work group at given sizes, with dependencies.
 
-Rules
------
-1. The sub-group is one of a typical group of the launch, the middle one if it is. Its loops run
-   over all values for which one of its work items is active, and it executes a statement where one
-   of them is.
+1. Its loops run over all values for which one of its work items is active.
 2. A private variable carries what its value waited for to every later use, also in later
    iterations; an element of a private array does so by its index.
-3. A load waits for the last store of the first work item of the sub-group to the same address.
-   What other work items store is seen after a barrier.
+3. A load waits for the last store of the first work item to the same address. What other work items
+   store is seen after a barrier.
 4. A barrier waits for everything before it, and everything after it waits for the barrier.
-5. A program with more instructions than are wanted is shortened: the outermost loops run
-   a part of their iterations, all by the same factor; inner ones only if that is not enough.
+5. A program with more instructions than are wanted is shortened: the outermost loops run a part of
+   their iterations, all by the same factor; inner ones only if that is not enough.
 """
 
 from __future__ import annotations
@@ -73,8 +69,7 @@ class _Writer:
             self.fixed[name] = self._choose_value(name, parameters, None)
         group = program.typical_group(self.fixed)
         for name in sorted(within & domains.group_axes.keys()):
-            place = group[domains.group_axes[name]]
-            self.fixed[name] = self._choose_value(name, parameters, place)
+            self.fixed[name] = self._choose_value(name, parameters, group[domains.group_axes[name]])
         item, lane = number * sub_group_size, dict[int, int]()
         for axis in sorted(program.grid.items):
             item, lane[axis] = divmod(item, program.grid.items[axis])
@@ -84,11 +79,10 @@ class _Writer:
         self.values: dict[str, int] = {}  # of the loops that are open
         self.private: dict[str, dict[Index, frozenset[int]]] = {}
         self.stored: dict[tuple[Any, ...], int] = {}
-        arrays: dict[str, set[str]] = {"load": set(), "store": set()}
-        for node in (node for statement in program.statements for node in statement.nodes):
-            if isinstance(node.key, MemoryAccess):
-                arrays[node.key.direction].add(node.key.array)
-        self._forwarding = arrays["load"] & arrays["store"]
+        keys = [node.key for statement in program.statements for node in statement.nodes]
+        accesses = {(k.array, k.direction) for k in keys if isinstance(k, MemoryAccess)}
+        stored = {array for array, direction in accesses if direction == "store"}
+        self._forwarding = {array for array in stored if (array, "load") in accesses}
 
     def _choose_value(self, name: str, parameters: Mapping[str, int], number: int | None) -> int:
         """Return the value of a loop variable by its number, by default that in the middle."""
@@ -185,8 +179,7 @@ class _Writer:
             if isinstance(node.key, MemoryAccess) and node.key.array in self._forwarding:
                 address = self.program.domains.address(node.key)
                 if address is not None:
-                    place = self._evaluate(statement.within, (address.flat,))
-                    cell = (node.key.array, *place)
+                    cell = (node.key.array, *self._evaluate(statement.within, (address.flat,)))
                     if node.key.direction == "store":
                         self.stored[cell] = len(self.nodes)
                     elif cell in self.stored:
@@ -208,16 +201,14 @@ class _Writer:
         waits: set[int] = set()
         for source in sources:
             if isinstance(source, Node):
-                if source in written:
-                    waits.add(written[source])
+                waits.update([written[source]] if source in written else ())
                 continue
             elements = self.private.get(source.name, {})
             index = self._index(statement, source)
             if index is None:
                 waits.update(*elements.values())
             else:
-                waits |= elements.get(index, frozenset())
-                waits |= elements.get(None, frozenset())
+                waits.update(elements.get(index, ()), elements.get(None, ()))
         return waits
 
     def _index(self, statement: Statement, read: Read) -> Index:
@@ -239,15 +230,8 @@ class _Writer:
         return [part.substitute(known) for part in expressions]
 
 
-# --- Records instructions in program order and what each waits for, barriers included
-
-
 class Recorder:
-    """Numbers instructions and keeps what they wait for.
-
-    A barrier waits for everything before it, and what comes later waits for the barrier: of the
-    edges to earlier instructions, those that a barrier stands between are left out.
-    """
+    """Numbers instructions and keeps what they wait for, but for edges across a barrier."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -1,27 +1,29 @@
 """Elements of its arrays that a kernel addresses: how far each subscript goes.
 
 isl finds the ends of a subscript over the loops and conditions around it, as far as these are
-affine; what else bounds them is left out, so that a subscript may go less far, and its range is
-marked as not exact. Private variables stand for what is written to them. Each element of an integer
-array that is read stands for any number from the smallest to the largest of its array, the same one
-wherever it is read again; so rows from one element to the next (CSR) have ends, too. Before
-a launch, numbers that might leave their types in C are refused, and all but sums, products,
-quotients and remainders by numbers, minima and maxima of loop variables, sizes and elements.
+affine; what else bounds it is left out, and its range is marked as not exact. An element of an
+integer array stands for any number from the smallest to the largest of its array, the same one
+wherever it is read again; so rows from one element to the next (CSR) have ends, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from itertools import permutations
 from typing import Any
 
 import loopy as lp
 import numpy as np
 from loopy.diagnostic import LoopyError
-from loopy.symbolic import WalkMapper
+from loopy.symbolic import get_dependencies, simplify_via_aff
+from numpy.typing import NDArray
+from pymbolic import evaluate
+from pymbolic.primitives import Variable
 
+from countperf.counting.accesses import ArrayAccess, Conditions, accesses_of, offset_of
 from countperf.counting.expression_types import name_of, type_of
 from countperf.counting.frontend.callees import inline_callees
 from countperf.counting.frontend.copies import preprocessed
@@ -36,127 +38,32 @@ from countperf.symbolic.sets import extremes, fix_parameters
 _OPERATIONS = 2_000_000
 """Of isl for one subscript, a second or so; beyond, its ends are not known."""
 _INT = np.dtype(np.int32)  # in which C computes at least
+_ROUNDS = 200
+_SOME_ROW = (3, 10)  # the elements around a row, by which it is told from other loops
 
-REFUSALS = (CountingError, NotAffineError, LoopyError)
+_REFUSALS = (CountingError, NotAffineError, LoopyError)
 
 Interval = tuple[int, int]
-Conditions = tuple[tuple[Any, bool], ...]
-"""Expressions that must hold, or must not."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
     """Smallest and largest value of a combination of subscripts."""
 
-    # both are included
     low: int
-    high: int
+    high: int  # included
     is_exact: bool  # whether both are reached; else the values lie between them
     access: str  # the access with the largest value, for messages: ``store b[i]``
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayAccess:
-    """An access to an array, as it is written in a preprocessed kernel."""
+@dataclass(frozen=True, slots=True)
+class IndexLimits:
+    """Range of the elements of an integer array."""
 
-    # name of the array, ``load`` or ``store``, id of the instruction
-    array: str
-    direction: str
-    instruction: str
-    index: tuple[Any, ...]  # one for each axis
-    # whether `index` is one subscript of the memory instead, without the array's offset
-    is_flat: bool
-    within: frozenset[str]  # loop variables around it
-    conditions: Conditions  # what must hold where it is executed, or must not
-
-    @property
-    def text(self) -> str:
-        """The access in words: ``store b[i]``."""
-        index = ", ".join(map(str, self.index)).replace("\u0332", "")  # Loopy underlines functions
-        return f"{self.direction} {self.array}[{index}]"
-
-
-def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess]:
-    """Return the accesses of a preprocessed kernel, those of equal text once."""
-    accesses: dict[ArrayAccess, None] = {}
-    for instruction in kernel.instructions:
-        try:
-            _Accesses(instruction, accesses).collect()
-        except CountingError:
-            if opaque is not None:
-                opaque |= set(instruction.dependency_names())
-    return list(accesses)
-
-
-class SideWalker(WalkMapper[[]]):
-    """Walks through expressions, and knows the conditions under which each part is evaluated."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conditions: Conditions = ()
-
-    def map_if(self, expr: Any) -> None:
-        """Go through both sides with the condition, or its opposite."""
-        self.rec(expr.condition)
-        outer = self.conditions
-        for side, holds in ((expr.then, True), (expr.else_, False)):
-            self.conditions = (*outer, (expr.condition, holds))
-            self.rec(side)
-        self.conditions = outer
-
-
-class _Accesses(SideWalker):
-    """Collects the accesses of an instruction, each with the conditions around it."""
-
-    def __init__(self, instruction: Any, accesses: dict[ArrayAccess, None]) -> None:
-        super().__init__()
-        self._instruction = instruction
-        self._accesses = accesses
-        self._target: Any = None
-
-    def collect(self) -> None:
-        """Walk through predicates, subscripts, the right-hand side and the stores."""
-        instruction = self._instruction
-        for predicate in sorted(instruction.predicates, key=str):
-            self.rec(predicate)
-        if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
-            return
-        if not isinstance(instruction, lp.MultiAssignmentBase):
-            raise CountingError(f"instruction {instruction.id!r} is not written in expressions")
-        self.conditions = tuple((test, True) for test in sorted(instruction.predicates, key=str))
-        self.rec(instruction.expression)
-        for assignee in instruction.assignees:
-            self._target = assignee
-            self.rec(assignee)
-            self._target = None
-
-    def _note(self, array: str, index: tuple[Any, ...], expr: Any, *, is_flat: bool) -> None:
-        access = ArrayAccess(
-            array=array,
-            direction="store" if expr is self._target else "load",
-            instruction=self._instruction.id,
-            index=index,
-            is_flat=is_flat,
-            within=self._instruction.within_inames,
-            conditions=self.conditions,
-        )
-        self._accesses[access] = None
-
-    def map_subscript(self, expr: Any) -> None:
-        self._note(expr.aggregate.name, expr.index_tuple, expr, is_flat=False)
-        for part in expr.index_tuple:
-            self.rec(part)
-
-    def map_linear_subscript(self, expr: Any) -> None:
-        self._note(expr.aggregate.name, (expr.index,), expr, is_flat=True)
-        self.rec(expr.index)
-
-    def map_variable(self, expr: Any) -> None:
-        self._note(expr.name, (), expr, is_flat=False)
-
-    def map_sub_array_ref(self, expr: Any) -> None:
-        """Refuse: what is passed to a function that is not inlined cannot be followed."""
-        raise CountingError(f"{expr} is passed to a function")
+    low: int
+    high: int  # included
+    bounds_loops: bool  # whether elements bound loops: they should not fall, then
+    rows: str = ""  # loop from an element to the one behind it, as over rows of CSR; else empty
 
 
 @dataclass
@@ -187,9 +94,8 @@ class AddressedElements:
         if self.kernel is None:
             return ()
         variables = self.kernel.temporary_variables
-        return tuple(
-            sorted(n for n in self.kernel.all_params() if n in variables and variables[n].shape)
-        )
+        names = sorted(self.kernel.all_params() & variables.keys())
+        return tuple(name for name in names if variables[name].shape)
 
     @cached_property
     def _collected(self) -> tuple[dict[str, list[ArrayAccess]], set[str]]:
@@ -218,7 +124,7 @@ class AddressedElements:
             wanted = [[1]] * len(weights) if access.is_flat else weights
             try:
                 ends, region = subscripts.follow(access, access.index, wanted, fixed)
-            except REFUSALS:
+            except _REFUSALS:
                 return None
             parts.append(
                 [IndexRange(a + offset, b + offset, region.is_exact, access.text) for a, b in ends]
@@ -233,14 +139,13 @@ class AddressedElements:
     ) -> str:
         """Say which access may leave its array, and what helps; nothing if none may.
 
-        Accesses whose ends are exact without data are not looked at: these are compared with the
-        buffer.
+        Accesses whose ends are exact without data are compared with the buffer, not here.
         """
+        shapes = {**self.shapes_of_temporaries(sizes), **shapes}
         for array, accesses in self._collected[0].items():
-            shape = shapes.get(array)
-            if shape is None:
+            if (shape := shapes.get(array)) is None:
                 continue
-            shaped = [a for a in accesses if not a.is_flat and len(a.index) == len(shape)]
+            shaped = [access for access in accesses if access.has_axes_of(shape)]
             if len(shaped) == len(accesses):
                 known = self.ranges(array, np.eye(len(shape), dtype=int).tolist(), sizes)
                 if known is not None and all(one.is_exact for one in known):
@@ -250,6 +155,85 @@ class AddressedElements:
                 if outside := _describe_access(subscripts, access, shape):
                     return outside
         return ""
+
+    def shapes_of_temporaries(self, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the arrays that the kernel allocates itself, at some sizes."""
+        return {
+            name: tuple(int(evaluate(extent, dict(sizes))) for extent in variable.shape)
+            for name, variable in self.kernel.temporary_variables.items()
+            if isinstance(variable.shape, tuple)
+        }
+
+    def size_arguments(self) -> frozenset[str]:
+        """Return the scalar arguments that decide loops, shapes, conditions or subscripts."""
+        kernel = self.kernel
+        deciding: list[Any] = [Variable(name) for name in kernel.all_params()]
+        for variable in [*kernel.args, *kernel.temporary_variables.values()]:
+            tags = getattr(variable, "dim_tags", None) or ()
+            deciding += [extent or 0 for extent in getattr(variable, "shape", None) or ()]
+            deciding += [getattr(tag, "stride", 0) for tag in tags]
+            deciding.append(offset_of(variable))
+        for access in accesses_of(kernel):
+            deciding += [*access.index, *(condition for condition, _ in access.conditions)]
+        return frozenset(_find_names_behind(kernel, deciding) & {*kernel.arg_dict})
+
+    def index_limits(
+        self,
+        sizes: Mapping[str, int],
+        shapes: Mapping[str, Sequence[int]],
+        contents: Mapping[str, NDArray[Any]],
+    ) -> dict[str, IndexLimits]:
+        """Find limits of the elements of arrays that are not given, with which no subscript leaves.
+
+        They are lowered until the ends of each subscript fit.
+        """
+        kernel = self.kernel
+        shapes = {**self.shapes_of_temporaries(sizes), **shapes}
+        missing = {arg.name for arg in kernel.args if hasattr(arg, "dim_tags")} - {*contents}
+        integers = (name for name in missing if type_of(kernel, name).kind in "iu")
+        ranges = {**dict.fromkeys(integers, (0, 0)), **ranges_of(contents)}
+        data = Subscripts(kernel, sizes, ranges)
+        waiting: list[tuple[ArrayAccess, Any, int, set[str]]] = []
+        loop_arrays: set[str] = set()
+        for access in accesses_of(kernel):
+            shape = shapes.get(access.array, ())
+            if not access.has_axes_of(shape):
+                continue
+            for index, extent in zip(access.index, shape, strict=True):
+                try:
+                    _, region = data.follow(access, [index])
+                except _REFUSALS as error:
+                    if _find_names_behind(kernel, [index]) & missing:
+                        message = f"{access.text} has a subscript that is computed"
+                        raise CountingError(message) from error
+                    continue  # nothing that is made up decides it
+                loop_arrays |= region.loop_arrays
+                if sources := region.deciding & missing:
+                    waiting.append((access, index, extent, sources))
+        for _, _, extent, sources in waiting:
+            ranges |= {name: (0, max(extent, ranges[name][1])) for name in sources}
+        for _ in range(_ROUNDS):
+            if not [subscript for subscript in waiting if _adapt(data, ranges, *subscript)]:
+                break
+        else:
+            raise CountingError(
+                f"{waiting[0][0].text}: no elements keep its subscript in the array"
+            )
+        rows = _find_rows(data)
+        return {
+            name: IndexLimits(*ranges[name], name in loop_arrays, rows.get(name, ""))
+            for *_, sources in waiting
+            for name in sorted(sources)
+        }
+
+
+def ranges_of(contents: Mapping[str, NDArray[Any]]) -> dict[str, Interval]:
+    """Return the smallest and largest element of each integer array; of an empty one, 0 and -1."""
+    return {
+        name: (int(array.min()), int(array.max())) if array.size else (0, -1)
+        for name, array in contents.items()
+        if array.dtype.kind in "iu"
+    }
 
 
 def _join_ranges(parts: Sequence[IndexRange]) -> IndexRange:
@@ -265,12 +249,12 @@ def _describe_access(subscripts: Subscripts, access: ArrayAccess, shape: Sequenc
     without_data = replace(subscripts, ranges=None, checks_types=False)
     for axis, (index, extent) in enumerate(zip(access.index, shape, strict=True)):
         inside = f"axis {axis} of its array goes from 0 to {extent - 1}"
-        with suppress(*REFUSALS):
-            if is_inside(without_data.follow(access, [index])[0], extent):
+        with suppress(*_REFUSALS):
+            if _is_inside(without_data.follow(access, [index])[0], extent):
                 continue
         try:
             ends, region = subscripts.follow(access, [index])
-        except REFUSALS as error:
+        except _REFUSALS as error:
             reason = f"{error} is not followed" if isinstance(error, NotAffineError) else error
             return (
                 f"{access.text} may leave its array, and {inside}: {reason}; nothing was launched:"
@@ -278,7 +262,7 @@ def _describe_access(subscripts: Subscripts, access: ArrayAccess, shape: Sequenc
                 " kernel does not write, by sums, products, quotients and remainders by sizes,"
                 f" minima and maxima, {mend}"
             )
-        if is_inside(ends, extent):
+        if _is_inside(ends, extent):
             continue
         sources = " and ".join(map(repr, sorted(region.deciding)))
         other = f"pass other elements of {sources}" if sources else "pass other sizes"
@@ -291,12 +275,9 @@ def _describe_access(subscripts: Subscripts, access: ArrayAccess, shape: Sequenc
     return ""
 
 
-def is_inside(ends: Sequence[Interval], extent: int) -> bool:
+def _is_inside(ends: Sequence[Interval], extent: int) -> bool:
     """Return whether a subscript stays in its axis; it does if it is never computed."""
     return all(low >= 0 and high < extent for low, high in ends)
-
-
-# --- Ends of subscripts
 
 
 @dataclass(frozen=True)
@@ -311,13 +292,9 @@ class Subscripts:
     @cached_property
     def least(self) -> int:
         """The least number with which C computes as mathematics does."""
-        kernel = self.kernel
-        names = (*kernel.arg_dict, *kernel.temporary_variables)
-        return (
-            0
-            if any(type_of(kernel, name).kind == "u" for name in names)
-            else int(np.iinfo(_INT).min)
-        )
+        names = (*self.kernel.arg_dict, *self.kernel.temporary_variables)
+        has_unsigned = any(type_of(self.kernel, name).kind == "u" for name in names)
+        return 0 if has_unsigned else int(np.iinfo(_INT).min)
 
     def follow(
         self,
@@ -366,7 +343,7 @@ class Region(ToQuasiPolynomial):
         self.points = sets.at_values(domain, data.sizes)
         _, unknown = fix_parameters(domain, data.sizes)
         for name in unknown:
-            with suppress(*REFUSALS):  # without it, the loop has no bound that is known
+            with suppress(*_REFUSALS):  # without it, the loop has no bound that is known
                 bound = QuasiPolynomial.name(name) - self._read_private(name)
                 self.points = sets.restrict(self.points, zero=[bound])
         self.is_exact = not unknown  # whether all points are reached
@@ -376,10 +353,9 @@ class Region(ToQuasiPolynomial):
             try:
                 followed = ToCondition(self)(condition)  # which may add points
                 holding = sets.where_holds(self.points, followed)
-            except REFUSALS:
+                self.points = holding if holds else self.points - holding
+            except _REFUSALS:
                 self.is_exact = False
-                continue
-            self.points = holding if holds else self.points - holding
 
     def read(self, expressions: Sequence[Any]) -> list[QuasiPolynomial]:
         """Return expressions as quasi-polynomials, and note which arrays decide them."""
@@ -513,3 +489,68 @@ class Region(ToQuasiPolynomial):
             if low < max(int(held.min), self._data.least) or high > held.max:
                 raise CountingError(f"{what} may leave the range of its type")
         return value
+
+
+def _adapt(
+    data: Subscripts,
+    ranges: dict[str, Interval],
+    access: ArrayAccess,
+    index: Any,
+    extent: int,
+    sources: set[str],
+) -> bool:
+    """Change ranges of elements if a subscript may lie outside; return whether it may."""
+    ends, _ = data.follow(access, [index])
+    if _is_inside(ends, extent):
+        return False
+    ((low, high),) = ends
+    for name in sorted(sources):
+        first, last = ranges[name]
+        if low < 0:
+            first += 1
+        if high >= extent:
+            last = min(last - 1, max(first, (last * extent) // (high + 1)))
+        if first > last:
+            raise CountingError(
+                f"{access.text}: its subscript goes from {low} to {high}, and its axis up to"
+                f" {extent - 1}, whatever the elements of {name!r} are"
+            )
+        ranges[name] = first, last
+    return True
+
+
+def _find_rows(subscripts: Subscripts) -> dict[str, str]:
+    """Return the loops that go from an element of an array to the next one, by the array."""
+    rows: dict[str, str] = {}
+    kernel = subscripts.kernel
+    data = Subscripts(kernel, subscripts.sizes, dict.fromkeys(subscripts.ranges or (), _SOME_ROW))
+    inames = kernel.all_inames()
+    for iname in sorted(inames, reverse=True):
+        with suppress(*_REFUSALS):
+            region = Region(data, frozenset([iname]), "", around=frozenset(inames))
+            for first, last in permutations(region.elements, 2):
+                row = zip((first, last), _SOME_ROW, strict=True)
+                places = [region.elements[element] - place for element, place in row]
+                points = sets.restrict(region.points, zero=places)
+                ends = extremes(points, [QuasiPolynomial.name(iname)])
+                length = 0 if ends is None else ends[0][1] - ends[0][0] + 1
+                if (
+                    length == _SOME_ROW[1] - _SOME_ROW[0]
+                    and first.aggregate == last.aggregate
+                    and len(first.index_tuple) == 1
+                    and simplify_via_aff(last.index_tuple[0] - first.index_tuple[0]) == 1
+                ):
+                    rows[first.aggregate.name] = iname
+    return rows
+
+
+def _find_names_behind(kernel: Any, expressions: Iterable[Any]) -> set[str]:
+    """Return the names in expressions, and in what is written to the kernel's own variables."""
+    waiting = {name for expression in expressions for name in get_dependencies(expression)}
+    names: set[str] = set()
+    while waiting:
+        names.add(name := waiting.pop())
+        own = kernel.writer_map().get(name, ()) if name in kernel.temporary_variables else ()
+        for writer in own:
+            waiting |= get_dependencies(getattr(kernel.id_to_insn[writer], "expression", 0)) - names
+    return names

@@ -1,11 +1,8 @@
 """Programs of sub-groups, symbolic in the sizes.
 
-A sub-group executes something where at least one of its work items does. Its work items meet in
-equal values of the loop variables: loops that begin at a value of each item's own run over all
-values of any of them, which lockstep of the first, second ... iterations would not.
-
-A statement is what an instruction of the kernel is executed as, and what each part waits for. The
-counting rules are those of `countperf.counting.operations`, strung together:
+A sub-group executes something where one of its work items does; these meet in equal values of the
+loop variables. A statement is what an instruction of the kernel is executed as, and what each part
+waits for. The counting rules are those of `countperf.counting.operations`, strung together:
 
 1. Sums, products, minima and the like associate from left to right; every other operation waits for
    all its operands.
@@ -21,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain
 from math import prod
 from typing import Any, TypeAlias
 
@@ -48,7 +46,7 @@ from countperf.errors import (
     UnsupportedExpressionError,
 )
 from countperf.symbolic import sets
-from countperf.symbolic.affine import ALWAYS, NotAffineError
+from countperf.symbolic.affine import ALWAYS, NotAffineError, try_affine
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
 from countperf.symbolic.point_arrays import Point, find_sub_groups_executing
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
@@ -82,7 +80,7 @@ Source: TypeAlias = Node | Read
 """Source of a value that an instruction waits for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Statement(ShortRepr):
     """An instruction of the kernel as what it is executed as."""
 
@@ -108,22 +106,15 @@ class _Frame:
 
     def take(self) -> list[Source]:
         """Return what the next operation waits for: the result so far and the next part or all."""
-        taken = list(self.running)
+        end = len(self.parts)
         if isinstance(self.expr, _CHAINS):
-            if not self.used:
-                self.used = min(max(self.constants, 1), len(self.parts))
-                taken += [source for part in self.parts[: self.used] for source in part]
-            end = self.used + 1
-        else:
-            end = len(self.parts)
-        taken += [source for part in self.parts[self.used : end] for source in part]
-        self.used = min(end, len(self.parts))
-        return _unique(taken)
+            end = min((self.used or min(max(self.constants, 1), end)) + 1, end)
+        start, self.used = self.used, end
+        return _unique([*self.running, *chain(*self.parts[start:end])])
 
     def result(self) -> list[Source]:
         """Return what the value of the expression waits for."""
-        rest = [source for part in self.parts[self.used :] for source in part]
-        return _unique([*self.running, *rest, *self.own])
+        return _unique([*self.running, *chain(*self.parts[self.used :]), *self.own])
 
 
 class StatementReader(InstructionCounter):
@@ -157,14 +148,8 @@ class StatementReader(InstructionCounter):
         nodes = [*self._nodes, *self._stores]
         if self.contract:
             nodes = _contract_products(nodes, value)
-        return Statement(
-            name=instruction.id,
-            within=instruction.within_inames,
-            cases=self._guards,
-            nodes=tuple(nodes),
-            writes=tuple(self._writes),
-            value=tuple(value),
-        )
+        place = (instruction.id, instruction.within_inames, self._guards)
+        return Statement(*place, tuple(nodes), tuple(self._writes), tuple(value))
 
     def rec(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
         """Read a part of an expression and return its type."""
@@ -219,7 +204,7 @@ class StatementReader(InstructionCounter):
         elif frame.types[-1] == self._source or len(frame.parts) == 1:
             frame.parts[-1] = [self._node(key, frame.parts[-1])]
         else:
-            before = _unique([source for part in frame.parts[:-1] for source in part])
+            before = _unique([*chain(*frame.parts[:-1])])
             frame.parts[:-1] = [[self._node(key, before)], *([] for _ in frame.parts[:-2])]
 
     def map_variable(self, expr: Any) -> DType | None:
@@ -271,21 +256,15 @@ def _contract_products(nodes: list[Node], value: Sequence[Source]) -> list[Node]
             continue
         product = replace(key, kind="mul")
         for source in reversed(node.operands):
-            if (
-                isinstance(source, Node)
-                and source.key == product
-                and (source.cases, source.share) == (node.cases, node.share)
-                and uses[source] == 1
-            ):
-                node.key = replace(key, kind="fma")
-                others = [other for other in node.operands if other is not source]
-                node.operands = _unique([*others, *source.operands])
-                fused.add(source)
-                break
+            if isinstance(source, Node) and uses[source] == 1:
+                alike = (source.key, source.cases, source.share)
+                if alike == (product, node.cases, node.share):
+                    node.key = replace(key, kind="fma")
+                    others = [other for other in node.operands if other is not source]
+                    node.operands = _unique([*others, *source.operands])
+                    fused.add(source)
+                    break
     return [node for node in nodes if node not in fused]
-
-
-# --- Programs
 
 
 Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
@@ -305,17 +284,11 @@ class KernelProgram(ShortRepr):
     by_id: Mapping[str, Statement]  # its instructions that compute something, in order
     barriers: PiecewiseQuasiPolynomial  # local barriers times the work items that wait at them
     accesses: tuple[AccessAnalysis, ...]  # its accesses to memory, for what they cost
-    is_estimate: str  # which of the caller's statistics entered; empty if none
 
     @property
     def kernel(self) -> Any:
         """The kernel that it belongs to."""
         return self.domains.kernel
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the size parameters, sorted."""
-        return tuple(sorted(self.domains.sizes))
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -344,11 +317,9 @@ class KernelProgram(ShortRepr):
         guards = [guard for case in cases for part in case.alternatives for guard in part]
         if any(lanes & guard.names() for guard in guards):
             return True
-        counted = self.domains.executions(within, cases, NOWHERE)
+        items = prod(self.grid.items[self.domains.local_axes[name]] for name in lanes)
         without = self.domains.executions(within - lanes, cases, NOWHERE)
-        for name in lanes:
-            without = without.scale(self.grid.items[self.domains.local_axes[name]])
-        return counted != without
+        return self.domains.executions(within, cases, NOWHERE) != without.scale(items)
 
     @memoize_method
     def find_points(self, iterations: Iterations, sub_group_size: int) -> Any:
@@ -371,11 +342,7 @@ class KernelProgram(ShortRepr):
             return items.scale(Fraction(number, self.grid.group_size))
         _, factor = self.domains.trip_statistics(within)
         count = self.domains.counter.count(self.find_points(iterations, sub_group_size)) * factor
-        used = {self.domains.group_axes.get(name) for name in within}
-        for axis, size in self.grid.groups.items():
-            if axis not in used:
-                count = count * size
-        return count
+        return self.domains.times_groups(count, within, self.grid)
 
     def instruction_totals(
         self, sub_group_size: int
@@ -400,17 +367,14 @@ class KernelProgram(ShortRepr):
             if not isinstance(key, MemoryAccess) or key.address_space != "local":
                 continue
             variable = self.kernel.temporary_variables[key.array]
-            number = variable.dtype.numpy_dtype.itemsize
-            for extent in variable.storage_shape or variable.shape:
-                try:
-                    number *= int(self.domains.to_polynomial(extent).evaluate(parameters))
-                except NotAffineError as error:
-                    raise UnsupportedExpressionError(
-                        f"kernel '{self.kernel.name}', array '{key.array}': its extent {extent} is "
-                        "no polynomial of the sizes; declare its shape"
-                    ) from error
+            number = try_affine(self.domains.to_polynomial, variable.nbytes)
+            if number is None:
+                raise UnsupportedExpressionError(
+                    f"kernel '{self.kernel.name}', array '{key.array}': its size {variable.nbytes}"
+                    " is no polynomial of the sizes; declare its shape"
+                )
             storage = variable.base_storage or key.array
-            largest[storage] = max(largest.get(storage, 0), number)
+            largest[storage] = max(largest.get(storage, 0), int(number.evaluate(parameters)))
         return sum(largest.values())
 
 
@@ -430,7 +394,7 @@ def kernel_programs(
         if not isinstance(t_unit, PreparedKernel):  # for models: `access_cost` takes these classes
             for access in accesses:
                 if access.is_estimate not in ("", PROBABILITY):
-                    _find_stated_pattern(domains, access)
+                    domains.statistics.pattern_of(access.access.array, access.access.text)
     return tuple(
         KernelProgram(
             name=launch.program.name,
@@ -442,13 +406,9 @@ def kernel_programs(
             by_id=by_id,
             barriers=launch.barriers,
             accesses=tuple(access for access in accesses if access.program == number),
-            is_estimate=", ".join(sorted(prepared.statistics.numbers)),
         )
         for number, (launch, by_id) in enumerate(zip(prepared.launches(), statements, strict=True))
     )
-
-
-# --- Instructions of a kernel's sub-groups at given sizes
 
 
 def sub_group_work(
@@ -458,31 +418,24 @@ def sub_group_work(
     names = ("launched", "arithmetic", "load", "store", "local", "passes", "barrier")
     totals: dict[str, int] = dict.fromkeys(names, 0)
     for program in programs:
-        numbers = (program.launches, *program.grid.groups.values())
-        groups = prod(int(number.evaluate(parameters)) for number in numbers)
+        groups = int((program.launches * program.grid.work_groups).evaluate(parameters))
         per_group = program.sub_groups_per_group(sub_group_size)
         totals["launched"] += groups * per_group
         waits = int(program.barriers.evaluate(parameters))
         totals["barrier"] += waits // program.grid.group_size * per_group
         for key, number in program.instruction_totals(sub_group_size).items():
-            match key:
-                case Operation(type_name=type_name) if type_name.startswith("f"):
-                    name = "arithmetic"
-                case MemoryAccess(address_space="global", direction=direction):
-                    name = direction
-                case MemoryAccess(address_space="local"):
-                    name = "local"
-                case _:
-                    continue
+            if isinstance(key, MemoryAccess):
+                name = key.direction if key.address_space == "global" else "local"
+            elif key.type_name.startswith("f"):
+                name = "arithmetic"
+            else:
+                continue
             totals[name] += round(number.evaluate(parameters))
         for access in program.accesses:
             if access.access.address_space == "local":
                 conflicts = bank_conflicts(access, parameters, sub_group_size=sub_group_size)
                 totals["passes"] += conflicts.total
     return totals
-
-
-# --- Memory traffic of sub-groups: lines, sectors, passes over the banks of local memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -497,7 +450,7 @@ class MemoryShape:
     bank_bytes: int = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AccessCost:
     """Mean cost of one memory instruction of a sub-group over all its executions."""
 
@@ -520,59 +473,57 @@ def access_cost(
     """Find what one access of a statement costs."""
     key = node.key
     assert isinstance(key, MemoryAccess)
-    asked = sub_group_size * key.bits // 8
     access = _find_analysis(program, statement, node)
     if access.is_estimate == PROBABILITY:  # those sub-groups that execute it do with all items
         access = replace(access, is_estimate="")
+    is_known = access.address is not None and not access.is_estimate
     if key.address_space == "local":
         passes = Fraction(1)
-        if shape.banks and access.address is not None and not access.is_estimate:
+        if shape.banks and is_known:
             banks = {"banks": shape.banks, "bank_width_bytes": shape.bank_bytes}
             conflicts = bank_conflicts(access, parameters, **banks, sub_group_size=sub_group_size)
             fewest = -(-key.bits // (8 * shape.bank_bytes))  # wide elements take several words
             passes = max(passes, conflicts.mean / fewest)
-        return AccessCost(lines=Fraction(0), bytes_moved=Fraction(0), excess=passes)
-    if access.address is None or access.is_estimate:
-        stated = _find_stated_pattern(program.domains, access)
+        return AccessCost(Fraction(0), Fraction(0), passes)
+    asked = sub_group_size * key.bits // 8
+    if is_known:
+        lines, sectors = (
+            transactions(access, parameters, line_bytes=size, sub_group_size=sub_group_size).mean
+            for size in (shape.line_bytes, shape.sector_bytes)
+        )
+        moved = sectors * shape.sector_bytes
+    else:
+        stated = program.domains.statistics.pattern_of(key.array, key.text)
         if declared is not None:
             lines = Fraction(declared).limit_denominator(10**6)
             moved = lines * shape.sector_bytes
-            return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
-        if stated is not None:
-            return _find_stated_cost(stated[0], asked, sub_group_size, shape)
-        why = access.is_estimate or "its address"
-        raise DataDependentControlFlowError(
-            f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that a "
-            f"sub-group touches are not known; pass its class, "
-            f"statistics={{{key.array!r}: 'indirect'}} if each work item touches a line of its own",
-            statistics={key.array: "indirect"},
-        )
-    lines, sectors = (
-        transactions(access, parameters, line_bytes=size, sub_group_size=sub_group_size)
-        for size in (shape.line_bytes, shape.sector_bytes)
-    )
-    moved = sectors.mean * shape.sector_bytes
-    return AccessCost(lines=lines.mean, bytes_moved=moved, excess=Fraction(moved, asked))
+        elif stated is not None:
+            lines, moved = _find_stated_lines(stated[0], asked, sub_group_size, shape)
+        else:
+            why = access.is_estimate or "its address"
+            raise DataDependentControlFlowError(
+                f"{access.label}: {why} is data, so that the lines of {shape.line_bytes} bytes that"
+                " a sub-group touches are not known; pass its class,"
+                f" statistics={{{key.array!r}: 'indirect'}} if each work item touches a line of its"
+                " own",
+                statistics={key.array: "indirect"},
+            )
+    return AccessCost(lines, moved, moved / asked)
 
 
-def _find_stated_pattern(domains: Domains, access: AccessAnalysis) -> tuple[str, str] | None:
-    subscript = access.text.removeprefix(f"{access.access.direction} ")
-    return domains.statistics.pattern_of(access.access.array, subscript)
-
-
-def _find_stated_cost(name: str, asked: int, sub_group_size: int, shape: MemoryShape) -> AccessCost:
-    """Return what an access of a stated class costs; ``2of4`` uses half of what it touches."""
+def _find_stated_lines(
+    name: str, asked: int, sub_group_size: int, shape: MemoryShape
+) -> tuple[Fraction, Fraction]:
+    """Return lines and bytes of an access of a class; ``2of4`` uses half of what it touches."""
     if name == "uniform":
-        lines, moved = Fraction(1), Fraction(shape.sector_bytes)
-    elif name == "indirect" or name.endswith("ofn"):
+        return Fraction(1), Fraction(shape.sector_bytes)
+    if name == "indirect" or name.endswith("ofn"):
         sharing = 1 if name == "indirect" else int(name[0])  # accesses that use a line of an item
         lines = Fraction(sub_group_size, sharing)
-        moved = lines * shape.sector_bytes
-    else:
-        used, parts = (1, 1) if name == "stride1" else map(int, name.split("of"))
-        moved = Fraction(asked * parts, used)
-        lines = Fraction(-(-moved // shape.line_bytes))
-    return AccessCost(lines=lines, bytes_moved=moved, excess=moved / asked)
+        return lines, lines * shape.sector_bytes
+    used, parts = (1, 1) if name == "stride1" else map(int, name.split("of"))
+    moved = Fraction(asked * parts, used)
+    return Fraction(-(-moved // shape.line_bytes)), moved
 
 
 def _find_analysis(program: KernelProgram, statement: Statement, node: Node) -> AccessAnalysis:

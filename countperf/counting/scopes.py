@@ -1,12 +1,9 @@
-"""Scopes in which instructions are executed: loops, conditions on them, the grid of the launch.
-
-And the strides of memory accesses in a scope, along every axis of the launch and every loop.
-"""
+"""Scopes in which instructions are executed, and the strides of accesses in them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -15,7 +12,7 @@ from typing import Any, Literal
 
 from loopy.kernel.data import VectorizeTag
 
-from countperf.counting.accesses import step_along
+from countperf.counting.accesses import address_of, step_along
 from countperf.counting.device_programs import LocalBarrier
 from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess
@@ -48,12 +45,6 @@ class Scope:
         return {name: axes[name] for name in self.within if name in axes}
 
 
-# --- Trip counts of loops, and the slots that a launch issues for an instruction
-
-
-_OPERATIONS = 500_000
-"""Limit of isl's operations, about a second; beyond it a trip count or slot count is refused."""
-
 Known = PiecewiseQuasiPolynomial | None
 """A count; None where it is not known."""
 
@@ -64,7 +55,7 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
     outside, _ = domains.trip_statistics(frozenset(around))
     if not counted:
         return factor
-    with _limit(domains, f"the trip count of {', '.join(sorted(counted))}"):
+    with suppress(CountingError), domains.limit(f"the trip count of {sorted(counted)}"):
         factored = domains.factored(counted | outside)
         if factored is not None:
             outside &= frozenset[str]().union(*map(factored.component_of, counted))
@@ -80,25 +71,16 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
     return None
 
 
-@contextmanager
-def _limit(domains: Domains, what: str) -> Generator[None]:
-    """Leave a block, which goes on behind it, where isl refuses a count or takes too long."""
-    what = f"kernel '{domains.kernel.name}': {what}"
-    with suppress(CountingError), isl_sets.limit_operations(_OPERATIONS, what):
-        yield
-
-
 def slots_of(scope: Scope) -> Known:
     """Count the slots of an instruction: passes of a group through it, times the items of a group.
 
-    Items that have nothing to do in a pass (partial groups, guarded fetches, loops that end
-    earlier, conditions) have a slot all the same.
+    Items that have nothing to do in a pass have a slot all the same.
     """
     domains = scope.domains
     counted, _ = domains.trip_statistics(scope.within)
     if counted != scope.within:
         return None  # data decides how often a loop runs in each item
-    with _limit(domains, f"the slots in {', '.join(sorted(scope.within))}"):
+    with suppress(CountingError), domains.limit(f"the slots in {sorted(scope.within)}"):
         return _count_slots(scope)
     return None
 
@@ -109,28 +91,23 @@ def _count_slots(scope: Scope) -> Known:
     if lanes and scope.own_loops & scope.within:
         factored = domains.factored(scope.within)
         for name in scope.loops:
-            if name not in scope.own_loops or name not in scope.within:
+            if name not in scope.own_loops & scope.within:
                 continue
-            if factored is None:
+            if factored is not None:
+                lower = _find_lane_dependent_start(scope, factored, name)
+            else:
                 whole = domains.domain(scope.within)
-                if not all(sets.is_independent(whole, {name}, lane) for lane in lanes):
-                    return None
-                continue
-            lower = _find_lane_dependent_start(scope, factored, name)
+                is_even = all(sets.is_independent(whole, {name}, lane) for lane in lanes)
+                lower = ZERO if is_even else None
             if lower is None:
                 return None
-            if lower:
-                starts[name] = lower
+            starts[name] = lower
     kept = scope.within.difference(lanes)
-    if not starts:
+    if not any(starts.values()):
         return domains.executions(kept, (), scope.grid)
     functions = [QuasiPolynomial.name(name) - starts.get(name, ZERO) for name in sorted(kept)]
     passes = domains.counter.count(sets.image(domains.domain(scope.within), functions))
-    used = {domains.group_axes.get(name) for name in kept}
-    for axis, size in scope.grid.groups.items():
-        if axis not in used:
-            passes = passes * size
-    return passes.scale(scope.grid.group_size)
+    return domains.times_groups(passes, kept, scope.grid).scale(scope.grid.group_size)
 
 
 def _find_lane_dependent_start(
@@ -158,16 +135,12 @@ def _find_lane_dependent_start(
     )
 
 
-# --- Numbers of barriers that work items pass
-
-
 def barrier_passes(
     domains: Domains, barrier: LocalBarrier, launch_loops: frozenset[str], grid: Grid
 ) -> PiecewiseQuasiPolynomial:
     """Count the barriers that all work items of all launches together pass.
 
-    Barriers are not guarded by work-item indices: within each group, the loops around the
-    barrier that are no hardware axes decide how often all its items reach it.
+    Within each group, the loops around the barrier that are no hardware axes decide it.
     """
     loops = barrier.within | launch_loops
     for name in loops:
@@ -185,16 +158,12 @@ def barrier_passes(
         if domains.executions(working, (), NOWHERE) != everything:  # some groups skip the loops
             dependent |= working
     points = domains.executions(loops | dependent, (), NOWHERE)
-    used = {domains.group_axes[name] for name in dependent}
-    if len(used) < len(dependent):
+    if len({domains.group_axes[name] for name in dependent}) < len(dependent):
         raise UnsupportedExpressionError(
             f"kernel '{domains.kernel.name}': barriers in loops {', '.join(sorted(loops))} depend "
             f"on several inames of one group axis ({', '.join(sorted(dependent))})"
         )
-    for axis, size in grid.groups.items():
-        if axis not in used:
-            points = points * size
-    return points.scale(grid.group_size)
+    return domains.times_groups(points, dependent, grid).scale(grid.group_size)
 
 
 def _find_deciding_groups(domains: Domains, loops: frozenset[str]) -> frozenset[str]:
@@ -213,20 +182,14 @@ def _find_deciding_groups(domains: Domains, loops: frozenset[str]) -> frozenset[
 AxisKind = Literal["local", "group", "loop", "barrier loop", "launch loop", "unrolled"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AxisStride(ShortRepr):
     """Change of an access's address along one axis of the launch or one loop."""
 
-    # what runs along it: work items of a group, groups, iterations of an item's own loop, of a loop
-    # that contains barriers, of a host loop around the launch, or copies of the instruction
-    # (``unr``, ``ilp``)
-    kind: AxisKind
+    kind: AxisKind  # "loop" is an item's own one; "unrolled" are copies of the instruction
     axis: int | None  # number of the local or group axis; None for loops
-    # the loop variable; None for an axis of the launch that the access does not use (all items
-    # along it access the same element)
-    iname: str | None
-    # signed change of the address from one value to the next, elements; None where it is not the
-    # same everywhere, or where the address is read from data
+    iname: str | None  # the loop variable; None for an axis that the access does not use
+    # change of the address from one value to the next, elements; None if uneven, or read from data
     stride: QuasiPolynomial | None
 
     def __str__(self) -> str:
@@ -236,15 +199,13 @@ class AxisStride(ShortRepr):
 
 
 def strides_of(
-    scope: Scope,
-    access: MemoryAccess,
-    kinds: Mapping[str, AxisKind],
-    *,
-    of_most: bool = False,
+    scope: Scope, access: MemoryAccess, kinds: Mapping[str, AxisKind], *, of_most: bool = False
 ) -> tuple[AxisStride, ...]:
     """Return the strides along all axes of the launch and all loops around an access."""
     domains = scope.domains
-    address = domains.opaque_address(access)
+    address = domains.address(access)
+    if address is None:  # in private scalars too where data decides it
+        address = address_of(access, domains.layout_of(access), domains.to_opaque)
     flat = None if address is None else address.with_values(domains.determined(scope.within)).flat
     result: list[AxisStride] = []
     hardware: tuple[tuple[AxisKind, Mapping[int, Any], Mapping[str, int]], ...] = (
@@ -256,21 +217,17 @@ def strides_of(
         for axis in sorted(extents):
             is_lane = of_most and (kind, axis) == ("local", 0)
             stride = _find_stride(scope, flat, names.get(axis), of_most=is_lane)
-            result.append(AxisStride(kind=kind, axis=axis, iname=names.get(axis), stride=stride))
+            result.append(AxisStride(kind, axis, names.get(axis), stride))
     copies = scope.within.difference(scope.loops, domains.local_axes, domains.group_axes)
     for name in (*scope.loops, *sorted(copies)):
         if name in scope.within:
             stride = _find_stride(scope, flat, name)
-            result.append(AxisStride(kind=kinds[name], axis=None, iname=name, stride=stride))
+            result.append(AxisStride(kinds[name], None, name, stride))
     return tuple(result)
 
 
 def _find_stride(
-    scope: Scope,
-    flat: QuasiPolynomial | None,
-    name: str | None,
-    *,
-    of_most: bool = False,
+    scope: Scope, flat: QuasiPolynomial | None, name: str | None, *, of_most: bool = False
 ) -> QuasiPolynomial | None:
     """Return the change of an address along a loop: the only one, or that of most lanes.
 
@@ -297,16 +254,12 @@ def _find_stride(
     return None
 
 
-# --- Steps of an address between work items where they are uneven
-# An address has floors where subscripts divide: ``a[i // 2]``, ``a[(i + 3) % n]``. Its *steps* are
-# the changes from each lane to the next, each with the lanes that make it and their share in the
-# long run.
-
+# --- Steps of an address between work items where they are uneven, as of ``a[i // 2]``
 
 _MAXIMUM_COMBINATIONS = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AddressStep:
     """A change of an address from one value of a loop variable to the next."""
 
@@ -334,7 +287,7 @@ def steps_along(
         shares[change] = total + share, alternatives | {conditions}
     everything = sum((share for share, _ in shares.values()), Fraction(0))
     steps = [
-        AddressStep(change=change, share=share / everything, where=frozenset(alternatives))
+        AddressStep(change, share / everything, frozenset(alternatives))
         for change, (share, alternatives) in shares.items()
     ]
     return tuple(sorted(steps, key=lambda step: (-step.share, str(step.change))))

@@ -1,13 +1,12 @@
 """Kinds of work groups of a kernel at given sizes: what its domains say that each group executes.
 
-Edges, triangles and affine conditions make groups differ. A condition on data is left out, as if it
-held everywhere: which groups it holds in is not known.
+A condition on data is left out, as if it held everywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -19,8 +18,8 @@ from loopy.schedule.tools import get_subkernel_arg_info
 from numpy.typing import NDArray
 from pytools import memoize_method
 
+from countperf.counting.accesses import Conditions, SideWalker
 from countperf.counting.domains import Domains
-from countperf.counting.extents import Conditions, SideWalker
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.preparation import PreparedKernel
 from countperf.errors import DataDependentControlFlowError, UncountableSetError
@@ -38,11 +37,8 @@ from countperf.symbolic.point_arrays import (
 )
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-_OPERATIONS = 2_000_000
-"""Of isl for the kinds of a launch, a few seconds; beyond, groups are sorted by place alone."""
-
-_MOST_IN_ORDER = 4096
-"""Groups up to which the kind of each is told."""
+_LIMIT = "which work groups execute the same", 4  # beyond, they are sorted by place alone
+_MOST_IN_ORDER = 4096  # groups up to which the kind of each is told
 
 Executed = tuple[frozenset[str], tuple[Case | FirstIteration, ...]]
 """Loops around something, and conditions under which it is executed."""
@@ -59,16 +55,12 @@ class GroupKinds:
     @classmethod
     def of_each(cls, groups: Sequence[int]) -> GroupKinds:
         """Take each group for a kind of its own."""
-        numbers = product(*map(range, reversed(groups)))
-        kinds = tuple(Kind(number[::-1], 1) for number in numbers)
+        kinds = tuple(Kind(number[::-1], 1) for number in product(*map(range, reversed(groups))))
         return cls(kinds, np.arange(len(kinds)))
 
 
 class WorkGroups:
-    """Sorts the work groups of a kernel's launches.
-
-    Loops of the host have their values among the arguments of a launch.
-    """
+    """Sorts the work groups of a kernel's launches."""
 
     def __init__(self, t_unit: Any) -> None:
         self._t_unit = t_unit
@@ -90,7 +82,7 @@ class WorkGroups:
         executed, is_known = self._list_executions(program)
         values = self._find_values(program, sizes, arguments)
         try:
-            with _limit_points(self._prepared.domains):
+            with self._prepared.domains.limit(*_LIMIT):
                 parts = _by_group(self._prepared.domains, executed, len(groups), values)
                 kinds = kinds_of_points(groups, parts, most)
         except UncountableSetError:
@@ -106,8 +98,8 @@ class WorkGroups:
         arguments: Sequence[int | None] = (),
     ) -> Point:
         """Return the number of a group of the kind that executes the most, the middle if it may."""
-        executed, _ = self._list_executions(program)
         values = self._find_values(program, sizes, arguments)
+        executed, _ = self._list_executions(program)
         return typical_group(self._prepared.domains, executed, groups, values)
 
     def _find_values(
@@ -153,15 +145,10 @@ def typical_group(
 ) -> Point:
     """Return the number of a group of the kind that executes the most, the middle if it may."""
     try:
-        with _limit_points(domains):
+        with domains.limit(*_LIMIT):
             return typical_point(groups, _by_group(domains, executed, len(groups), values))
     except UncountableSetError:
         return tuple(extent // 2 for extent in groups)
-
-
-def _limit_points(domains: Domains) -> AbstractContextManager[None]:
-    what = f"kernel '{domains.kernel.name}': which work groups execute the same"
-    return isl_sets.limit_operations(_OPERATIONS, what)
 
 
 def _by_group(

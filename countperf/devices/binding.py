@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from loopy import AddressSpace
 from numpy.typing import NDArray
 from pymbolic import evaluate
 
-from countperf.counting import index_arrays
+from countperf.counting.extents import IndexLimits, ranges_of
 from countperf.devices.description import (
     DeviceKernel,
-    KernelArray,
     Placement,
     as_scalar,
     components_of,
@@ -23,8 +23,6 @@ from countperf.devices.description import (
 from countperf.errors import CountingError, KernelBuildError, option
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from countperf.devices.device import Device, Session
 
 
@@ -60,17 +58,12 @@ class BoundArguments:
     def read(self, name: str) -> NDArray[Any]:
         """Copy an array of the kernel from the device, in its own shape."""
         (array,) = (array for array in self.kernel.arrays if array.name == name)
-        views: dict[tuple[int, ...], NDArray[Any]] = {}
-        for index, part in array.parts.items():
-            placement = self.bindings.placements[part.name]
-            memory = self.arguments[part.name]
-            flat = self.session.download(memory, part.dtype, placement.count)
-            views[index] = placement.view(flat)
-        if not array.separate:
-            return views[()]
         whole = np.empty(self.bindings.shapes[name], array.dtype)
-        for index, (_, part) in zip(array.parts, array.split(whole), strict=True):
-            part[...] = views[index]
+        for argument, part in array.split(whole):
+            placement = self.bindings.placements[argument.name]
+            memory = self.arguments[argument.name]
+            flat = self.session.download(memory, argument.dtype, placement.count)
+            part[...] = placement.view(flat)
         return whole
 
 
@@ -79,12 +72,14 @@ def resolve_arguments(
 ) -> Bindings:
     """Find the values of all scalars, and where arrays lie, at given sizes."""
     arrays = {array.name: array for array in kernel.arrays}
-    given = {name: np.asarray(value) for name, value in (inputs or {}).items() if name in arrays}
+    given: dict[str, NDArray[Any]] = {}
     numbers = {**dict.fromkeys(kernel.offsets, 0), **parameters}
     for name, value in (inputs or {}).items():
         if name in kernel.scalars:
             numbers[name] = value
-        elif name not in arrays:
+        elif name in arrays:
+            given[name] = np.asarray(value)
+        else:
             listed = ", ".join([*arrays, *kernel.scalars])
             raise KernelBuildError(
                 f"kernel {kernel.name!r} has no argument {name!r} (it has: {listed})"
@@ -101,55 +96,45 @@ def resolve_arguments(
         )
     shapes: dict[str, tuple[int, ...]] = {}
     for name, array in arrays.items():
-        shape = shapes[name] = _find_shape(kernel, array, values, given.get(name))
         has = given.get(name)
+        own = None if has is None else array.without_separate(has.shape)
+        parts = array.parts.values()
+        # parts of an array without a declared shape may go differently far
+        extents = [part.extents(values, kernel.addressed, own) for part in parts]
+        shape = shapes[name] = array.whole([max(some) for some in zip(*extents, strict=True)])
         if has is not None and (has.dtype != array.dtype or has.shape != shape):
             raise KernelBuildError(
                 f"argument {name!r} wants {array.dtype} of shape {shape}, not {has.dtype} of shape"
                 f" {has.shape}"
             )
-        parts = [(part, None) for part in array.parts.values()]
-        if has is not None and has.size:
-            parts = list(array.split(has))
-        for part, content in parts:
+        contents = array.split(has) if has is not None and has.size else zip(parts, repeat(None))
+        for part, content in contents:
             strides = part.choose_strides(array.without_separate(shape), values, content)
             for stride, value in strides.items():
                 values[stride] = as_scalar(kernel.scalars[stride], value, f"stride {stride}")
     kernel.check_sizes(values)
-    placements: dict[str, Placement] = {}
-    for name, array in arrays.items():
-        part_shape = array.without_separate(shapes[name])
-        for part in array.parts.values():
-            placements[part.name] = part.placement(values, kernel.addressed, part_shape)
+    placements = {
+        part.name: part.placement(values, kernel.addressed, array.without_separate(shapes[name]))
+        for name, array in arrays.items()
+        for part in array.parts.values()
+    }
     return Bindings(scalars=values, shapes=shapes, placements=placements)
-
-
-def _find_shape(
-    kernel: DeviceKernel, array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
-) -> tuple[int, ...]:
-    own = None if given is None else array.without_separate(given.shape)
-    # parts of an array without a declared shape may go differently far
-    shapes = [part.extents(values, kernel.addressed, own) for part in array.parts.values()]
-    return array.whole([max(extents) for extents in zip(*shapes, strict=True)])
 
 
 def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
     """Refuse a launch in which a subscript that data decide may leave its array."""
-    source = kernel.addressed.kernel
-    if source is None:
+    if kernel.addressed.kernel is None:
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
-    shapes = {**index_arrays.shapes_of_temporaries(source, sizes), **bindings.shapes}
     contents = {
         array.name: np.asarray(inputs.get(array.name, np.zeros(1, array.dtype)))
         for array in kernel.arrays
     }
-    ranges = index_arrays.ranges_of(contents)
+    ranges = ranges_of(contents)
     key = (*sizes.items(), *ranges.items())
     if key in kernel.checked_indices:
         return
-    outside = kernel.addressed.describe_outside(sizes, shapes, ranges)
-    if outside:
+    if outside := kernel.addressed.describe_outside(sizes, bindings.shapes, ranges):
         raise KernelBuildError(f"kernel {kernel.name!r}: {outside}")
     kernel.checked_indices.add(key)
 
@@ -157,14 +142,13 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
 def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Bindings) -> None:
     """Refuse private arrays that are larger than what a device has for a work group of them.
 
-    Processors have the arrays of all work items of a group on the stack of a thread: what exceeds
-    it ends the process. GPUs address 512 KiB for each work item.
+    Processors have them on the stack of a thread: what exceeds it ends the process.
     """
     source = kernel.addressed.kernel
     if source is None:
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
-    shapes = index_arrays.shapes_of_temporaries(source, sizes)
+    shapes = kernel.addressed.shapes_of_temporaries(sizes)
     held = sum(
         prod(shapes.get(name, ())) * variable.dtype.itemsize
         for name, variable in source.temporary_variables.items()
@@ -201,10 +185,7 @@ def bind_arguments(
     *,
     unchecked: bool = False,
 ) -> BoundArguments:
-    """Put a kernel's inputs into device memory, and allocate what it gets no inputs for.
-
-    Unchecked are subscripts that data decide.
-    """
+    """Put a kernel's inputs into device memory, and allocate what it gets no inputs for."""
     bindings = resolve_arguments(kernel, parameters, inputs)
     check_private_arrays(kernel, session.device, bindings)
     if not unchecked:
@@ -214,21 +195,14 @@ def bind_arguments(
         given = None if inputs is None else inputs.get(array.name)
         if given is None:
             for part in array.parts.values():
-                size = bindings.placements[part.name].size_bytes
-                arguments[part.name] = session.allocate(size)
+                arguments[part.name] = session.allocate(bindings.placements[part.name].size_bytes)
             continue
-        whole = np.asarray(given)
-        for part, content in array.split(whole) if array.separate else [(array.parts[()], whole)]:
-            placement = bindings.placements[part.name]
-            arguments[part.name] = session.upload(placement.contents(content))
+        for part, content in array.split(np.asarray(given)):
+            arguments[part.name] = session.upload(bindings.placements[part.name].contents(content))
     return BoundArguments(kernel=kernel, session=session, arguments=arguments, bindings=bindings)
 
 
-# --- Default inputs of a kernel, made from its arguments
-#
-# Numbers are positive, so that roots, logarithms and divisions are of ordinary values; integer
-# arrays whose elements are subscripts, or bound loops, hold what keeps every access inside of its
-# array.
+# --- Default inputs of a kernel: positive, so that roots and logarithms are of ordinary values
 
 _AROUND_1 = 0.5, 1.5  # so that long products neither vanish nor overflow
 _LARGEST_INTEGER = 3
@@ -242,16 +216,16 @@ def default_inputs(
     statistics: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Make inputs for a kernel, from the types and shapes that it declares."""
-    inputs, shapes, indices = _decide(kernel, rng, parameters, given or {}, statistics or {})
+    inputs, shapes, limits = _decide(kernel, rng, parameters, given or {}, statistics or {})
     for array in kernel.arrays:
         if array.is_read and array.name not in inputs:
-            shape, index = shapes[array.name], indices.get(array.name)
-            if index is None:
+            shape, limit = shapes[array.name], limits.get(array.name)
+            if limit is None:
                 inputs[array.name] = _draw(rng, array.dtype, shape)
                 continue
-            values = rng.integers(index.low, index.high + 1, shape)
-            if index.rises:
-                values = np.linspace(index.low, index.high, prod(shape)).reshape(shape)
+            values = rng.integers(limit.low, limit.high + 1, shape)
+            if limit.bounds_loops:
+                values = np.linspace(limit.low, limit.high, prod(shape)).reshape(shape)
             inputs[array.name] = np.asarray(values).astype(array.dtype)
     return inputs
 
@@ -263,17 +237,16 @@ def describe_indices(
     statistics: Mapping[str, Any],
 ) -> str:
     """Say which index arrays `default_inputs` makes up, and how; nothing if there are none."""
-    *_, indices = _decide(kernel, np.random.default_rng(0), parameters, given, statistics)
-    return "; ".join(f"{name}: {index.text}" for name, index in indices.items())
-
-
-class _Index(NamedTuple):
-    """Elements of an index array: random from `low` to `high`, or rising evenly."""
-
-    low: int
-    high: int
-    rises: bool
-    text: str
+    _, shapes, limits = _decide(kernel, np.random.default_rng(0), parameters, given, statistics)
+    texts: list[str] = []
+    for name, limit in limits.items():
+        text = "rising evenly from" if limit.bounds_loops else "random,"
+        text += f" {limit.low} to {limit.high}"
+        if limit.rows:
+            mean = (limit.high - limit.low) / (prod(shapes[name]) - 1)
+            text = f"rows of {mean:.4g} on average, all alike ({limit.rows})"
+        texts.append(f"{name}: {text}")
+    return "; ".join(texts)
 
 
 def _decide(
@@ -282,10 +255,10 @@ def _decide(
     parameters: Mapping[str, Any],
     given: Mapping[str, Any],
     statistics: Mapping[str, Any],
-) -> tuple[dict[str, Any], Mapping[str, tuple[int, ...]], dict[str, _Index]]:
-    """Return scalars and given inputs, shapes of arrays, and what index arrays get."""
+) -> tuple[dict[str, Any], Mapping[str, tuple[int, ...]], dict[str, IndexLimits]]:
+    """Return scalars and given inputs, shapes of arrays, and limits of index arrays."""
     source = kernel.addressed.kernel
-    sizes = frozenset(kernel.integers) if source is None else index_arrays.size_arguments(source)
+    sizes = kernel.integers if source is None else kernel.addressed.size_arguments()
     known = {name: value for name, value in given.items() if name not in parameters}
     scalars = {
         name: _draw(rng, dtype, ())[()]
@@ -294,40 +267,36 @@ def _decide(
     }
     bindings = resolve_arguments(kernel, {**parameters, **scalars}, known)
     made_up = [array for array in kernel.arrays if array.is_read and array.name not in known]
-    limits: Mapping[str, index_arrays.IndexLimits] = {}
+    limits: dict[str, IndexLimits] = {}
     if source is not None:
         values = {name: int(bindings.scalars[name]) for name in kernel.integers}
         contents = {array.name: known[array.name] for array in kernel.arrays if array.name in known}
         try:
-            limits = index_arrays.index_limits(source, values, bindings.shapes, contents)
+            limits = kernel.addressed.index_limits(values, bindings.shapes, contents)
         except CountingError as error:
             raise KernelBuildError(
                 f"kernel {kernel.name!r}: {error}; no inputs are made for it: pass yours by a"
                 f" function, {option('make_arguments')}"
             ) from error
     waiting = {str(name): value for name, value in statistics.items() if value != "indirect"}
-    indices: dict[str, _Index] = {}
+    indices: dict[str, IndexLimits] = {}
     for array in made_up:
         if (limit := limits.get(array.name)) is None:
             continue
-        low, high = limit.low, min(limit.high, int(np.iinfo(array.dtype).max))
-        text = f"random, {low} to {high}"
+        low, high, loop = limit.low, min(limit.high, int(np.iinfo(array.dtype).max)), limit.rows
         rows = prod(bindings.shapes[array.name]) - 1
-        if limit.rows and rows > 0:
-            mean = float(waiting.pop(limit.rows, (high - low) / rows))
-            if low + round(mean * rows) > high:
+        if loop and rows > 0:
+            mean = float(waiting.pop(loop, (high - low) / rows))
+            needed = low + round(mean * rows)
+            if needed > high:
                 at = ", ".join(f"{name}={value}" for name, value in parameters.items())
                 raise KernelBuildError(
-                    f"{rows} rows of {mean:g} elements ({limit.rows}) need"
-                    f" {low + round(mean * rows)}, and the arrays hold {high} at {at}: make sizes"
-                    " and statistics agree, or pass your data by a function,"
-                    f" {option('make_arguments')}"
+                    f"{rows} rows of {mean:g} elements ({loop}) need {needed}, and the arrays hold"
+                    f" {high} at {at}: make sizes and statistics agree, or pass your data by a"
+                    f" function, {option('make_arguments')}"
                 )
-            high = low + round(mean * rows)
-            text = f"rows of {(high - low) / rows:.4g} on average, all alike ({limit.rows})"
-        elif limit.bounds_loops:
-            text = f"rising evenly from {low} to {high}"
-        indices[array.name] = _Index(low, high, limit.bounds_loops, text)
+            high = needed
+        indices[array.name] = replace(limit, high=high, rows=loop if rows > 0 else "")
     loops: frozenset[str] = frozenset() if source is None else source.all_inames()
     for name, value in waiting.items():
         # access patterns follow from index arrays alone, trip counts from integers alone

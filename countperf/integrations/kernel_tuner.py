@@ -6,11 +6,8 @@
 >>> tune_kernel(..., strategy=OptAlgWrapper(PosteriorStrategy()),  # doctest: +SKIP
 ...             strategy_options={"max_fevals": 50})
 
-It runs on any Kernel Tuner space, for CUDA, HIP or OpenCL, and in simulation mode.
-
 Source: Kernel Tuner's documentation, "User-defined optimization strategies"
-(``kernel_tuner.strategies.wrapper.OptAlg``, whose attribute and call are all that it asks of a
-strategy).
+(``kernel_tuner.strategies.wrapper.OptAlg``).
 """
 
 from __future__ import annotations
@@ -54,10 +51,8 @@ class PosteriorStrategy:
         best: tuple[tuple[Any, ...], float] = ((), sys.float_info.max)
         while (index := chooser.ask()) is not None:
             if isinstance(value := func(values[index]), list):
-                raise ParameterError(
-                    "this strategy searches by one objective: pass objective=, not objectives=",
-                    parameter="objectives",
-                )
+                said = "this strategy searches by one objective: pass objective=, not objectives="
+                raise ParameterError(said, parameter="objectives")
             objective = float(value)
             chooser.tell(index, _time_like(objective))
             if objective < best[1]:

@@ -36,7 +36,6 @@ from countperf.machine_code.machine_state import (
     VECTOR_BYTES,
     Action,
     Condition,
-    Constants,
     Lanes,
     Machine,
     Read,
@@ -45,8 +44,12 @@ from countperf.machine_code.machine_state import (
     operands_of,
     reader,
 )
-from countperf.machine_code.vector_moves import elements_of
-from countperf.machine_code.vector_unit import find_needed_lines, leads_to_integers, vector_action
+from countperf.machine_code.vector_unit import (
+    elements_of,
+    find_needed_lines,
+    leads_to_integers,
+    vector_action,
+)
 
 MOST_STEPS = 6_000_000
 """Integer instructions after which a group is given up."""
@@ -110,11 +113,14 @@ class MachineProgram:
     """Code of an object that can be followed with the values in its registers."""
 
     def __init__(
-        self, lines: Sequence[Line], entries: Mapping[str, int], constants: Constants | None = None
+        self,
+        lines: Sequence[Line],
+        entries: Mapping[str, int],
+        constants: Mapping[int, bytes] | None = None,
     ) -> None:
         self.lines = tuple(lines)
         self.entries = dict(entries)
-        self.constants = constants or Constants({})
+        self.constants = constants or {}
         # by whether notes are taken
         self._blocks: dict[tuple[int, bool], CodeBlock] = {}
         self.places = {line.address: position for position, line in enumerate(self.lines)}

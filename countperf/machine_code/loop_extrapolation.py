@@ -156,7 +156,7 @@ class Loops:
     def _state(self) -> _State:
         machine = self.machine
         return _State(
-            {name: len(getattr(machine.journal, name)) for name in EffectRecord.__slots__},
+            {name: len(record) for name, record in vars(machine.journal).items()},
             tuple(machine.registers),
             tuple(machine.low),
             machine.vectors.tobytes(),
@@ -384,7 +384,8 @@ def to_change(flags: Flags, first: int, second: int, suffix: str) -> int:
     lowest = 0 if is_unsigned else -(whole >> 1)
     condition = condition_of(suffix)
     assert condition is not None
-    machine = Machine(flags=flags)
+    machine = Machine()
+    machine.flags = flags
     now = condition(machine)
 
     def number(value: int) -> int:

@@ -4,11 +4,7 @@ Integers are unsigned, of 64 bits, or None where they are not known: they come f
 kernel, or from an instruction that has no rule. Vectors are bytes, and masks bits, as NumPy arrays
 in which `UNKNOWN` stands for what is not known.
 
-Each runtime has its own rules for registers and memory at the call of a work group. Arrays are
-given places of their own, far apart. PoCL 3.1 calls a function of the group with
-pointers to the arguments, to a context (numbers of groups, offsets, shape of the group), and the
-group's number along three axes. Intel's runtime (2026.2) calls one with the arguments side by side,
-each at a multiple of its size, behind them a block of sizes, and the group's numbers.
+Arrays are given places of their own, far apart.
 """
 
 from __future__ import annotations
@@ -46,11 +42,9 @@ class Register(NamedTuple):
 def _registers() -> dict[str, Register]:
     registers: dict[str, Register] = {}
     for number, name in enumerate(_NAMES):
-        registers[f"%r{name}"] = Register(number, 64)
-        registers[f"%e{name}"] = Register(number, 32)
-        registers[f"%{name}"] = Register(number, 16)
-        low = f"{name[0]}l" if name.endswith("x") else f"{name}l"
-        registers[f"%{low}"] = Register(number, 8)
+        for prefix, bits in (("r", 64), ("e", 32), ("", 16)):
+            registers[f"%{prefix}{name}"] = Register(number, bits)
+        registers[f"%{name.removesuffix('x')}l"] = Register(number, 8)
         if name.endswith("x"):
             registers[f"%{name[0]}h"] = Register(number, 8, 8)
     for number in range(8, 16):
@@ -77,21 +71,6 @@ class Flags(NamedTuple):
     bits: int
 
 
-class Constants:
-    """Constants of an object file, by address."""
-
-    def __init__(self, sections: Mapping[int, bytes]) -> None:
-        self._sections = sorted(sections.items())
-
-    def load(self, address: int, bits: int) -> Value:
-        """Return an integer; None where there is none."""
-        for start, content in self._sections:
-            offset = address - start
-            if 0 <= offset <= len(content) - bits // 8:
-                return int.from_bytes(content[offset : offset + bits // 8], "little")
-        return None
-
-
 class ArrayData(NamedTuple):
     """Integers that an array holds: bytes of each, and function from its place to its value."""
 
@@ -99,56 +78,43 @@ class ArrayData(NamedTuple):
     value: Callable[[int], int]
 
 
-@dataclass(slots=True)
 class EffectRecord:
     """Record of the effects of instructions, in order."""
 
-    # blocks, whether their branches were taken, and how often: several times where it is a loop
-    passed: list[tuple[int, bool | None, int]] = field(
-        default_factory=list[tuple[int, bool | None, int]]
-    )
-    # conditions of these branches, and flags that decided them
-    branched: list[tuple[str, Flags | None]] = field(default_factory=list[tuple[str, Flags | None]])
-    # address, bits and value of what was written to memory
-    written: list[tuple[int, int, Value]] = field(default_factory=list[tuple[int, int, Value]])
-    # the same of what was loaded and known
-    loaded: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
-    # operands of what does not grow evenly with them, and how many of their low bits decide
-    stepped: list[tuple[int | None, tuple[Value, ...]]] = field(
-        default_factory=list[tuple[int | None, tuple[Value, ...]]]
-    )
-    # conditions of moves, and flags that decided them
-    decided: list[tuple[str, Flags | None]] = field(default_factory=list[tuple[str, Flags | None]])
+    def __init__(self) -> None:
+        # blocks, whether their branches were taken, and how often: several times where it is a loop
+        self.passed: list[tuple[int, bool | None, int]] = []
+        # conditions of these branches, and flags that decided them
+        self.branched: list[tuple[str, Flags | None]] = []
+        # address, bits and value of what was written to memory
+        self.written: list[tuple[int, int, Value]] = []
+        # the same of what was loaded and known
+        self.loaded: list[tuple[int, int, int]] = []
+        # operands of what does not grow evenly with them, and how many of their low bits decide
+        self.stepped: list[tuple[int | None, tuple[Value, ...]]] = []
+        # conditions of moves, and flags that decided them
+        self.decided: list[tuple[str, Flags | None]] = []
 
 
-def _unknown(count: int, size: int) -> Lanes:
-    return np.full((count, size), UNKNOWN, dtype=np.int16)
-
-
-@dataclass(slots=True, eq=False)
 class Machine:
     """State of a processor."""
 
-    registers: list[Value] = field(default_factory=lambda: [None] * 16)  # of 64 bits, 16 of them
-    # the lowest 8 bits of registers of which no more is known
-    low: list[Value] = field(default_factory=lambda: [None] * 16)
-    vectors: Lanes = field(default_factory=lambda: _unknown(32, VECTOR_BYTES))  # bytes of each
-    masks: Lanes = field(default_factory=lambda: _unknown(8, 64))  # bits of each
-    # bytes of memory that were written to, and what is known of them, by address over `_PAGE`
-    pages: dict[int, tuple[bytearray, bytearray]] = field(
-        default_factory=dict[int, tuple[bytearray, bytearray]]
-    )
-    constants: Constants = field(default_factory=lambda: Constants({}))  # what memory has besides
-    # arrays whose contents are known: where they begin and end, and what they hold
-    arrays: list[tuple[int, int, ArrayData]] = field(
-        default_factory=list[tuple[int, int, ArrayData]]
-    )
-    flags: Flags | None = None  # none if they are not known
-    # what instructions did since it was begun
-    journal: EffectRecord = field(default_factory=EffectRecord)
-    # where instructions that were asked to note it accessed memory, by their number
-    accessed: dict[int, int] = field(default_factory=dict[int, int])
-    steps: int = 0  # integer instructions that were followed
+    def __init__(self) -> None:
+        self.registers: list[Value] = [None] * 16  # of 64 bits
+        # the lowest 8 bits of registers of which no more is known
+        self.low: list[Value] = [None] * 16
+        self.vectors: Lanes = np.full((32, VECTOR_BYTES), UNKNOWN, np.int16)  # bytes of each
+        self.masks: Lanes = np.full((8, 64), UNKNOWN, np.int16)  # bits of each
+        # bytes of memory that were written to, and what is known of them, by address over `_PAGE`
+        self.pages: dict[int, tuple[bytearray, bytearray]] = {}
+        self.constants: Mapping[int, bytes] = {}  # what memory has besides, by address
+        # arrays whose contents are known: where they begin and end, and what they hold
+        self.arrays: list[tuple[int, int, ArrayData]] = []
+        self.flags: Flags | None = None  # none if they are not known
+        self.journal = EffectRecord()  # what instructions did since it was begun
+        # where instructions that were asked to note it accessed memory, by their number
+        self.accessed: dict[int, int] = {}
+        self.steps = 0  # integer instructions that were followed
 
     def load(self, address: Value, bits: int) -> Value:
         """Return what is in memory."""
@@ -181,7 +147,10 @@ class Machine:
                 index, offset = divmod(address - start, data.itemsize)
                 if offset + bits // 8 <= data.itemsize:
                     return data.value(index) >> 8 * offset & ((1 << bits) - 1)
-        return self.constants.load(address, bits)
+        for start, content in self.constants.items():
+            if 0 <= (offset := address - start) <= len(content) - bits // 8:
+                return int.from_bytes(content[offset : offset + bits // 8], "little")
+        return None
 
     def store(self, address: Value, bits: int, value: Value) -> None:
         """Write to memory; where the address is not known, to data that decides nothing."""
@@ -275,31 +244,20 @@ def address_of(text: str) -> Read | None:
     if match is None:
         return None
     offset = int(match["offset"] or "0", 0)
-    base, index = (REGISTERS.get(match[name] or "") for name in ("base", "index"))
-    scale = int(match["scale"] or 1)
-    if (match["base"] and base is None) or (match["index"] and index is None):
+    named = [(match["base"], 1), (match["index"], int(match["scale"] or 1))]
+    if any(name and name not in REGISTERS for name, _ in named):
         return lambda _: None
-    if index is None:
-        if base is None:
-            return lambda _: offset & _WIDE
-        number = base.number
+    terms = [(REGISTERS[name].number, scale) for name, scale in named if name]
 
-        def near(machine: Machine) -> Value:
-            value = machine.registers[number]
-            return None if value is None else (value + offset) & _WIDE
+    def address(machine: Machine) -> Value:
+        total = offset
+        for number, scale in terms:
+            if (value := machine.registers[number]) is None:
+                return None
+            total += value * scale
+        return total & _WIDE
 
-        return near
-    other = index.number
-    first = None if base is None else base.number
-
-    def index_operand(machine: Machine) -> Value:
-        value = machine.registers[other]
-        start = 0 if first is None else machine.registers[first]
-        if value is None or start is None:
-            return None
-        return (start + value * scale + offset) & _WIDE
-
-    return index_operand
+    return address
 
 
 def reader(text: str, bits: int) -> Read:
@@ -390,13 +348,10 @@ def source_of(text: str, size: int) -> Source:
     if text in REGISTERS:
         read = reader(text, 8 * size)
         return lambda machine: lanes_of(read(machine), size)
-    address = address_of(_BROADCAST.sub("", text))
+    address, match = address_of(_BROADCAST.sub("", text)), _BROADCAST.search(text)
     if address is None:
         return lambda _: lanes_of(None, size)
-    match = _BROADCAST.search(text)
-    if match is None:
-        return lambda machine: machine.load_lanes(address(machine), size)
-    times = int(match[1])
+    times = int(match[1]) if match else 1
     return lambda machine: np.tile(machine.load_lanes(address(machine), size // times), times)
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from countperf.errors import DeviceError
 from countperf.machine_code.classify_x86 import HEADER, instruction_in
 from countperf.machine_code.interpreter import Line, MachineProgram
-from countperf.machine_code.machine_state import Constants
 from countperf.machine_code.tools import OBJDUMP_ADVICE, find_objdump, run_program
 
 _FORMAT = re.compile(r"file format (\S+)")
@@ -96,7 +95,7 @@ def program_of(path: Path, find_library: FindLibrary) -> MachineProgram:
     for name, function in functions_of(symbols, _SYMBOLS_AT, _SYMBOLS_APART, find_library).items():
         entries[name] = symbols[name]
         lines += function
-    return MachineProgram(lines, entries, Constants(constants))
+    return MachineProgram(lines, entries, constants)
 
 
 def functions_of(

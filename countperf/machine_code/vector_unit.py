@@ -1,4 +1,4 @@
-"""Integers in vector registers, where compilers keep loop counters, too: AVX, AVX2 and AVX-512.
+"""Integers in vector and mask registers, where compilers keep loop counters, too: AVX to AVX-512.
 
 Floating-point results, and what has no rule, are unknown. Without mask registers, masks are vectors
 themselves: comparisons set all bits of an element, and blends, masked loads and tests go by its
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,32 +36,30 @@ from countperf.machine_code.machine_state import (
     joined,
     lanes_of,
     operands_of,
+    reader,
     signed,
     source_of,
     widest,
     writer,
 )
-from countperf.machine_code.vector_moves import (
-    BITS,
-    ELEMENT_BYTES,
-    MASK,
-    WRITTEN_UNDER,
-    Elements,
-    elements_reader,
-    mask_action,
-    move_source,
-    rearrange,
-    sign_elements,
-    spread_mask,
-)
 
+Elements = npt.NDArray[Any]
 _Made = Callable[["re.Match[str]", Sequence[str], int], "Source | None"]
+_MASK = re.compile(r"^%k([0-7])(\{.*)?$")
+_MASK_BITS = 64
+_WRITTEN_UNDER = re.compile(r"\{%k([0-7])\}(\{z\})?")
+_ELEMENT_BYTES = {
+    **{"b": 1, "w": 2, "d": 4, "q": 8, "ps": 4, "pd": 8, "ss": 4, "sd": 8},
+    **{"32x2": 8, "128": 16, "32x4": 16, "64x2": 16, "32x8": 32, "64x4": 32},
+    **{"bw": 1, "wd": 2, "dq": 4, "qdq": 8},
+}
+"""Bytes of an element by what a name ends with; of ``unpack``, of an element of the operands."""
 _SCALARS = {"vmovd": 4, "movd": 4, "vmovss": 4, "movss": 4, "vmovq": 8, "movq": 8, "vmovsd": 8}
 _MOVES = re.compile(r"^v?mov(?:dq[au]\d*|[au]p[sd]|ntdq|ntp[sd])$")
 _MASKED = re.compile(r"^v(?:p?maskmov)(p[sd]|[dq])$")
-_SIGNS = re.compile(r"^v?(?:movmsk(p[sd])|pmovmsk(b))$")
+_SIGNS = re.compile(r"^v?p?movmsk(p[sd]|b)$")
 _TESTS = re.compile(r"^vp?test(?:(p[sd]))?$")
-_EXTRACTED = re.compile(r"^v(?:pextr([bwdq])|extract(ps))$")
+_EXTRACTED = re.compile(r"^v(?:pextr[bwdq]|extractps)$")
 _ELEMENT = re.compile(
     r"(?:dq[au](?P<bits>8|16|32|64)|unpck[lh](?P<of>bw|wd|q?dq)|(?P<wide>32|64)x\d"
     r"|(?P<last>p[sd]|ss|(?<=mov|ast)sd|[bwdq]))$"
@@ -87,43 +86,38 @@ _READS_TARGET = re.compile(r"^(?![vk])|^v(?:pternlog|perm[it]2|pdp|pmadd52|psh[l
 _FLAGGING = ("vptest", "vtestp", "kortest", "ktest", "vucomi", "vcomi", "ucomi", "comi", "ptest")
 
 
+class _Effect(NamedTuple):
+    """Vector and mask registers that an instruction reads and writes."""
+
+    reads: set[str]
+    writes: set[str]
+    decides: bool = False  # whether it writes anything else
+    kills: bool = False  # whether nothing is left of what was in the register that it writes
+
+
 def _name_block(text: str) -> set[str]:
     return {f"k{match[2]}" if match[2] else f"v{match[1]}" for match in _REGISTER.finditer(text)}
 
 
-class _Effect:
-    """Vector and mask registers that an instruction reads and writes.
-
-    ``decides`` is whether it writes anything else; ``kills``, whether nothing is left of what was
-    in the register that it writes.
-    """
-
-    __slots__ = ("decides", "kills", "reads", "writes")
-
-    def __init__(self, mnemonic: str, operands: str) -> None:
-        parts, named = operands_of(operands), _name_block(operands)
-        self.reads, self.writes = named, set[str]()
-        self.kills = self.decides = False
-        if not named:
-            return
-        target = _REGISTER.match(parts[-1])
-        sets_mask = parts[-1].startswith("%k")
-        is_test = mnemonic.startswith(("ktest", "kortest")) or (
-            mnemonic.startswith(_FLAGGING) and not sets_mask
-        )
-        if target is None or is_test:
-            self.decides = True
-            return
-        own = _name_block(target[0])
-        others = set[str]().union(*(_name_block(part) for part in parts[:-1]))
-        others |= _name_block(parts[-1].removeprefix(target[0]))
-        keeps = _READS_TARGET.match(mnemonic) is not None or not _WHOLE.match(parts[-1])
-        self.writes, self.kills = own, not keeps
-        self.reads = others | own if keeps else others
-        if "gather" in mnemonic:  # which clears its mask
-            self.writes |= {name for name in others if name.startswith("k")}
-        if _NUMBERS.match(mnemonic):
-            self.reads = own if keeps and mnemonic.startswith("v") else set[str]()
+def _find_effect(mnemonic: str, operands: str) -> _Effect:
+    parts, named = operands_of(operands), _name_block(operands)
+    if not named:
+        return _Effect(named, named)
+    target = _REGISTER.match(parts[-1])
+    is_test = mnemonic.startswith(("ktest", "kortest")) or (
+        mnemonic.startswith(_FLAGGING) and not parts[-1].startswith("%k")
+    )
+    if target is None or is_test:
+        return _Effect(named, set(), decides=True)
+    own, others = _name_block(target[0]), _name_block(operands.removesuffix(parts[-1]))
+    others |= _name_block(parts[-1].removeprefix(target[0]))
+    keeps = _READS_TARGET.match(mnemonic) is not None or not _WHOLE.match(parts[-1])
+    reads, writes = (others | own if keeps else others), own
+    if "gather" in mnemonic:  # which clears its mask
+        writes = own | {name for name in others if name.startswith("k")}
+    if _NUMBERS.match(mnemonic):
+        reads = own if keeps and mnemonic.startswith("v") else set[str]()
+    return _Effect(reads, writes, kills=not keeps)
 
 
 def find_needed_lines(
@@ -132,7 +126,7 @@ def find_needed_lines(
     always: Iterable[int] = (),
 ) -> frozenset[int]:
     """Return the numbers of instructions with vectors or masks that can decide anything."""
-    effects = [_Effect(*line) for line in lines]
+    effects = [_find_effect(*line) for line in lines]
     parts = [list(block) for block in blocks]
     at_end = {f"v{number}" for number in always}
     while True:
@@ -156,12 +150,12 @@ def find_needed_lines(
 
 def leads_to_integers(mnemonic: str, operands: str) -> bool:
     """Say whether an instruction takes a vector's integers to integer registers or flags."""
-    if mnemonic.startswith(("kortest", "ktest")) or _SIGNS.match(mnemonic):
+    if mnemonic.startswith(("kortest", "ktest")):
         return True
-    if _TESTS.match(mnemonic) or _EXTRACTED.match(mnemonic):
+    if any(pattern.match(mnemonic) for pattern in (_SIGNS, _TESTS, _EXTRACTED)):
         return True
-    is_move = mnemonic.startswith("kmov") or _SCALARS.get(mnemonic)
-    return bool(is_move) and operands_of(operands)[-1] in REGISTERS
+    is_move = mnemonic.startswith("kmov") or mnemonic in _SCALARS
+    return is_move and operands_of(operands)[-1] in REGISTERS
 
 
 def vector_action(mnemonic: str, operands: str) -> Action | None:
@@ -169,9 +163,9 @@ def vector_action(mnemonic: str, operands: str) -> Action | None:
     parts = operands_of(operands)
     if not parts:
         return None
-    if mnemonic[0] == "k" or MASK.match(parts[-1]):
-        return mask_action(mnemonic, parts)
-    under = WRITTEN_UNDER.search(operands)
+    if mnemonic[0] == "k" or _MASK.match(parts[-1]):
+        return _mask_action(mnemonic, parts)
+    under = _WRITTEN_UNDER.search(operands)
     mask = int(under[1]) if under else None
     if _COMPARED.match(mnemonic):
         return action_of(mnemonic, operands)
@@ -185,12 +179,12 @@ def vector_action(mnemonic: str, operands: str) -> Action | None:
     number, width = int(target[2]), WIDTHS[target[1]]
     plain = [*parts[:-1], parts[-1].partition("{")[0]]
     source = _source(mnemonic, plain, width)
-    keeps = under is not None and under[2] is None
-    if source is not None and mask is not None:
+    if source is not None and under is not None:
         old = source_of(plain[1] if "blendm" in mnemonic else plain[-1], width)
         size = _element(mnemonic)
         is_low = mnemonic in ("vmovss", "vmovsd")  # of which the mask decides on one element only
-        source = _under(source, old if keeps else None, mask, size, size if is_low else width)
+        kept = old if under[2] is None else None
+        source = _under(source, kept, int(under[1]), size, size if is_low else width)
 
     def write(machine: Machine) -> None:
         lanes = lanes_of(None, VECTOR_BYTES) if source is None else source(machine)
@@ -206,7 +200,7 @@ def _element(mnemonic: str) -> int:
     if match is None:
         return 4
     bits = match["bits"] or match["wide"]
-    return int(bits) // 8 if bits else ELEMENT_BYTES[match["of"] or match["last"]]
+    return int(bits) // 8 if bits else _ELEMENT_BYTES[match["of"] or match["last"]]
 
 
 def _under(source: Source, old: Source | None, mask: int, size: int, most: int) -> Source:
@@ -217,10 +211,14 @@ def _under(source: Source, old: Source | None, mask: int, size: int, most: int) 
         kept = np.zeros_like(new) if old is None else old(machine)[: len(new)]
         chosen, count = np.ones(len(new), np.int16), min(most, len(new))
         chosen[:count] = np.repeat(machine.masks[mask, : count // size], size)
-        unsure = np.where(new == kept, new, UNKNOWN)
-        return np.where(chosen < 0, unsure, np.where(chosen == 1, new, kept))
+        return _choose_lanes(chosen, new, kept)
 
     return choose
+
+
+def _choose_lanes(chosen: Lanes, a: Lanes, b: Lanes) -> Lanes:
+    """Return the lanes of one vector that are chosen, and others of the second one."""
+    return np.where(chosen < 0, np.where(a == b, a, UNKNOWN), np.where(chosen == 1, a, b))
 
 
 def _source(mnemonic: str, parts: Sequence[str], width: int) -> Source | None:
@@ -233,19 +231,55 @@ def _source(mnemonic: str, parts: Sequence[str], width: int) -> Source | None:
         match = pattern.match(mnemonic) if len(parts) == operands else None
         if match is not None and (made := make(match, parts, width)) is not None:
             return made
-    return move_source(mnemonic, parts, width)
+    return None
 
 
-def _pack_elements(values: Elements, known: npt.NDArray[np.bool_], bits: int) -> Lanes:
-    """Return elements of some bits as bytes."""
-    raw = values.astype(f"u{bits // 8}").view(np.uint8).astype(np.int16)
-    return np.where(np.repeat(known, bits // 8), raw, UNKNOWN)
+# {{{ elements that are computed
+
+
+def elements_of(
+    lanes: Lanes, bits: int, *, is_signed: bool = False
+) -> tuple[Elements, npt.NDArray[np.bool_]]:
+    """Return bytes as elements of some bits, and which of them are known."""
+    size = bits // 8
+    values = np.ascontiguousarray(lanes).astype(np.uint8).view(f"{'i' if is_signed else 'u'}{size}")
+    return values, lanes.reshape(-1, size).min(axis=1) >= 0
+
+
+def _read_elements(
+    machine: Machine, sources: Sequence[Source], bits: int, *, is_signed: bool
+) -> tuple[list[Elements], npt.NDArray[np.bool_]]:
+    """Read the elements of operands, and where all of them are known."""
+    operands = [elements_of(source(machine), bits, is_signed=is_signed) for source in sources]
+    return [values for values, _ in operands], np.logical_and.reduce(
+        [known for _, known in operands]
+    )
+
+
+def _compute(
+    function: Callable[..., Elements],
+    sources: Sequence[Source],
+    bits: int,
+    result_bits: int = 0,
+    *,
+    is_signed: bool = False,
+) -> Source:
+    """Return what computes elements of the operands' elements, where all of these are known."""
+    size = (result_bits or bits) // 8
+
+    def compute(machine: Machine) -> Lanes:
+        values, known = _read_elements(machine, sources, bits, is_signed=is_signed)
+        raw = function(*values).astype(f"u{size}").view(np.uint8).astype(np.int16)
+        return np.where(np.repeat(known, size), raw, UNKNOWN)
+
+    return compute
 
 
 def _shift(kind: str, a: Elements, by: Elements) -> Elements:
     bits = 8 * a.itemsize
     if kind == "ra":
-        return sign_elements(a) >> np.minimum(by, bits - 1).astype(f"i{a.itemsize}")
+        signs = f"i{a.itemsize}"
+        return a.view(signs) >> np.minimum(by, bits - 1).astype(signs)
     places = np.minimum(by, bits - 1).astype(a.dtype)
     return np.where(by < bits, a << places if kind == "ll" else a >> places, 0)
 
@@ -262,24 +296,6 @@ _PAIRWISE: Mapping[str, Callable[[Elements, Elements], Elements]] = {
 _SIGNED = ("mins", "maxs", "cmpgt")
 
 
-def _compute(
-    function: Callable[..., Elements],
-    sources: Sequence[Source],
-    bits: int,
-    result_bits: int = 0,
-    *,
-    is_signed: bool = False,
-) -> Source:
-    """Return what computes elements of the operands' elements, where all of these are known."""
-    read = elements_reader(sources, bits, is_signed=is_signed)
-
-    def compute(machine: Machine) -> Lanes:
-        values, known = read(machine)
-        return _pack_elements(function(*values), known, result_bits or bits)
-
-    return compute
-
-
 def _sources_of(parts: Sequence[str], width: int) -> list[Source]:
     """Return what reads operands, the one written last first."""
     return [source_of(part, width) for part in reversed(parts)]
@@ -287,7 +303,7 @@ def _sources_of(parts: Sequence[str], width: int) -> list[Source]:
 
 def _pairwise(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Compute element by element; of operands that are one register, some results are known."""
-    name, bits = match[1], BITS.get(match[2], 8)
+    name, bits = match[1], 8 * _ELEMENT_BYTES.get(match[2], 1)
     if parts[0] == parts[1] and name in ("xor", "sub", "cmpeq"):
         return lambda _: np.full(width, 0xFF if name == "cmpeq" else 0, np.int16)
     sources = _sources_of(parts[:2], width)
@@ -295,7 +311,7 @@ def _pairwise(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
 
 
 def _widen_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    narrow, wide = BITS[match[2]], BITS[match[3]]
+    narrow, wide = (8 * _ELEMENT_BYTES[letter] for letter in match.groups()[1:])
     source = source_of(parts[0], width * narrow // wide)
     is_signed = match[1] == "s"
     return _compute(lambda a: a.astype(np.int64), [source], narrow, wide, is_signed=is_signed)
@@ -303,21 +319,20 @@ def _widen_elements(match: re.Match[str], parts: Sequence[str], width: int) -> S
 
 def _shift_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Shift by a constant, or by the lowest 64 bits of a vector."""
-    bits, constant, by = BITS[match[2]], immediate(parts[0]), source_of(parts[0], 8)
+    size, constant, by = _ELEMENT_BYTES[match[2]], immediate(parts[0]), source_of(parts[0], 8)
 
     def counts(machine: Machine) -> Lanes:
         count = joined(by(machine)) if constant is None else constant
-        count = None if count is None else min(count, 0xFF)
-        return np.tile(lanes_of(count, bits // 8), 8 * width // bits)
+        return np.tile(lanes_of(None if count is None else min(count, 0xFF), size), width // size)
 
-    return _compute(partial(_shift, match[1]), [source_of(parts[1], width), counts], bits)
+    return _compute(partial(_shift, match[1]), [source_of(parts[1], width), counts], 8 * size)
 
 
 def _products(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Multiply every other element of 32 bits, of which the others may be unknown."""
     kind = np.uint64 if match[1] else np.int64
     places = range(0, width // 4, 2)
-    halves = [rearrange([source], places, 4) for source in _sources_of(parts[:2], width)]
+    halves = [_rearrange([source], places, 4) for source in _sources_of(parts[:2], width)]
     return _compute(
         lambda a, b: a.astype(kind) * b.astype(kind), halves, 32, 64, is_signed=not match[1]
     )
@@ -325,61 +340,14 @@ def _products(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
 
 def _saturate_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Narrow elements of two vectors, of each 128 bits of one and the other in turns."""
-    wide, narrow = (BITS[letter] for letter in match[2])
+    wide, narrow = (8 * _ELEMENT_BYTES[letter] for letter in match[2])
     limits = np.iinfo(f"{'u' if match[1] == 'u' else 'i'}{narrow // 8}")
     pieces = width // 16
     order = [vector + piece for piece in range(pieces) for vector in (0, pieces)]
-    both = rearrange(_sources_of(parts[:2], width), order, 16)
+    both = _rearrange(_sources_of(parts[:2], width), order, 16)
     return _compute(
         lambda a: np.clip(a, limits.min, limits.max), [both], wide, narrow, is_signed=True
     )
-
-
-def _blend_by_mask(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    """Choose elements by the highest bits of those of a vector."""
-    size = ELEMENT_BYTES[match[1]]
-    signs, ones, zeros = (source_of(part, width) for part in parts[:3])
-
-    def blend(machine: Machine) -> Lanes:
-        a, b, chosen = ones(machine), zeros(machine), _sign_of(signs(machine), size)
-        return np.where(chosen < 0, np.where(a == b, a, UNKNOWN), np.where(chosen == 1, a, b))
-
-    return blend
-
-
-def _sign_of(lanes: Lanes, size: int) -> Lanes:
-    """Return the highest bit of its element for each byte."""
-    top = lanes[size - 1 :: size]
-    return np.repeat(np.where(top < 0, UNKNOWN, top >> 7), size)
-
-
-def _load_masked(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
-    if "(" not in parts[0]:
-        return None
-    size, (values, mask) = ELEMENT_BYTES[match[1]], (source_of(part, width) for part in parts[:2])
-
-    def load(machine: Machine) -> Lanes:
-        chosen = _sign_of(mask(machine), size)
-        return np.where(chosen == 1, values(machine), chosen)
-
-    return load
-
-
-def _permute_by_indices(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
-    """Take elements by indices, of one vector or of two."""
-    if parts[0].startswith("$"):
-        return None
-    size = ELEMENT_BYTES[match[2]]
-    sources = [source_of(part, width) for part in parts]
-    index, *tables = (sources[k] for k in ((1, 2, 0) if match[1] else (1, 0)))
-
-    def permute(machine: Machine) -> Lanes:
-        table = np.concatenate([read(machine) for read in tables]).reshape(-1, size)
-        places = index(machine)[::size]
-        taken = table[places % len(table)]
-        return np.where(places[:, np.newaxis] < 0, UNKNOWN, taken).reshape(-1)
-
-    return permute
 
 
 def _ternary(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
@@ -398,6 +366,158 @@ def _ternary(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     return _compute(combine, _sources_of(parts[1:], width), 32)
 
 
+# }}}
+
+# {{{ elements that are chosen or moved
+
+
+def _sign_of(lanes: Lanes, size: int) -> Lanes:
+    """Return the highest bit of its element for each byte."""
+    top = lanes[size - 1 :: size]
+    return np.repeat(np.where(top < 0, UNKNOWN, top >> 7), size)
+
+
+def _take_signs(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    """Return what reads the highest bits of elements, side by side."""
+    source, size = source_of(parts[0], width), _ELEMENT_BYTES[match[1]]
+    return lambda machine: lanes_of(_join_bits(_sign_of(source(machine), size)[::size]), 8)
+
+
+def _blend_by_mask(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    """Choose elements by the highest bits of those of a vector."""
+    size = _ELEMENT_BYTES[match[1]]
+    signs, ones, zeros = (source_of(part, width) for part in parts[:3])
+    return lambda machine: _choose_lanes(
+        _sign_of(signs(machine), size), ones(machine), zeros(machine)
+    )
+
+
+def _load_masked(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
+    if "(" not in parts[0]:
+        return None
+    size, (values, mask) = _ELEMENT_BYTES[match[1]], (source_of(part, width) for part in parts[:2])
+
+    def load(machine: Machine) -> Lanes:
+        chosen = _sign_of(mask(machine), size)
+        return np.where(chosen == 1, values(machine), chosen)
+
+    return load
+
+
+def _permute_by_indices(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
+    """Take elements by indices, of one vector or of two."""
+    if parts[0].startswith("$"):
+        return None
+    size = _ELEMENT_BYTES[match[2]]
+    sources = [source_of(part, width) for part in parts]
+    index, *tables = (sources[k] for k in ((1, 2, 0) if match[1] else (1, 0)))
+
+    def permute(machine: Machine) -> Lanes:
+        table = np.concatenate([read(machine) for read in tables]).reshape(-1, size)
+        places = index(machine)[::size]
+        taken = table[places % len(table)]
+        return np.where(places[:, np.newaxis] < 0, UNKNOWN, taken).reshape(-1)
+
+    return permute
+
+
+def _spread_mask(match: re.Match[str], parts: Sequence[str], width: int) -> Source | None:
+    """Set all bytes of the elements for which a mask has a one."""
+    size, mask = _ELEMENT_BYTES[match[1]], _MASK.match(parts[0])
+    if mask is None:
+        return None
+    number = int(mask[1])
+
+    def spread(machine: Machine) -> Lanes:
+        bits = machine.masks[number, : width // size]
+        return np.repeat(np.where(bits < 0, bits, bits * 0xFF), size)
+
+    return spread
+
+
+def _rearrange(sources: Sequence[Source], order: Sequence[int], size: int) -> Source:
+    """Return what picks elements of vectors that lie side by side; -1 is zero."""
+    zero, places = np.zeros((1, size), dtype=np.int16), np.array(order)
+
+    def pick(machine: Machine) -> Lanes:
+        rows = [source(machine).reshape(-1, size) for source in sources]
+        return np.concatenate([*rows, zero])[places].reshape(-1)
+
+    return pick
+
+
+def _take_piece(match: re.Match[str], parts: Sequence[str], _width: int) -> Source | None:
+    size, vector = _ELEMENT_BYTES[match[1]], VECTOR.match(parts[1])
+    if vector is None:
+        return None
+    whole = WIDTHS[vector[1]]
+    place = (immediate(parts[0]) or 0) % (whole // size)
+    return _rearrange([source_of(parts[1], whole)], [place], size)
+
+
+def _put_piece(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    size = _ELEMENT_BYTES[match[1]]
+    count, by = width // size, immediate(parts[0]) or 0
+    order = [count if k == by % count else k for k in range(count)]
+    return _rearrange([source_of(parts[2], width), source_of(parts[1], size)], order, size)
+
+
+def _broadcast(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    size = _ELEMENT_BYTES[match[1]]
+    return _rearrange([source_of(parts[0], size)], [0] * (width // size), size)
+
+
+def _narrow_elements(match: re.Match[str], parts: Sequence[str], _width: int) -> Source | None:
+    vector = VECTOR.match(parts[0])
+    if vector is None:
+        return None
+    wide, size = (_ELEMENT_BYTES[group] for group in match.groups())
+    whole = WIDTHS[vector[1]]
+    return _rearrange([source_of(parts[0], whole)], range(0, whole // size, wide // size), size)
+
+
+_Order = Callable[[str, int, int, int], Sequence[int]]
+"""Where elements of a result come from: elements of the operands are numbered side by side.
+
+Given are what the name says, the numbers of elements of a vector and of 128 bits, and the constant.
+"""
+
+
+def _reorder(order: _Order, match: re.Match[str], parts: Sequence[str], width: int) -> Source:
+    by, size = immediate(parts[0]), _ELEMENT_BYTES[match[2]]
+    inputs = _sources_of(parts[by is not None : -1], width)
+    return _rearrange(inputs, order(match[1], width // size, 16 // size, by or 0), size)
+
+
+def _interleave_elements(half: str, count: int, piece: int, _by: int) -> list[int]:
+    """Take the lower or upper elements of 128 bits of two vectors in turns."""
+    first = piece // 2 if half == "h" else 0
+    places = [start + first + k for start in range(0, count, piece) for k in range(piece // 2)]
+    return [vector + k for k in places for vector in (0, count)]
+
+
+def _permute_elements(_half: str, count: int, _piece: int, by: int) -> list[int]:
+    """Permute each four elements."""
+    return [start + (by >> 2 * k & 3) for start in range(0, count, 4) for k in range(4)]
+
+
+def _pick_elements(_half: str, count: int, piece: int, by: int) -> list[int]:
+    """Choose two elements of each of two vectors for every 128 bits."""
+    places = _permute_elements("", count, piece, by)
+    return [place + count * (k % 4 // 2) for k, place in enumerate(places)]
+
+
+def _blend_by_constant(_half: str, count: int, _piece: int, by: int) -> list[int]:
+    """Choose elements of two vectors by the bits of a constant."""
+    return [k + count * (by >> k % 8 & 1) for k in range(count)]
+
+
+def _join_halves(_half: str, _count: int, _piece: int, by: int) -> list[int]:
+    """Choose two halves out of those of two vectors."""
+    return [-1 if half & 8 else half & 3 for half in (by & 0xF, by >> 4)]
+
+
+_PIECES = r"(128|32x4|64x2|32x8|64x4|[bwdq])$"
 _RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
     (re.compile(pattern), operands, make)
     for pattern, operands, make in (
@@ -411,20 +531,29 @@ _RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
         (r"^vpmul(u?)dq$", 3, _products),
         (r"^vpack(s|u)s(wb|dw)$", 3, _saturate_elements),
         (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _widen_elements),
+        (r"^vpternlog[dq]$", 4, _ternary),
+        (_SIGNS.pattern, 2, _take_signs),
         (r"^vp?blendv(p[sd]|b)$", 4, _blend_by_mask),
         (_MASKED.pattern, 3, _load_masked),
         (r"^vperm(t2)?(d|q|ps|pd)$", 3, _permute_by_indices),
-        (r"^vpternlog[dq]$", 4, _ternary),
-        (
-            r"^vpmovm2([bwdq])$",
-            2,
-            lambda match, parts, width: spread_mask(parts[0], ELEMENT_BYTES[match[1]], width),
-        ),
+        (r"^vpmovm2([bwdq])$", 2, _spread_mask),
         # what is written where the mask of a blend is set
         (r"^vp?blendm(?:b|w|d|ps|q|pd)$", 3, lambda _, parts, width: source_of(parts[0], width)),
+        (rf"^v(?:extract[if]|pextr){_PIECES}", 3, _take_piece),
+        (r"^vextract(ps)$", 3, _take_piece),
+        (rf"^v(?:insert[if]|pinsr){_PIECES}", 4, _put_piece),
+        (r"^vp?broadcast(?:[if])?([bwdq]|s[sd]|128|32x[248]|64x[24])$", 2, _broadcast),
+        (r"^vpmov([qdw])([dwb])$", 2, _narrow_elements),
+        (r"^vp?unpck([lh])(bw|wd|q?dq|ps|pd)$", 3, partial(_reorder, _interleave_elements)),
+        (r"^vp(?:erm|shuf)()(q|pd|d)$", 3, partial(_reorder, _permute_elements)),
+        (r"^vshuf()(ps)$", 4, partial(_reorder, _pick_elements)),
+        (r"^vp?blend()(d|ps|pd)$", 4, partial(_reorder, _blend_by_constant)),
+        (r"^vperm2[if]()(128)$", 4, partial(_reorder, _join_halves)),
     )
 )
 """Rules by name and number of operands."""
+
+# }}}
 
 
 def _test(parts: Sequence[str], kind: str | None) -> Action | None:
@@ -432,7 +561,7 @@ def _test(parts: Sequence[str], kind: str | None) -> Action | None:
     register = VECTOR.match(parts[1])
     if register is None:
         return None
-    width, size = WIDTHS[register[1]], ELEMENT_BYTES[kind or "b"]
+    width, size = WIDTHS[register[1]], _ELEMENT_BYTES[kind or "b"]
     looked_at = 0x80 if kind else 0xFF
     second, first = (source_of(part, width) for part in parts)
 
@@ -477,7 +606,7 @@ def lane_addresses(mnemonic: str, operands: str) -> tuple[list[Read], int]:
     """Return what computes the addresses of a gather's or scatter's lanes, and bytes of each."""
     kind = _INDEXED.match(mnemonic)
     assert kind is not None
-    size, index_size = ELEMENT_BYTES[kind["element"]], ELEMENT_BYTES[kind["index"]]
+    size, index_size = _ELEMENT_BYTES[kind["element"]], _ELEMENT_BYTES[kind["index"]]
     match = _PLACE.match(next(part for part in operands_of(operands) if "(" in part))
     count = widest(operands) // max(size, index_size)
     if match is None:
@@ -502,36 +631,21 @@ def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | 
     address = address_of(last)
     if vector is None or (address is None and last not in REGISTERS):
         return action_of(mnemonic, ",".join(parts))
-    width = WIDTHS[vector[1]]
-    source: Source | None = None
-    if (match := _EXTRACTED.match(mnemonic)) and len(parts) == 3:
-        width = ELEMENT_BYTES[match[1] or match[2]]
-        place = (immediate(parts[0]) or 0) % (16 // width)
-        source = rearrange([source_of(parts[1], 16)], [place], width)
-    elif mnemonic in _SCALARS and len(parts) == 2:
-        width = _SCALARS[mnemonic]
-        source = source_of(parts[0], width)
-    elif match := _SIGNS.match(mnemonic):
-        source = _take_signs(source_of(parts[-2], width), ELEMENT_BYTES[match[1] or match[2]])
-    if last in REGISTERS:
+    width = 8 if _HALVES.match(mnemonic) else WIDTHS[vector[1]]
+    source = _source(mnemonic, parts, WIDTHS[vector[1]]) or (lambda _: lanes_of(None, width))
+    if address is None:
         write = writer(last, max(32, REGISTERS[last].bits))
-        return lambda machine: write(machine, None if source is None else joined(source(machine)))
-    assert address is not None
+        return lambda machine: write(machine, joined(source(machine)))
     if (match := _MASKED.match(mnemonic)) and len(parts) == 3:
-        (values, signs), size = (
-            (source_of(part, width) for part in parts[:2]),
-            ELEMENT_BYTES[match[1]],
-        )
+        values, signs = (source_of(part, width) for part in parts[:2])
+        element = _ELEMENT_BYTES[match[1]]
         return lambda machine: machine.store_lanes(
-            address(machine), values(machine), _sign_of(signs(machine), size)[::4]
+            address(machine), values(machine), _sign_of(signs(machine), element)[::4]
         )
-    if source is None and _MOVES.match(mnemonic):
-        source = source_of(parts[0], width)
-    source = source or move_source(mnemonic, parts, width)
-    size, width = _element(mnemonic), 8 if _HALVES.match(mnemonic) else width
+    size = _element(mnemonic)
 
     def store(machine: Machine) -> None:
-        lanes = lanes_of(None, width) if source is None else source(machine)
+        lanes = source(machine)
         step = min(size if mask is not None else 4, len(lanes), 4)
         chosen = None if mask is None else np.repeat(machine.masks[mask], max(1, size // step))
         machine.store_lanes(address(machine), lanes, chosen, step)
@@ -539,12 +653,165 @@ def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | 
     return store
 
 
-def _take_signs(source: Source, size: int) -> Source:
-    """Return what reads the highest bits of elements, side by side."""
+# {{{ masks of AVX-512: 64 bits, of which each may be unknown
 
-    def take(machine: Machine) -> Lanes:
-        bits = _sign_of(source(machine), size)[::size]
-        whole = sum(1 << int(k) for k in np.flatnonzero(bits))
-        return lanes_of(None if (bits < 0).any() else whole, 8)
+_COMPARISON = re.compile(r"^vpcmp(eq|lt|le|gt|ge|neq|nlt|nle)(u?)([bwdq])$")
+_MASK_TEST = re.compile(r"^vptest(n?)m([bwdq])$")
+_MASK_OF_SIGNS = re.compile(r"^vpmov([bwdq])2m$")
+_ORDER: Mapping[str, Callable[[Elements, Elements], Elements]] = {
+    **{"eq": np.equal, "neq": np.not_equal, "lt": np.less, "nlt": np.greater_equal},
+    **{"ge": np.greater_equal, "le": np.less_equal, "nle": np.greater, "gt": np.greater},
+}
 
-    return take
+
+def _invert(a: Lanes) -> Lanes:
+    """Return the bits that are not set, known or not."""
+    return np.where(a < 0, a, 1 - a)
+
+
+def _both(a: Lanes, b: Lanes) -> Lanes:
+    """Return bits that are set in both of two masks; one that is not set decides alone."""
+    return np.where((a == 0) | (b == 0), 0, np.where((a < 0) | (b < 0), UNKNOWN, 1)).astype(a.dtype)
+
+
+def _either(a: Lanes, b: Lanes) -> Lanes:
+    return _invert(_both(_invert(a), _invert(b)))
+
+
+def _differing(a: Lanes, b: Lanes) -> Lanes:
+    return np.where((a < 0) | (b < 0), UNKNOWN, a ^ b)
+
+
+_COMBINED: Mapping[str, Callable[..., Lanes]] = {
+    "kmov": lambda a: a,
+    "knot": _invert,
+    "kand": _both,
+    "kandn": lambda a, b: _both(_invert(a), b),
+    "kor": _either,
+    "kxor": _differing,
+    "kxnor": lambda a, b: _invert(_differing(a, b)),
+}
+
+
+def _numbers_of(parts: Sequence[str]) -> list[int]:
+    """Return the numbers of the mask registers among operands."""
+    return [int(match[1]) for part in parts if (match := _MASK.match(part)) is not None]
+
+
+def _join_bits(bits: Lanes) -> Value:
+    """Return the integer that bits make together."""
+    return None if (bits < 0).any() else sum(1 << int(k) for k in np.flatnonzero(bits))
+
+
+def _mask_action(mnemonic: str, parts: Sequence[str]) -> Action | None:
+    """Return what an instruction does that sets a mask, or tests or moves masks."""
+    letter = mnemonic[4] if mnemonic.startswith("kmov") else mnemonic[-1]
+    bits = 8 * _ELEMENT_BYTES.get(letter, _MASK_BITS // 8)
+    if mnemonic.startswith(("kortest", "ktest")):
+        return _test_masks(_numbers_of(parts), bits, is_or=mnemonic.startswith("kor"))
+    target, source = _MASK.match(parts[-1]), _MASK.match(parts[0])
+    if target is None:
+        if source is None or not mnemonic.startswith("kmov"):
+            return None
+        own, write = int(source[1]), writer(parts[-1], max(bits, 32 * (parts[-1] in REGISTERS)))
+        return lambda machine: write(machine, _join_bits(machine.masks[own, :bits]))
+    number, under = int(target[1]), _WRITTEN_UNDER.search(parts[-1])
+    compute = _mask_source(mnemonic, parts, bits)
+
+    def put(machine: Machine) -> None:
+        mask = np.full(_MASK_BITS, UNKNOWN, np.int16) if compute is None else compute(machine)
+        machine.masks[number] = _both(mask, machine.masks[int(under[1])]) if under else mask
+
+    return put
+
+
+def _mask_source(mnemonic: str, parts: Sequence[str], bits: int) -> Source | None:
+    """Return what computes the mask that an instruction writes; None if it has no rule."""
+    if (match := _COMPARISON.match(mnemonic)) and len(parts) == 3:
+        return _compare_elements(_ORDER[match[1]], parts, match[3], is_signed=not match[2])
+    if (match := _MASK_TEST.match(mnemonic)) and len(parts) == 3:
+        is_zero = match[1] == "n"
+        return _compare_elements(lambda a, b: ((a & b) == 0) == is_zero, parts, match[2])
+    if match := _MASK_OF_SIGNS.match(mnemonic):
+        same = [parts[0], parts[0]]
+        return _compare_elements(lambda a, _: a < 0, same, match[1], is_signed=True)
+    numbers, name, by = _numbers_of(parts[:-1]), mnemonic[:-1], immediate(parts[0])
+    if mnemonic.startswith("kmov"):
+        name = "kmov"
+        if not numbers:
+            read = reader(parts[0], bits)
+            return lambda machine: _bits_of(read(machine), bits)
+    if name in ("kxor", "kxnor") and len(set(numbers)) == 1:
+        return lambda _: _bits_of((1 << bits) - 1 if name == "kxnor" else 0, bits)
+    if name in ("kshiftl", "kshiftr") and numbers and by is not None:
+        zeros, left = np.zeros(_MASK_BITS, np.int16), name == "kshiftl"
+
+        def shift(machine: Machine) -> Lanes:
+            given = machine.masks[numbers[0], :bits]
+            return _cut_mask(
+                np.concatenate((zeros[:by], given) if left else (given[by:], zeros)), bits
+            )
+
+        return shift
+    if mnemonic.startswith("kunpck"):
+        half = bits // 2
+        return lambda machine: _cut_mask(
+            np.concatenate([machine.masks[number, :half] for number in numbers]), bits
+        )
+    combine = _COMBINED.get(name)
+    if combine is None:
+        return None
+    return lambda machine: _cut_mask(
+        combine(*(machine.masks[number] for number in reversed(numbers))), bits
+    )
+
+
+def _cut_mask(mask: Lanes, bits: int) -> Lanes:
+    """Return the low bits of a mask; the others are zero."""
+    cut = np.zeros(_MASK_BITS, dtype=np.int16)
+    cut[:bits] = mask[:bits]
+    return cut
+
+
+def _bits_of(value: Value, bits: int) -> Lanes:
+    whole = [UNKNOWN if value is None else value >> k & 1 for k in range(bits)]
+    return _cut_mask(np.array(whole, np.int16), bits)
+
+
+def _compare_elements(
+    order: Callable[[Elements, Elements], Elements],
+    parts: Sequence[str],
+    letter: str,
+    *,
+    is_signed: bool = False,
+) -> Source:
+    register = VECTOR.match(parts[1])
+    width = WIDTHS[register[1]] if register is not None else WIDTHS["z"]
+    sources = _sources_of(parts[:2], width)
+
+    def compare(machine: Machine) -> Lanes:
+        bits = 8 * _ELEMENT_BYTES[letter]
+        values, known = _read_elements(machine, sources, bits, is_signed=is_signed)
+        return _cut_mask(np.where(known, order(*values), UNKNOWN), len(known))
+
+    return compare
+
+
+def _test_masks(numbers: Sequence[int], bits: int, *, is_or: bool) -> Action | None:
+    """Set the zero flag if no bit is set; kortest sets the carry if all are."""
+    if len(numbers) != 2:
+        return None
+
+    def test(machine: Machine) -> None:
+        b, a = (machine.masks[number, :bits] for number in numbers)
+        outcome = _either(a, b) if is_or else _both(a, b)
+        full = outcome if is_or else _invert(_both(_invert(a), b))
+        machine.flags = None
+        if (outcome == 1).any() or (outcome == 0).all():
+            carry = int((full == 1).all())
+            machine.flags = Flags("exact", carry, 0, int((outcome == 1).any()), bits)
+
+    return test
+
+
+# }}}

@@ -1,13 +1,9 @@
 """Instruction classes of kernels, and their costs on devices that state those of a few classes.
 
-Names of a kernel's classes
----------------------------
-- ``add.f32``, ``fma.f64``, ``mul.i32`` ...: kind and type of an operation; ``special.f32.rsqrt``
-  with its function;
-- ``load.global.32``, ``store.local.64``: direction, memory and bits of an element;
-  ``load.global.32.x8`` where a sub-group moves 8 times the bytes that it asks for, and
-  ``load.local.32.x2`` where it takes two passes over the banks;
-- ``barrier``.
+A kernel's classes are ``add.f32``, ``fma.f64``, ``special.f32.rsqrt`` (kind, type, function),
+``load.global.32``, ``store.local.64`` (direction, memory, bits of an element) and ``barrier``;
+``load.global.32.x8`` where a sub-group moves 8 times the bytes that it asks for, and
+``load.local.32.x2`` where it takes two passes over the banks.
 
 Devices describe what someone measured, such as ``mul.f32`` or ``ld.global.s32``. A class that the
 device does not state takes the cost of the nearest one that it does, by these rules (ours; each
@@ -20,10 +16,6 @@ is what the throughput tables of the CUDA C++ Programming Guide have in common):
 3. Special functions cost what the device states for any of them (``cos.approx.f32``), in their
    type; a real power takes a logarithm, a multiplication and an exponential.
 4. Stores cost what loads do. An element of 64 bits takes twice the cost of one of 32.
-5. Waste in global memory (``x8``) raises the cost as `memory_cost` does for traffic beyond what was
-   asked for; so do passes over the banks of local memory.
-
-Divisions, remainders and functions of types for which the device states nothing are refused.
 
 Where a profiler measured that DRAM moved more bytes than a kernel accesses in global memory, costs
 of global memory are those at this ratio (Lemeire, Cornelis, Konstantinidis, section 6.3). Below 1,
@@ -60,7 +52,7 @@ def with_known_classes(
             classes[name] = kernel_class(device, name)
         except DeviceParameterError as error:
             unknown[name] = error
-    return device.replaced(classes=classes), unknown
+    return device.with_values(classes=classes), unknown
 
 
 def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
@@ -147,4 +139,4 @@ def with_dram_ratio(device: DeviceParameters, ratio: float | None) -> DevicePara
         else kind
         for name, kind in device.classes.items()
     }
-    return device.replaced(classes=classes)
+    return device.with_values(classes=classes)

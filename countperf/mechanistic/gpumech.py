@@ -1,39 +1,24 @@
 r"""GPUMech: intervals of one sub-group, and how a scheduler fills its stalls with others.
 
-Models the cycles of ``occupancy`` concurrent sub-groups. A representative one is cut into
-intervals, runs of issued instructions that end in a stall; the scheduler decides how many
-instructions of the other sub-groups go into the stalls. Source: Huang, Lee, Kim & Lee
-(2014), "GPUMech: GPU performance modeling technique based on interval analysis", as discussed by
-Lemeire, Cornelis & Konstantinidis; equation numbers are those of the former.
+Source: Huang, Lee, Kim & Lee (2014), "GPUMech: GPU performance modeling technique based on interval
+analysis", whose equation numbers are used, as discussed by Lemeire, Cornelis & Konstantinidis.
 
-Assumptions: one class of instructions; every sub-group behaves like the representative one; memory
-latencies are effective ones (contention for miss registers and DRAM queues is not modelled).
-
-=================  =========================  ==============================
-symbol             name                       unit
-=================  =========================  ==============================
-#insts of i        ``Interval.insts``         instruction
-stall cycles of i  ``Interval.stall``         cycle
-p                  ``issue_probability``      1
-#nonoverlapped     ``nonoverlapped``          instruction
-=================  =========================  ==============================
-
-Left out: latency of computations, issue of memory instructions, barriers, groups, bandwidth.
+Left out: latency of computations, issue of memory instructions, barriers, groups, bandwidth,
+contention for miss registers and DRAM queues. One class of instructions; all sub-groups are alike.
 
 Where this departs from the paper: Eq. (15) and (16) have minimum and maximum exchanged there, and
 Eq. (7) computes instructions per cycle where it says cycles per instruction; all are read as meant.
-Eq. (11), (12) and (14) are reconstructed from the numbers that the discussion quotes. An
-instruction is issued in a cycle. The policy
-``"rr_corrected"`` is the correction of Lemeire et al.: round robin always issues from the other
-sub-groups, and no more of their instructions than a stall has room for. Its bound by the number of
-instructions that the others have is ours; it matters in intervals without instructions.
+Eq. (11), (12) and (14) are reconstructed from the numbers that the discussion quotes.
+``rr_corrected`` is the correction of Lemeire et al.: round robin always issues from the other
+sub-groups, and no more than a stall has room for. Its bound by the number of instructions that the
+others have is ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
@@ -56,10 +41,6 @@ class Interval:
     # class of the instruction whose result is waited for
     cause: str = field(default="", compare=False)
 
-    def __post_init__(self) -> None:
-        base.check_not_negative(self.insts, "intervals")
-        base.check_not_negative(self.stall, "intervals")
-
 
 class IntervalCycles:
     r"""The cycles of concurrent sub-groups from the intervals of one.
@@ -79,13 +60,10 @@ class IntervalCycles:
     """
 
     def __init__(self, intervals: Sequence[Interval], occupancy: float, policy: Policy) -> None:
-        if not base.check_positive(occupancy, "occupancy") >= 1:
+        if occupancy < 1:
             message = f"occupancy must be at least 1, not {occupancy}"
             raise ParameterError(message, parameter="occupancy")
-        base.check_choice(policy, "policy", get_args(Policy))
         instructions = float(sum(interval.insts for interval in intervals))
-        if instructions == 0:
-            raise ParameterError("intervals must hold an instruction", parameter="intervals")
         self.stall_cycles = float(sum(interval.stall for interval in intervals))
         self.issue_probability = instructions / (instructions + self.stall_cycles)  # Eq. (9)
         mean, others = instructions / len(intervals), occupancy - 1
@@ -97,7 +75,6 @@ class IntervalCycles:
         self.cpr = self.issue_cycles + self.stall_cycles  # cycles for all sub-groups
         self.wpc = occupancy / self.cpr
         self.ipc = occupancy * instructions / self.cpr  # Eq. (7)
-        self.cpi = 1 / self.ipc
 
 
 def _find_nonoverlapped(
@@ -171,10 +148,6 @@ class GpuMechModel(base.MechanisticModel):
             geometry.total_sub_groups,
             bound,
             {"issue": result.issue_cycles, "latency": result.stall_cycles},
-            {
-                "cpr": result.cpr * repetitions,
-                "ipc": result.ipc,
-                "occupancy": geometry.occupancy,
-            },
+            {"cpr": result.cpr * repetitions, "ipc": result.ipc, "occupancy": geometry.occupancy},
             stalls,
         )

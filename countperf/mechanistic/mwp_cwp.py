@@ -1,29 +1,10 @@
 r"""MWP-CWP: warps whose memory requests overlap against warps that compute meanwhile.
 
-Three forms. `MwpCwpCycles` is the whole model of Hong & Kim (2009), doi:10.1145/1555754.1555775,
-for a device without caches. `restate_cycles` is its restatement for one compute unit by Lemeire,
-Cornelis & Konstantinidis, in costs and latencies; `correct_cycles` is their MWP-CWP*, which
-starts from the time that one sub-group takes alone. Equation numbers are those of the respective
-source; (1), (3) and (4) of Hong & Kim are (23), (24) and (22) without ``rep``.
-
-Assumptions: no caches; memory is shared equally; all computations cost the same, and their latency
-is nothing (but for MWP-CWP*); groups retire together.
-
-=====================  ================================  ==========================
-symbol                 name                              unit
-=====================  ================================  ==========================
-Issue_cycles           ``issue_cycles``                  cycle/instruction
-Mem_LD                 ``mem_ld_cycles``                 cycle
-Departure_del_uncoal   ``departure_del_uncoal_cycles``   cycle
-Departure_del_coal     ``departure_del_coal_cycles``     cycle
-Comp_insts             ``alpha_comp``                    instruction/sub-group
-Uncoal_Mem_insts       ``alpha_mem_uncoal``              instruction/sub-group
-Coal_Mem_insts         ``alpha_mem_coal``                instruction/sub-group
-Synch_insts            ``alpha_sync``                    instruction/sub-group
-Uncoal_per_mw          ``uncoal_per_mw``                 transaction/instruction
-Load_bytes_per_warp    ``load_bytes_per_sub_group``      byte/instruction
-MWP, CWP, N            ``mwp``, ``cwp``, ``occupancy``   sub-group/compute unit
-=====================  ================================  ==========================
+`MwpCwpCycles` is the whole model of Hong & Kim (2009), doi:10.1145/1555754.1555775, for a device
+without caches. `MwpCwpRun` is its restatement for one compute unit by Lemeire, Cornelis &
+Konstantinidis, in costs and latencies, and their MWP-CWP*, which starts from the time that one
+sub-group takes alone. Equation numbers are those of the respective source; (1), (3) and (4) of Hong
+& Kim are (23), (24) and (22) without ``rep``.
 
 Accesses to local memory count as computations, and so do barriers, which are issued like them (27
 computations in the paper's example, 6 of them barriers): a profile that states instructions by kind
@@ -32,22 +13,22 @@ branches, special function units. The bandwidth bound counts useful bytes, so it
 uncoalesced access. The time jumps where the case changes.
 
 Where this departs from the paper: the second half of the condition of Eq. (23), "or Comp_cycles >
-Mem_cycles", contradicts the paper's own case 5 and is dropped, unless ``case_rule="printed"``;
-memory cost follows Eq. (23) with MWP - 1, not Eq. (1) with MWP; a part of a sub-group counts as a
-whole one; a ``rep`` below 1 is raised to 1; nothing is rounded on the way. In MWP-CWP*, MWP is held
-below the occupancy, since no more sub-groups can fill the memory pipeline.
+Mem_cycles", contradicts the paper's own case 5 and is dropped; memory cost follows Eq. (23) with
+MWP - 1, not Eq. (1) with MWP; a part of a sub-group counts as a whole one; a ``rep`` below 1 is
+raised to 1; nothing is rounded on the way. In MWP-CWP*, MWP is held below the occupancy, since no
+more sub-groups can fill the memory pipeline.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
-from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.errors import ModelNotApplicableError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
-from countperf.mechanistic.volkov import TwoSubsystems, latency_alone, two_subsystems
+from countperf.mechanistic.roofline import TwoSubsystems, latency_alone, two_subsystems
 from countperf.text import extract
 
 Case = Literal["occupancy", "memory", "compute"]
@@ -84,13 +65,6 @@ class MwpCwpInputs:
     uncoal_per_mw: float = 1.0  # transactions of an uncoalesced memory instruction, at least 1
 
     def __post_init__(self) -> None:
-        for entry in fields(self):
-            is_count = entry.name.startswith("alpha_")
-            check = base.check_not_negative if is_count else base.check_positive
-            check(getattr(self, entry.name), entry.name)
-        if self.uncoal_per_mw < 1:
-            message = f"uncoal_per_mw must be at least 1, not {self.uncoal_per_mw}"
-            raise ParameterError(message, parameter="uncoal_per_mw")
         if self.alpha_mem_coal + self.alpha_mem_uncoal == 0:
             message = "MWP-CWP needs memory instructions: it divides by alpha_mem, which is 0"
             raise ModelNotApplicableError(message, parameter="alpha_mem")
@@ -157,11 +131,7 @@ class MwpCwpCycles:
 
 
 def _advise(case: Case, *, more_sub_groups: bool, coalescing: bool = False) -> str:
-    """Say what shortens the terms that bound a case (Hong & Kim, section 3.2).
-
-    Of a case that memory bounds, Eq. (5) says what limits MWP: the sub-groups that are resident,
-    their departure delay, or the bandwidth.
-    """
+    """Say what shortens the terms that bound a case (Hong & Kim, section 3.2 and Eq. (5))."""
     if case == "occupancy":
         return (
             "too few sub-groups are resident to hide memory: more of them help, and fewer memory"
@@ -224,65 +194,40 @@ class MwpCwpModel(base.MechanisticModel):
 
 
 class MwpCwpRun:
-    """Cycles of a run, that is of the concurrent sub-groups of a compute unit."""
+    """Cycles of a run, that is of the concurrent sub-groups of a compute unit.
+
+    As restated, Lemeire et al., Eq. (15)-(16), (26)-(28); the printed conditions leave the tie
+    MWP = CWP below the occupancy open; it is taken as bound by memory, as Hong & Kim do. Where the
+    cycles of one sub-group alone are given, by MWP-CWP*: the longest of the three cases.
+    """
 
     def __init__(
-        self, system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, float]
+        self, system: TwoSubsystems, occupancy: float, latency_app: float | None = None
     ) -> None:
-        self.mwp, self.cwp, _ = _find_parallelism(system)
-        self.case: Case = case  # what bounds the run
-        self.parts = parts  # cycles by part
-        self.cpr = float(sum(parts.values()))  # cycles of the run
-        self.wpc = occupancy / self.cpr  # sub-groups per cycle
-
-
-def restate_cycles(system: TwoSubsystems, occupancy: float) -> MwpCwpRun:
-    """Return the cycles of a run by the restated model.
-
-    Lemeire et al., Eq. (15)-(16), (26)-(28). The printed conditions leave the tie MWP = CWP below
-    the occupancy open; it is taken as bound by memory, as Hong & Kim do.
-    """
-    base.check_positive(occupancy, "occupancy")
-    mwp, cwp, comp_p = _find_parallelism(system)
-    if occupancy <= min(mwp, cwp):  # Eq. (28)
-        parts = {
-            "latency": system.alpha_mem * system.latency_mem,
-            "compute": system.alpha_comp * system.cpi_comp + comp_p * (occupancy - 1),
+        comp_p = system.alpha_comp / system.alpha_mem * system.cpi_comp  # Eq. (22)
+        self.mwp = system.latency_mem / system.cpi_mem  # Eq. (15)
+        self.cwp = system.latency_mem / comp_p + 1  # Eq. (16)
+        mwp, alone = self.mwp, {"compute": comp_p * (occupancy - 1)}
+        if latency_app is None:  # Eq. (28)
+            alone["latency"] = system.alpha_mem * system.latency_mem
+            alone["compute"] += system.alpha_comp * system.cpi_comp
+        else:
+            mwp, alone["latency"] = min(mwp, occupancy), latency_app
+        memory = system.alpha_mem * occupancy * system.cpi_mem
+        busy = system.alpha_comp * system.cpi_comp * occupancy
+        cases: dict[Case, dict[str, float]] = {
+            "occupancy": alone,
+            "memory": {"memory": memory, "compute": comp_p * mwp},  # Eq. (26), (29)
+            "compute": {"compute": busy, "latency": system.latency_mem},  # Eq. (27)
         }
-        return MwpCwpRun(system, occupancy, "occupancy", parts)
-    case: Case = "memory" if mwp <= cwp else "compute"
-    return MwpCwpRun(system, occupancy, case, _find_parts(system, occupancy, mwp)[case])
-
-
-def correct_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> MwpCwpRun:
-    """Return the cycles of a run by MWP-CWP*: the longest of the three cases."""
-    base.check_all_positive(occupancy=occupancy, latency_app=latency_app)
-    mwp, _, comp_p = _find_parallelism(system)
-    candidates: dict[Case, dict[str, float]] = {
-        "occupancy": {"latency": latency_app, "compute": comp_p * (occupancy - 1)},
-        **_find_parts(system, occupancy, min(mwp, occupancy)),
-    }
-    case: Case = max(candidates, key=lambda name: sum(candidates[name].values()))  # ties: the first
-    return MwpCwpRun(system, occupancy, case, candidates[case])
-
-
-def _find_parallelism(system: TwoSubsystems) -> tuple[float, float, float]:
-    """Return MWP, Eq. (15), CWP, Eq. (16), and the cycles of a computation period, Eq. (22)."""
-    comp_p = system.alpha_comp / system.alpha_mem * system.cpi_comp
-    return system.latency_mem / system.cpi_mem, system.latency_mem / comp_p + 1, comp_p
-
-
-def _find_parts(
-    system: TwoSubsystems, occupancy: float, mwp: float
-) -> dict[Case, dict[str, float]]:
-    """Return the terms of Eq. (26), (29) and of Eq. (27)."""
-    _, _, comp_p = _find_parallelism(system)
-    memory = system.alpha_mem * occupancy * system.cpi_mem
-    busy = system.alpha_comp * system.cpi_comp * occupancy
-    return {
-        "memory": {"memory": memory, "compute": comp_p * mwp},
-        "compute": {"compute": busy, "latency": system.latency_mem},
-    }
+        self.case: Case = "memory" if self.mwp <= self.cwp else "compute"  # what bounds the run
+        if latency_app is not None:
+            self.case = max(cases, key=lambda name: sum(cases[name].values()))  # ties: the first
+        elif occupancy <= min(self.mwp, self.cwp):
+            self.case = "occupancy"
+        self.parts = cases[self.case]  # cycles by part
+        self.cpr = float(sum(self.parts.values()))  # cycles of the run
+        self.wpc = occupancy / self.cpr  # sub-groups per cycle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,9 +235,6 @@ class RestatedMwpCwpModel(base.MechanisticModel):
     """MWP-CWP in costs and latencies: restated as published, or MWP-CWP*."""
 
     variant: Variant = "corrected"
-
-    def __post_init__(self) -> None:
-        base.check_choice(self.variant, "variant", get_args(Variant))
 
     @property
     def model(self) -> str:
@@ -304,12 +246,10 @@ class RestatedMwpCwpModel(base.MechanisticModel):
         device, model = self.device, self.model
         system = two_subsystems(kernel.profile, device, model=model)
         geometry = launch_geometry(kernel, device)
-        occupancy = geometry.occupancy
+        occupancy, latency = geometry.occupancy, None
         if self.variant == "corrected":
             latency = latency_alone(kernel.profile, device, model=model)
-            run = correct_cycles(system, occupancy, latency)
-        else:
-            run = restate_cycles(system, occupancy)
+        run = MwpCwpRun(system, occupancy, latency)
         return self._at_rate(
             run.wpc,
             geometry.total_sub_groups,

@@ -2,9 +2,6 @@
 
 Counts are per *sub-group* unless stated: where all work items of a sub-group take the same path,
 one sub-group instruction serves all of them, and the count equals that of a single work item.
-
-A model derives from `MechanisticModel` and states its `estimate`; `MechanisticModel.predict` turns
-it into a `Prediction`, so that fitted and mechanistic models can stand side by side.
 """
 
 from __future__ import annotations
@@ -13,9 +10,9 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from numbers import Integral
+from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
@@ -29,47 +26,24 @@ from countperf.text import ShortRepr
 def check_positive(value: float, name: str) -> float:
     """Return a number that must be positive and finite."""
     if not (math.isfinite(value) and value > 0):
-        message = f"{name} must be positive and finite, not {value}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be positive and finite, not {value}", parameter=name)
     return value
 
 
 def check_not_negative(value: float, name: str) -> float:
-    """Return a number that must be finite and not negative; errors as in `check_positive`."""
+    """Return a number that must be finite and not negative."""
     if not (math.isfinite(value) and value >= 0):
-        message = f"{name} must be finite and not negative, not {value}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be finite and not negative, not {value}", parameter=name)
     return value
-
-
-def check_all_positive(**values: float) -> None:
-    """Check several numbers, which have the names of the parameters."""
-    for name, value in values.items():
-        check_positive(value, name)
-
-
-def check_none_negative(**values: float) -> None:
-    """Check several numbers, which have the names of the parameters."""
-    for name, value in values.items():
-        check_not_negative(value, name)
 
 
 def check_whole(value: int, name: str, *, least: int = 1) -> int:
     """Return a number that must be whole and at least some bound."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        message = f"{name} must be a whole number, not {value!r}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be a whole number, not {value!r}", parameter=name)
     if value < least:
-        message = f"{name} must be at least {least}, not {value}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be at least {least}, not {value}", parameter=name)
     return value
-
-
-def check_choice(value: str, name: str, choices: Sequence[str]) -> None:
-    """Refuse an option that is none of the choices."""
-    if value not in choices:
-        message = f"{name} must be one of {', '.join(choices)}, not {value!r}"
-        raise ParameterError(message, parameter=name)
 
 
 def check_fields(of: object, check: Callable[[Any, str], Any], names: str) -> None:
@@ -154,6 +128,16 @@ class KernelProfile(ShortRepr):
     # fields (and ``occupancy``) that a profiler measured: where from
     measured: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    def __post_init__(self) -> None:
+        numbers = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        for name, value in (numbers | {f"alpha[{n}]": c for n, c in self.alpha.items()}).items():
+            if isinstance(value, Real):
+                check_not_negative(float(value), name)
+        check_fields(self, check_positive, "load_bytes_per_sub_group latency_bound")
+        if self.uncoal_per_mw is not None and self.uncoal_per_mw < 1:
+            message = f"uncoal_per_mw must be at least 1, not {self.uncoal_per_mw}"
+            raise ParameterError(message, parameter="uncoal_per_mw")
+
     def require(self, name: str, *, model: str) -> Any:
         """Return a field that a model cannot do without."""
         if (value := getattr(self, name)) in (None, {}):
@@ -180,10 +164,7 @@ class KernelProfile(ShortRepr):
     def count_of(
         self, kind: InstructionKind, device: DeviceParameters, *, model: str = "the model"
     ) -> float:
-        """Return the instructions of one kind: ``alpha_comp``, ``alpha_mem`` or ``alpha_sync``.
-
-        The field wins where it is given; else the counts of the classes of that kind are added up.
-        """
+        """Return the instructions of a kind: the field where it is given, else a sum of counts."""
         by_kind = {"compute": self.alpha_comp, "memory": self.alpha_mem, "barrier": self.alpha_sync}
         if (own := by_kind[kind]) is not None:
             return own
@@ -344,10 +325,7 @@ class MechanisticModel(ABC):
         stalls: Mapping[str, float] = MappingProxyType({}),
         advice: str = "",
     ) -> TimeEstimate:
-        """Turn a throughput, sub-groups per cycle, into the time of all, in proportion to parts.
-
-        `stalls` have the unit of `parts`.
-        """
+        """Turn sub-groups per cycle into the time of all; stalls have the unit of parts."""
         wpc_of_all = check_positive(wpc, "wpc") * self.constant("num_compute_units")
         time_s = total_sub_groups / (wpc_of_all * self.constant("clock_hz"))
         scale = time_s / sum(parts.values())
@@ -361,14 +339,12 @@ class MechanisticModel(ABC):
         )
 
     def _find_unused_inputs(self, profile: KernelProfile) -> set[str]:
-        ignored: set[str] = set()
+        classes = self.device.classes
         names = {*profile.alpha, *(profile.idg.nodes if profile.idg is not None else ())}
-        kinds = {self.device.classes[name].kind for name in names if name in self.device.classes}
-        if "barrier" in kinds or profile.alpha_sync:
-            ignored.add("barriers")
-        if profile.sub_group_idgs is not None and len(set(profile.sub_group_idgs)) > 1:
-            ignored.add("divergence")
-        cost = self.device.classes.get("barrier")
+        kinds = {classes[name].kind for name in names if name in classes}
+        has_barriers = "barrier" in kinds or bool(profile.alpha_sync)
+        there = {"barriers": has_barriers, "divergence": len({*(profile.sub_group_idgs or ())}) > 1}
+        cost = classes.get("barrier")
         is_free = cost is not None and cost.cpi < 1e-6  # nobody stated what barriers cost
         charged = self.charges - {"barriers"} if is_free else self.charges
-        return ignored - charged
+        return {name for name, is_there in there.items() if is_there} - charged

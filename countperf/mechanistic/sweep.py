@@ -1,7 +1,6 @@
 """Curves: predictions of all models over occupancy or group size.
 
-At each value, a kernel that differs from the given one in one respect is predicted. These are
-what-if curves: a real kernel may change in other respects at the same time (registers, caches).
+A real kernel may change in other respects at the same time (registers, caches).
 """
 
 from __future__ import annotations
@@ -18,12 +17,7 @@ from countperf.mechanistic import predict_all
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.from_kernel import require_registers
 from countperf.mechanistic.occupancy import launch_geometry, resident_groups
-from countperf.mechanistic.profile import (
-    MechanisticPrediction,
-    ProfiledKernel,
-    check_choice,
-    check_whole,
-)
+from countperf.mechanistic.profile import MechanisticPrediction, ProfiledKernel, check_whole
 from countperf.models.metrics import mape, mape_shape
 
 Axis = Literal["occupancy", "group_size"]
@@ -66,10 +60,7 @@ class Sweep(text.Result):
         return tuple(self.points[0].answers)
 
     def throughput(self, point: SweepPoint, model: str = "") -> float | None:
-        """Return sub-groups per cycle of a compute unit by one model, or as timed; None for none.
-
-        Sub-groups are those of the kernel as it was given; the cost of launching is left out.
-        """
+        """Return sub-groups per cycle of a compute unit by a model, or as timed, without launch."""
         answer = point.answers.get(model)
         time_s = answer.time_s if isinstance(answer, MechanisticPrediction) else None
         units, clock_hz = self.described.num_compute_units, self.described.clock_hz
@@ -80,57 +71,51 @@ class Sweep(text.Result):
         return self.work / (own_s * units * clock_hz)
 
     def errors(self) -> dict[str, dict[str, float]]:
-        """Return ``MAPE`` and ``MAPE_shape`` of each model's throughput (see `models.metrics`).
-
-        Three timed points are needed; models without an answer at each are out.
-        """
+        """Return ``MAPE`` and ``MAPE_shape`` of each model that answers at all of three points."""
         timed = [(p, rate) for p in self.points if (rate := self.throughput(p))]
         at = [p.occupancy or p.value for p, _ in timed]
         real = [rate for _, rate in timed]
-        errors: dict[str, dict[str, float]] = {}
-        for name in self.models if len(timed) > 2 else ():  # a line goes through two points
-            rates = [rate for p, _ in timed if (rate := self.throughput(p, name)) is not None]
-            if len(rates) == len(real):
-                errors[name] = {
-                    "MAPE": mape(rates, real),
-                    "MAPE_shape": mape_shape(rates, real, at),
-                }
-        return errors
+        rates = {
+            name: [rate for p, _ in timed if (rate := self.throughput(p, name)) is not None]
+            for name in (self.models if len(timed) > 2 else ())  # a line goes through two points
+        }
+        return {
+            name: {"MAPE": mape(of, real), "MAPE_shape": mape_shape(of, real, at)}
+            for name, of in rates.items()
+            if len(of) == len(real)
+        }
 
     def lay_out(self) -> text.Printed:
         """Give a row per value and model; people see columns of times, and errors where timed."""
         errors = self.errors()
-        rows: list[dict[str, Any]] = []
-        shown: list[dict[str, Any]] = []
-        lacking: dict[str, None] = {}
-        for point in self.points:
-            shown.append(
-                {
-                    self.over: point.value,
-                    "sub-groups": point.occupancy,
-                    "measured_s": point.measured_s,
-                }
-            )
-            for name, answer in point.answers.items():
-                row: dict[str, Any] = {
-                    self.over: point.value,
-                    "sub_groups": point.occupancy,
-                    "model": name,
-                    **dict.fromkeys(("time_s", "bound")),
-                    "sub_groups_per_cycle": self.throughput(point, name),
-                    "measured_s": point.measured_s,
-                    "lacks": "",
-                }
-                if isinstance(answer, Exception):
-                    row["lacks"] = predict_all.lacking_input(answer)
-                    lacking[f"{name} lacks {row['lacks']}"] = None
-                else:
-                    row |= {"time_s": float(answer.time_s), "bound": answer.bound}
-                rows.append(row)
-                shown[-1][f"{name}_s"] = row["time_s"]
+        rows: list[dict[str, Any]] = [
+            {
+                self.over: point.value,
+                "sub_groups": point.occupancy,
+                "model": name,
+                **{what: getattr(answer, what, None) for what in ("time_s", "bound")},
+                "sub_groups_per_cycle": self.throughput(point, name),
+                "measured_s": point.measured_s,
+                "lacks": predict_all.lacking_input(answer) if isinstance(answer, Exception) else "",
+            }
+            for point in self.points
+            for name, answer in point.answers.items()
+        ]
+        shown: list[dict[str, Any]] = [
+            {
+                self.over: point.value,
+                "sub-groups": point.occupancy,
+                "measured_s": point.measured_s,
+                **{f"{name}_s": getattr(a, "time_s", None) for name, a in point.answers.items()},
+            }
+            for point in self.points
+        ]
         for title in ("MAPE", "MAPE_shape") if errors else ():
             by_model = {f"{n}_s": text.format_percent(by[title]) for n, by in errors.items()}
             shown.append({self.over: title, **by_model})
+        lacking = dict.fromkeys(
+            f"{row['model']} lacks {row['lacks']}" for row in rows if row["lacks"]
+        )
         axes = text.columns_of(f"{self.over} sub-groups")
         axes |= text.columns_of("measured_s", text.format_seconds)
         times = {f"{name}_s": text.Column(name, text.format_seconds) for name in self.models}
@@ -142,7 +127,7 @@ class Sweep(text.Result):
             rows=rows,
             shown=text.table_of(shown, axes | times),
             parts=tables if tables[1:] else (),
-            notes=[*([self.note] if self.note else []), *lacking, *self._describe_timing()],
+            notes=[*filter(None, [self.note]), *lacking, *self._describe_timing()],
             facts={
                 **text.extract(self, "kernel", "device", "over", "note", "measured_on", "failures"),
                 "errors": errors,
@@ -174,33 +159,30 @@ def sweep(
     models: predict_all.ModelChoice = predict_all.ALL,
 ) -> Sweep:
     """Predict a kernel by all models over an axis."""
-    check_choice(over, "over", AXES)
+    if over not in AXES:
+        message = f"over must be one of {', '.join(AXES)}, not {over!r}"
+        raise ParameterError(message, parameter="over")
     profile, launch = profiled.profile, profiled.launch
     if over == "group_size":
         require_registers(profiled, device)
     adapted, unknown = with_known_classes(device, profile.counts())
     asked = predict_all.build_models(models, adapted)
     costed = asked[0].device if asked else adapted
-
     default = _group_counts if over == "occupancy" else _group_sizes
-    points: list[SweepPoint] = []
-    for value in values or default(profiled, device):
-        varied = vary(profiled, over, value)
-        points.append(
-            SweepPoint(
-                value=value,
-                occupancy=_find_occupancy(varied, costed),
-                answers={
-                    model.model: predict_all.answer_or_error(
-                        partial(model.predict, varied), unknown
-                    )
-                    for model in asked
-                },
-            )
+    varied = {value: vary(profiled, over, value) for value in values or default(profiled, device)}
+    points = [
+        SweepPoint(
+            value=value,
+            occupancy=_find_occupancy(kernel, costed),
+            answers={
+                model.model: predict_all.answer_or_error(partial(model.predict, kernel), unknown)
+                for model in asked
+            },
         )
+        for value, kernel in varied.items()
+    ]
     if not points:
-        message = f"no value of {over} fits on {device.slug}"
-        raise ParameterError(message, parameter="values")
+        raise ParameterError(f"no value of {over} fits on {device.slug}", parameter="values")
     return Sweep(
         kernel=profile.name,
         device=device.slug,

@@ -1,30 +1,12 @@
 r"""TMM: steps of an algorithm on a machine of many threads, and the waves of its groups.
 
-Models the trend of the time over groups, threads per core and problem size, up to a factor: the
-bound of the threaded many-core memory model, times a factor for work groups that run in waves.
 Source: Ma, Chamberlain & Agrawal (2014), "Performance modeling for highly-threaded many-core GPUs";
-equation numbers are theirs. A step takes a
-cycle here; `countperf compare` fits a factor.
+equation numbers are theirs. The model gives a trend: a step takes a cycle here, and `countperf
+compare` fits a factor.
 
-Assumptions: an operation is a step; scheduling inside a wave is perfect and the fullest compute
-unit sets its time; work per group shrinks as their number grows; waves are synchronous, so that
-the zigzag of Eq. (3) is an upper bound of the effect.
-
-==================  =====================  ============================
-symbol              name                   unit
-==================  =====================  ============================
-T_1, T_inf          ``work``, ``span``     operation
-M                   ``transactions``       transaction
-L                   ``latency_steps``      step
-P                   ``num_cores``          core
-P/Q (see below)     ``num_compute_units``  compute unit
-script T            ``work_items_per_core``  work item/core
-X                   ``max_work_items_per_core``  work item/core
-B_r                 ``num_groups``         group
-B_a                 ``active_groups``      group/compute unit
-==================  =====================  ============================
-
-Left out: bandwidth (latency only), issue, the mix of instructions. Caching, Eq. (2), is part of the
+An operation is a step; scheduling inside a wave is perfect, and the fullest compute unit sets its
+time; waves are synchronous, so that the zigzag of Eq. (3) is an upper bound of the effect. Left
+out: bandwidth (latency only), issue, the mix of instructions. Caching, Eq. (2), is part of the
 count of transactions, and so is not a factor of Eq. (7). Eq. (15) fits a trend to measured times.
 
 Where this departs from the paper: it introduces Q as the number of multiprocessors, yet uses P/Q
@@ -38,7 +20,7 @@ a transaction touches two rows of 16).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from countperf.errors import ParameterError
@@ -57,14 +39,8 @@ class StepBound:
 
     steps: float  # the largest term
     which: Term  # its name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledSteps(StepBound):
-    """Steps of a kernel whose groups run in waves."""
-
-    scheduling: float  # the factor of Eq. (3)
-    waves: int  # times that the slots for groups are filled
+    scheduling: float = 1.0  # the factor of Eq. (3), of groups that run in waves
+    waves: int = 1  # times that the slots for groups are filled
 
 
 def step_bound(
@@ -81,9 +57,6 @@ def step_bound(
 
     Eq. (1): :math:`T_P = \max(T_1/P, T_\infty, M L / (\mathcal{T} P))`.
     """
-    base.check_none_negative(work=work, span=span, transactions=transactions)
-    base.check_all_positive(latency_steps=latency_steps, num_cores=num_cores)
-    base.check_positive(work_items_per_core, "work_items_per_core")
     if max_work_items_per_core is not None and work_items_per_core > max_work_items_per_core:
         message = (
             f"work_items_per_core is {work_items_per_core}, but the device holds at most"
@@ -108,29 +81,24 @@ def scheduling_factor(num_groups: int, active_groups: int, num_compute_units: in
     Eq. (3): :math:`\lceil B_r / W \rceil W / B_r` with :math:`W = B_a P / Q` slots. At least 1,
     and 1 just where the groups are a multiple of the slots.
     """
-    slots = _count_slots(active_groups, num_compute_units)
-    return -(-base.check_whole(num_groups, "num_groups") // slots) * slots / num_groups
-
-
-def _count_slots(active_groups: int, num_compute_units: int) -> int:
-    units = base.check_whole(num_compute_units, "num_compute_units")
-    return base.check_whole(active_groups, "active_groups") * units
+    slots = active_groups * num_compute_units
+    return -(-num_groups // slots) * slots / num_groups
 
 
 def compute_scheduled_steps(
     *, num_groups: int, active_groups: int, num_compute_units: int, **terms: Any
-) -> ScheduledSteps:
+) -> StepBound:
     r"""Return the steps of a kernel whose groups run in waves; terms are those of `step_bound`.
 
     Eq. (7): :math:`\max(T_1/P, M L / (\mathcal{T} P)) \lceil B_r / W \rceil W / B_r`.
     """
     bound = step_bound(span=0, **terms)
     factor = scheduling_factor(num_groups, active_groups, num_compute_units)
-    return ScheduledSteps(
+    return replace(
+        bound,
         steps=bound.steps * factor,
-        which=bound.which,
         scheduling=factor,
-        waves=-(-num_groups // _count_slots(active_groups, num_compute_units)),
+        waves=-(-num_groups // (active_groups * num_compute_units)),
     )
 
 

@@ -1,41 +1,22 @@
 r"""Work flow graph: the average cycles of a sub-group from the sequence of what it does.
 
-Models a typical sub-group as blocks of computations, memory instructions and barriers in program
-order; the others hide part of each. Source: Baghsorkhi, Delahaye, Patel, Gropp & Hwu (2010),
-doi:10.1145/1693453.1693470, as quoted and corrected by Lemeire, Cornelis & Konstantinidis, whose
-equation numbers are used.
+Source: Baghsorkhi, Delahaye, Patel, Gropp & Hwu (2010), doi:10.1145/1693453.1693470, as quoted and
+corrected by Lemeire, Cornelis & Konstantinidis, whose equation numbers are used.
 
-Assumptions: every memory instruction depends on the computations before it and has a dependent;
-nothing inside a sub-group overlaps with its memory instructions; sub-groups are independent of
-their groups.
-
-===============  ====================  ======================
-symbol           name                  unit
-===============  ====================  ======================
-n_i              ``Block.count``       instruction
-ILP_i            ``Block.ilp``         1
-lambda_mem^ins   ``cpi_mem_instr``     cycle/instruction
-NBC_avg          ``nbc_avg``           cycle
-CPW              ``cpw``               cycle/sub-group
-===============  ====================  ======================
-
-Two variants: ``"original"`` counts the exposed memory latency for every sub-group, Eq. (36);
-``"corrected"`` (WFG*) once per run, and does not use the cycles that hide computation latency a
-second time, Eq. (42).
-
-Left out: branches, group granularity, the latency of an arc that leaves a barrier: barriers enter
-Eq. (35) only.
+Every memory instruction depends on the computations before it and has a dependent; nothing inside a
+sub-group overlaps with its memory instructions. Left out: branches, group granularity, the latency
+of an arc that leaves a barrier: barriers enter Eq. (35) only.
 
 Where this departs from the paper: Eq. (30) and (31) as printed multiply by the count of a block
-twice; once is meant. Eq. (42) subtracts the latency of one block from a mean over all, so that
-with unequal blocks the cycles of a run may still fall as the occupancy rises; that is the model.
+twice; once is meant. Eq. (42) subtracts the latency of one block from a mean over all, so that with
+unequal blocks the cycles of a run may still fall as the occupancy rises; that is the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ParameterError
@@ -43,6 +24,7 @@ from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
 
 Variant = Literal["original", "corrected"]
+"""Exposed memory latency counts for every sub-group, Eq. (36), or (WFG*) once per run, Eq. (42)."""
 
 BlockKind = Literal["comp", "mem", "sync"]
 
@@ -57,13 +39,6 @@ class Block:
     count: float = 1.0  # number of computations
     ilp: float = 1.0  # mean number of independent instructions among them, at least 1
 
-    def __post_init__(self) -> None:
-        base.check_choice(self.kind, "blocks", get_args(BlockKind))
-        base.check_not_negative(self.count, "blocks")
-        if not base.check_positive(self.ilp, "blocks") >= 1:
-            message = f"ilp of a block must be at least 1, not {self.ilp}"
-            raise ParameterError(message, parameter="blocks")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkFlowCosts:
@@ -75,10 +50,6 @@ class WorkFlowCosts:
     latency_mem: float
     # cycles that a memory instruction takes of the compute pipeline
     cpi_mem_instr: float | None = None
-
-    def __post_init__(self) -> None:
-        base.check_fields(self, base.check_positive, "cpi_comp cpi_mem")
-        base.check_fields(self, base.check_not_negative, "latency_comp latency_mem cpi_mem_instr")
 
 
 class WorkFlowCycles:
@@ -104,31 +75,21 @@ class WorkFlowCycles:
         *,
         variant: Variant = "corrected",
     ) -> None:
-        base.check_choice(variant, "variant", get_args(Variant))
-        base.check_positive(occupancy, "occupancy")
-        for block in blocks:
-            if block.kind != "comp" and block.count != 1:
-                message = f"a block of kind {block.kind} must have count 1, not {block.count}"
-                raise ParameterError(message, parameter="blocks")
         mem_issue = costs.cpi_mem_instr  # what a memory instruction takes of the compute pipeline
         if mem_issue is None:
             mem_issue = 0.0 if variant == "corrected" else costs.cpi_comp
         alpha_mem = sum(block.kind == "mem" for block in blocks)
         alpha_sync = sum(block.kind == "sync" for block in blocks)
-        alpha_comp = sum(block.count for block in blocks if block.kind == "comp")
-        self.computation = sum(
+        comp = [block for block in blocks if block.kind == "comp"]
+        self.computation = sum(  # Eq. (30)
             block.count * max(costs.cpi_comp, costs.latency_comp / (block.ilp * occupancy))
-            for block in blocks
-            if block.kind == "comp"
-        )  # Eq. (30)
+            for block in comp
+        )
         mem_trans = 0.0
-        if alpha_mem:
-            mem_trans = max(
-                mem_issue, costs.cpi_mem - self.computation / alpha_mem
-            )  # Eq. (33), (34)
-        nbc_avg = (self.computation + mem_issue * alpha_mem) / (
-            alpha_mem + alpha_sync + 1
-        )  # Eq. (31), (35)
+        if alpha_mem:  # Eq. (33), (34)
+            mem_trans = max(mem_issue, costs.cpi_mem - self.computation / alpha_mem)
+        issued = self.computation + mem_issue * alpha_mem  # Eq. (31)
+        nbc_avg = issued / (alpha_mem + alpha_sync + 1)  # Eq. (35)
         self.memory = self.exposed_mem = 0.0  # the latter is latency that nothing hides
         before: Block | None = None
         for block in blocks:
@@ -140,11 +101,11 @@ class WorkFlowCycles:
                 self.exposed_mem += max(0.0, exposed - mem_trans)
         self.cpw = float(self.computation + self.memory)
         if self.cpw == 0:
-            message = "blocks hold no work: their cycles are 0"
-            raise ParameterError(message, parameter="blocks")
+            raise ParameterError("blocks hold no work: their cycles are 0", parameter="blocks")
         self.cpr, self.wpc = self.cpw * occupancy, 1 / self.cpw
         # cycles per sub-group in which either pipeline is busy
-        self.busy_comp = alpha_comp * costs.cpi_comp + alpha_mem * mem_issue
+        self.issuing = costs.cpi_comp * sum(block.count for block in comp)
+        self.busy_comp = self.issuing + alpha_mem * mem_issue
         self.busy_mem = alpha_mem * costs.cpi_mem
 
     @property
@@ -210,7 +171,6 @@ class WorkFlowModel(base.MechanisticModel):
         geometry = launch_geometry(kernel, self.device)
         costs = self._find_costs(profile, blocks)
         result = WorkFlowCycles(blocks, geometry.occupancy, costs, variant=self.variant)
-        busy = costs.cpi_comp * sum(block.count for block in blocks if block.kind == "comp")
         return self._at_rate(
             result.wpc / repetitions,
             geometry.total_sub_groups,
@@ -222,7 +182,7 @@ class WorkFlowModel(base.MechanisticModel):
                 "occupancy": geometry.occupancy,
             },
             {
-                "results of computations": result.computation - busy,
+                "results of computations": result.computation - result.issuing,
                 "results of memory": result.exposed_mem,
             },
         )

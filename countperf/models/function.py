@@ -275,7 +275,7 @@ def log_quantile(
 
     It is the calibrated quantile over families left out, where the fit has one. Else it is
     Student's quantile of the fit's own scatter and of the relative standard error of the time, or
-    that of the scatter of the one or two families left out. Infinite if there is no freedom.
+    that of the scatter of the one or two families left out. Infinite if the cases leave no freedom.
     """
     if level not in NORMAL_QUANTILES:
         there = " and ".join(str(known) for known in sorted(NORMAL_QUANTILES))

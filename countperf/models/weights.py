@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from countperf import errors
-from countperf.counting.counts import transaction_roots
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, CountingRules, View
+from countperf.counting.vector import transaction_roots
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
 from countperf.models import function as functions

@@ -35,7 +35,8 @@ from measurement_kernels.loopy_kernels import (
 )
 from measurement_kernels.units import prefetch
 
-_application = partial(LoopyKernel, purpose="application")
+_application = partial(LoopyKernel, purpose="application", exponents=range(9, 21))
+
 # --- stencils on regular grids, and a small filter
 
 _SECOND_DIFFERENCES = " + ".join(
@@ -86,8 +87,6 @@ _STENCILS = (
     _application(
         family="jacobi-2d",
         groups=((32, 8),),
-        description="mean of a point and its four neighbors",
-        exponents=range(9, 21),
         sizes=any_sizes("n"),
         arguments=arrays("a[n + 2, n + 2], output b[n, n]"),
         check={"n": 75},
@@ -102,7 +101,6 @@ _STENCILS = (
         family="heat-3d",
         groups=((32, 4),),
         element_types=("f64",),
-        description="step of the heat equation, a column of points for each item",
         exponents=range(12, 28),
         sizes=sizes_along(thirds=1, n=None),  # a cube grows by a factor of 2 with the exponent
         arguments=arrays("a[n + 2, n + 2, n + 2], output b[n, n, n]"),
@@ -115,8 +113,6 @@ _STENCILS = (
     _application(
         family="fdtd-2d",
         groups=((32, 8),),
-        description="time step of Maxwell's equations in the plane, two launches",
-        exponents=range(9, 21),
         sizes=any_sizes("n", "m"),
         arguments=(
             *arrays("updated ex[n, m], updated ey[n, m], updated hn[n, m], hz[n, m]"),
@@ -146,8 +142,6 @@ _STENCILS = (
     _application(
         family="conv2d",
         groups=((16, 16),),
-        description="3 by 3 filter, tile and halo in local memory",
-        exponents=range(9, 21),
         sizes=sizes_along(thirds=2, n=1, m=0),
         arguments=arrays("a[n + 2, m + 2], w[3, 3], output b[n, m]"),
         check={"n": 3, "m": 5},
@@ -173,21 +167,14 @@ NODES = 20
 def _by_elements(unit: TranslationUnit, group_shape: GroupShape) -> TranslationUnit:
     unit = lp.split_iname(unit, "e", group_shape[1], outer_tag="g.0", inner_tag="l.1")
     unit = lp.tag_inames(unit, {"i": "l.0", "r": "unr"})
-    return prefetch(
-        unit,
-        "u",
-        sweep=["e_inner", "j"],
-        within=["e_outer"],
-        axes={"u_element": 1, "u_node": 0},
-        group_shape=group_shape,
-    )
+    axes = {"u_element": 1, "u_node": 0}
+    return prefetch(unit, "u", ["e_inner", "j"], ["e_outer"], axes, group_shape)
 
 
 _GALERKIN = (
     _application(
         family="dg-derivative",
         groups=((NODES, 8),),
-        description="derivatives on elements of 20 nodes, the field in local memory",
         exponents=range(6, 19),
         exponent_steps=(0, 2, 4, 6),
         sizes=sizes_along(elements=1),
@@ -200,8 +187,7 @@ _GALERKIN = (
         instructions="res[e, i] = sum(r, g[r, e]*sum(j, d[r, j, i]*u[e, j]))",
         transform=_by_elements,
         expected=computed_from(
-            "d g u",
-            lambda d, g, u: {"res": np.einsum("re,rji,ej->ei", g, d, u, optimize=True)},
+            "d g u", lambda d, g, u: {"res": np.einsum("re,rji,ej->ei", g, d, u, optimize=True)}
         ),
     ),
 )
@@ -263,7 +249,6 @@ _SPARSE = tuple(
         family="spmv",
         variant=variant,
         groups=((128, 1),),
-        description=f"sparse matrix times vector, {description}",
         exponents=range(8, 22),
         exponent_steps=(0, 1, 3, 5),
         sizes=sizes,
@@ -279,10 +264,9 @@ _SPARSE = tuple(
         expected=_sparse_product,
         statistics={"values": "4ofn", "columns": "4ofn", "j": mean, "x": reads},
     )
-    for variant, description, capacity, sizes, lengths, columns, mean, reads, check in (
+    for variant, capacity, sizes, lengths, columns, mean, reads, check in (
         (
             "random",
-            "uneven rows with random columns",
             _MEAN,
             lambda _: (SizeParameter("n", 2),),  # pairs of rows
             partial(uneven_lengths, _MEAN, 12),
@@ -293,7 +277,6 @@ _SPARSE = tuple(
         ),
         (
             "banded",
-            "17 columns around the diagonal",
             2 * _HALF_WIDTH + 1,
             sizes_along(n=None),
             lambda sizes: _band(sizes)[1],

@@ -36,11 +36,7 @@ UPDATES = {
 }
 """Updates of a chain's state ``{s}`` by its operand ``{x}``."""
 
-_TABLE_UPDATES = {
-    "add": UPDATES["add"],
-    "fma": UPDATES["fma"],
-    "rsqrt": "rsqrt({s} + {x} + 1.5)",
-}
+_TABLE_UPDATES = {"add": UPDATES["add"], "fma": UPDATES["fma"], "rsqrt": "rsqrt({s} + {x} + 1.5)"}
 _BASES = {"add": 2**16, "mul": 2**16, "fma": 2**16, "rsqrt": 2**14, "exp": 2**13}
 
 
@@ -57,12 +53,7 @@ def chains() -> Iterator[CatalogEntry]:
 
 
 def _chains(
-    kind: str,
-    update: str,
-    number: int,
-    element_type: str = "f32",
-    *,
-    behind_barriers: bool = False,
+    kind: str, update: str, number: int, element_type: str = "f32", *, behind_barriers: bool = False
 ) -> CatalogEntry:
     program, shape = chains_program(
         f"chains_{kind}",
@@ -75,8 +66,7 @@ def _chains(
         behind_barriers=behind_barriers,
     )
     family = "chains-behind-barriers" if behind_barriers else "independent-chains"
-    text = f"{number} chains of {kind} per item"
-    return program_entry(program, shape, family, f"{kind}-{number}", text, (0, 2))
+    return program_entry(program, shape, family, f"{kind}-{number}", (0, 2))
 
 
 def chains_program(
@@ -141,8 +131,7 @@ def function_maps() -> Iterator[CatalogEntry]:
                     element_type,
                 )
                 shape = Shape(along("i", (items,)))
-                description = f"{function} of each element"
-                yield program_entry(program, shape, "function-maps", function, description, (0, 2))
+                yield program_entry(program, shape, "function-maps", function, (0, 2))
         for function in _FUNCTIONS:
             yield _function_loop(function, 20, element_type, "all", "free")
             yield _function_loop(function, 64, element_type, "all", "sync")
@@ -167,8 +156,8 @@ def _function_loop(
     shape = Shape(along("i", (items,)))
     if place == "sync":
         shape = Shape(along("i", (items,)), steps=(Step("k", _STEP),), fetches=(TABLE,))
-    name, text = f"{function}-{callers}-{place}", f"sums of {function}, called by {callers} items"
-    return program_entry(program, shape, "function-loops", name, text, (0, 2))
+    variant = f"{function}-{callers}-{place}"
+    return program_entry(program, shape, "function-loops", variant, (0, 2))
 
 
 # --- double precision, f64 sums of f32 numbers, integers
@@ -200,7 +189,7 @@ def precision() -> Iterator[CatalogEntry]:
             arrays("a[n], b[n], output r[n]" if "b[" in value else "a[n], output r[n]"),
             "f64",
         )
-        yield program_entry(program, _LINE, "precision", variant, value, (0, 2))
+        yield program_entry(program, _LINE, "precision", variant, (0, 2))
     for variant, element_type, state_type in (("f64", "f64", ""), ("mixed", "f32", "float64")):
         for number in (1, 4):
             states = tuple((f"{q / 2}", f"s{q} + a[k, {q}, i]") for q in range(number))
@@ -213,9 +202,7 @@ def precision() -> Iterator[CatalogEntry]:
                 element_type,
             )
             name = f"sum-{variant}-{number}"
-            yield program_entry(
-                program, _LINE, "precision", name, "sums along columns in f64", (0, 2)
-            )
+            yield program_entry(program, _LINE, "precision", name, (0, 2))
 
 
 def integers() -> Iterator[CatalogEntry]:
@@ -232,10 +219,7 @@ def integers() -> Iterator[CatalogEntry]:
                 (SizeParameter("n", _ITEMS, base=2**14 // number), SizeParameter("m", fixed=64)),
                 arrays("output r[n]"),
             )
-            description = f"{number} chains of {update}"
-            yield program_entry(
-                program, _LINE, "integer", f"{variant}-{number}", description, (0, 2)
-            )
+            yield program_entry(program, _LINE, "integer", f"{variant}-{number}", (0, 2))
 
 
 def _sum_of_states(states: tuple[tuple[str, str], ...], state_type: str) -> Recurrence:

@@ -39,7 +39,7 @@ def halo_tiles() -> Iterator[CatalogEntry]:
                 arrays("u[n + 2, m + 2], output r[n, m]"),
             )
             shape = Shape(along("ij", (rows, columns)), fetches=fetches)
-            yield program_entry(program, shape, "halo-tile", variant, "sum of neighbors", (0, 1))
+            yield program_entry(program, shape, "halo-tile", variant, (0, 1))
     for name, radius in (("line3", 1), ("line5", 2), ("line9", 4)):
         for length in (128, 320):
             reads = " + ".join(f"u[i + {offset}]" for offset in range(2 * radius + 1))
@@ -53,7 +53,7 @@ def halo_tiles() -> Iterator[CatalogEntry]:
             shape = Shape(
                 along("i", (length,)), fetches=(Fetch("u", ("i_item",), ("i_group",), (0,)),)
             )
-            yield program_entry(program, shape, "halo-tile", name, "sum of neighbors", (0, 1))
+            yield program_entry(program, shape, "halo-tile", name, (0, 1))
 
 
 # --- sums that single items compute along rows and columns, with one or several accumulators
@@ -94,8 +94,7 @@ def _item_sum(
     shape = Shape(along("i", (items,)))
     if vector == "prefetched":
         shape = Shape(along("i", (items,)), steps=(Step("k", 32),), fetches=(TABLE,))
-    text = f"sums along each {direction} with {chains} accumulators"
-    return program_entry(program, shape, "item-loops", f"{direction}-{kind}", text, (0, 1))
+    return program_entry(program, shape, "item-loops", f"{direction}-{kind}", (0, 1))
 
 
 # --- working sets: all groups read the same array repeatedly; its size decides the cache level
@@ -120,9 +119,8 @@ def working_sets() -> Iterator[CatalogEntry]:
             arrays(f"a[rows, {items}], output r[n, {items}]"),
         )
         shape = Shape(along("i", (items,)), groups=("g",), priority="p,k")
-        text = f"{passes} passes of each group over {kibibytes} KiB"
         steps = (0,) if large else (0, 2)
-        yield program_entry(program, shape, "working-set", f"{kibibytes}-kib", text, steps)
+        yield program_entry(program, shape, "working-set", f"{kibibytes}-kib", steps)
 
 
 # --- copies and transposes by tiles that end within lines of memory, so that groups share lines
@@ -168,8 +166,7 @@ def shared_lines() -> Iterator[CatalogEntry]:
                 first = 1 if kind == "stored-apart" else 0
                 shape = Shape(along("ij", items, each, first_axis=first), block="unr")
                 name = f"{kind}-{each[0]}x{each[1]}-{base}"
-                text = f"a matrix copied or transposed by tiles, pitch of {base} elements"
-                yield program_entry(program, shape, "shared-lines", name, text, (0, 1))
+                yield program_entry(program, shape, "shared-lines", name, (0, 1))
 
 
 # --- strides, offsets and pitches in global and in local memory, one element per item
@@ -220,8 +217,8 @@ def _strided(
     )
     fetches = (Fetch("a", ("i_item",), ("i_group",), (0,)),) if local else ()
     shape = Shape(along("i", (128,)), fetches=fetches)
-    family, text = "strided-access", "strided or misaligned access of each item"
-    return program_entry(program, shape, "local-access" if local else family, variant, text, (0, 2))
+    family = "local-access" if local else "strided-access"
+    return program_entry(program, shape, family, variant, (0, 2))
 
 
 def _shifted_tile(variant: str, width: int, halo: int, axes: tuple[int, int]) -> CatalogEntry:
@@ -236,8 +233,7 @@ def _shifted_tile(variant: str, width: int, halo: int, axes: tuple[int, int]) ->
         arrays(f"a[n, m + {halo}], output r[n, m]"),
     )
     shape = Shape(along("ij", (height, width)), fetches=(Fetch("a", *_PLANE_TILE, axes),))
-    text = "tile in local memory, fetched along rows or columns, read with shifts"
-    return program_entry(program, shape, "local-access", variant, text, (0, 1))
+    return program_entry(program, shape, "local-access", variant, (0, 1))
 
 
 # --- reuse: accesses that step from row to row, by lanes or in loops
@@ -284,8 +280,7 @@ def _between_lanes(direction: str, items: int, pitch: int) -> CatalogEntry:
         arrays(f"a[{read_shape}], output r[{write_shape}]"),
     )
     shape = Shape(along("i", (items,)), groups=("j", "q"))
-    text = f"{direction}s of neighbors in {items} rows of {pitch} elements"
-    return program_entry(program, shape, "walks-of-lanes", f"{direction}-of-{pitch}", text, (0, 2))
+    return program_entry(program, shape, "walks-of-lanes", f"{direction}-of-{pitch}", (0, 2))
 
 
 def _down_columns(direction: str, number: int, pitch: int) -> CatalogEntry:
@@ -308,8 +303,7 @@ def _down_columns(direction: str, number: int, pitch: int) -> CatalogEntry:
         arrays(arguments),
     )
     shape, name = Shape(along("i", (64,)), groups=("q",)), f"{direction}-{number}-of-{pitch}"
-    text = f"{direction}s along columns of {number} rows of {pitch} elements"
-    return program_entry(program, shape, "walks-in-loops", name, text, (0, 2))
+    return program_entry(program, shape, "walks-in-loops", name, (0, 2))
 
 
 def _along_rows(items: int, pitch: int, matrices: str, element_type: str) -> CatalogEntry:
@@ -328,5 +322,4 @@ def _along_rows(items: int, pitch: int, matrices: str, element_type: str) -> Cat
         element_type,
     )
     shape, name = Shape(along("i", (items,))), f"{matrices}-of-{pitch}"
-    text = f"sums along rows of {pitch} elements of {matrices} array(s), by each item"
-    return program_entry(program, shape, "rows-in-loops", name, text, (0, 2, 4))
+    return program_entry(program, shape, "rows-in-loops", name, (0, 2, 4))

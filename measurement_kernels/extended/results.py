@@ -55,10 +55,7 @@ def several_results() -> Iterator[CatalogEntry]:
                     step=_STEP,
                     behind_barriers=True,
                 )
-                description = f"{number} states of each item, kept over barriers"
-                yield program_entry(
-                    program, shape, "kept-results", f"states-{number}", description, (0, 1)
-                )
+                yield program_entry(program, shape, "kept-results", f"states-{number}", (0, 1))
     for group in _SHARED_GROUPS:
         for each in ((4, 4), (2, 4)):
             yield _products("kept-results", group, each, "ilp", fetched="xy")
@@ -97,8 +94,7 @@ def _products(
     )
     through = f"-{fetched}" if fetched else ""
     variant = f"sums-{each[0]}x{each[1]}{through}"
-    description = f"{each[0] * each[1]} sums of each item"
-    return program_entry(program, shape, family, variant, description, (0, 1))
+    return program_entry(program, shape, family, variant, (0, 1))
 
 
 def group_reductions() -> Iterator[CatalogEntry]:
@@ -112,9 +108,9 @@ def group_reductions() -> Iterator[CatalogEntry]:
                 (SizeParameter("n", base=480), SizeParameter("m", items, base=900)),
                 arrays(f"{array}, output r[n]"),
             )
-            text, builder = f"sums of a group along each {variant}", partial(_build, program, items)
+            builder = partial(_build, program, items)
             yield program_entry(
-                program, (items, 1), "group-reduction", variant, text, (0, 1), builder=builder
+                program, (items, 1), "group-reduction", variant, (0, 1), builder=builder
             )
 
 

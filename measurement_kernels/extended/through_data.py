@@ -45,22 +45,6 @@ _ROW = 24
 _SMALL = 2048
 _STEP = 7
 _BLOCK = 16
-_INDICES = {
-    "near": "numbers near the item",
-    "random": "random numbers",
-    "small": f"random numbers below {_SMALL}",
-}
-_LAYOUTS = {
-    "flat": "one for each item",
-    "rows": "summed along rows",
-    "columns": "summed along columns",
-}
-_PLACES = {
-    "near": f"places in blocks of {_BLOCK}",
-    "random": "random places",
-    "small": f"{_SMALL} random places",
-}
-_STORED = {"flat": "one for each item", "rows": "along rows", "columns": "along columns"}
 _ROWS = (
     (5, 64, "f32", "a"),
     (12, 128, "f32", "a"),
@@ -123,7 +107,6 @@ def _gather(layout: Layout, pattern: str, items: int, element_type: str = "f32")
         Shape(along("i", (items,))),
         "gathers" if flat else "gathers-in-loops",
         pattern if flat else f"{layout}-{pattern}",
-        f"elements of a table by {_INDICES[pattern]}, {_LAYOUTS[layout]}",
         (0, 2, 4),
         statistics={"x": "stride1" if pattern == "near" else "indirect"},
     )
@@ -170,7 +153,6 @@ def _scatter(layout: Layout, pattern: str, items: int, element_type: str = "f32"
         Shape(along("i", (items,))),
         "scatters" if flat else "scatters-in-loops",
         pattern if flat else f"{layout}-{pattern}",
-        f"elements stored at {_PLACES[pattern]}, {_STORED[layout]}",
         (0, 2, 4),
         statistics={"r": "stride1" if pattern == "near" else "indirect"},
     )
@@ -187,7 +169,6 @@ def _row_sums(mean: int, items: int, element_type: str, names: str, kind: str) -
         family="uneven-rows",
         variant=f"{kind}-{mean}" + ("-product" if len(names) == 2 else ""),
         collection="extended",
-        description=f"sums of rows of {mean} elements{'' if kind == 'even' else ' on average'}",
         groups=((items, 1),),
         element_types=(element_type,),
         exponents=range(8),

@@ -1,6 +1,8 @@
-"""Kernels of Amaris et al. (2016): matrix products, matrix sums, vector addition, scalar product.
+"""Kernels of Amaris, de Camargo, Dyab, Goldman, Trystram (NCA 2016), doi:10.1109/NCA.2016.7778637.
 
-All are f32. A square work group of b by b items covers b by b elements of a row-major matrix, and
+Measurements: github.com/marcosamaris/gpuperfpredict, CC-BY 4.0. All are f32.
+
+A square work group of b by b items covers b by b elements of a row-major matrix, and
 b divides n; sums of vectors have groups of b*b items in a row. "Swapped" kernels let local axis 0,
 along which lanes are numbered, run along rows instead of columns of the result.
 """
@@ -59,22 +61,16 @@ _sum = partial(
 
 _KERNELS = (
     _product(
-        variant="global",
-        description="matrix product, factors read from global memory",
-        groups=_FEW_SQUARES,
-        instructions=_STRAIGHT,
-        transform=mapped(y=1, x=0),
+        variant="global", groups=_FEW_SQUARES, instructions=_STRAIGHT, transform=mapped(y=1, x=0)
     ),
     _product(
         variant="global-swapped",
-        description="matrix product from global memory, lanes along columns of the result",
         groups=_FEW_SQUARES,
         instructions=_SWAPPED,
         transform=mapped(y=1, x=0),
     ),
     _product(
         variant="tiled",
-        description="matrix product, a tile of each factor in local memory between two barriers",
         groups=_SQUARES,
         instructions=_STRAIGHT,
         transform=mapped(
@@ -87,7 +83,6 @@ _KERNELS = (
     ),
     _product(
         variant="tiled-swapped",
-        description="matrix product by tiles that are fetched and read along columns",
         groups=_SQUARES,
         instructions=_SWAPPED,
         transform=mapped(
@@ -98,20 +93,11 @@ _KERNELS = (
             x=0,
         ),
     ),
-    _sum(
-        variant="rows",
-        description="sum of matrices, lanes along rows",
-        instructions="s[y, x] = a[y, x] + b[y, x]",
-    ),
-    _sum(
-        variant="columns",
-        description="sum of matrices, lanes along columns",
-        instructions="s[x, y] = a[x, y] + b[x, y]",
-    ),
+    _sum(variant="rows", instructions="s[y, x] = a[y, x] + b[y, x]"),
+    _sum(variant="columns", instructions="s[x, y] = a[x, y] + b[x, y]"),
     LoopyKernel(
         family="published-vector-add",
         collection="published",
-        description="sum of two vectors",
         groups=tuple((items, 1) for items in _LINES),
         exponents=range(10, 24),
         sizes=sizes_along(n=0),
@@ -175,7 +161,6 @@ def _dot_entry(items: int) -> CatalogEntry:
         family="published-dot-product",
         collection="published",
         group_shape=(items, 1),
-        description="scalar product, a tree in local memory, one partial result per group",
         exponents=range(4, 14),
         sizes=(SizeParameter("rows", fixed=1), SizeParameter("groups")),
         arguments=arrays(f"a[rows, groups, {items}], b[rows, groups, {items}], output r[groups]"),

@@ -113,7 +113,6 @@ def coulomb_entry(group: GroupShape, iterations: int) -> CatalogEntry:
         variant=f"points-{iterations}",
         collection="published",
         group_shape=group,
-        description="potential of point charges at the points of a grid",
         exponents=range(5, 9),
         sizes=(SizeParameter("n", multiple), SizeParameter("atoms", fixed=64)),
         arguments=_ARGUMENTS,

@@ -95,7 +95,6 @@ _MERGE = (
     _merge(
         variant="sepia",
         groups=((16, 4), (16, 16)),
-        description="filter that ages images of three interleaved channels",
         sizes=any_sizes("n", "m"),
         arguments=arrays("image[n, m, 3], output out[n, m, 3]", values=bright),
         check={"n": 45, "m": 75},
@@ -115,7 +114,6 @@ _MERGE = (
     _merge(
         variant="linear",
         groups=((16, 4), (16, 16)),
-        description="mean of nine pixels of three interleaved channels",
         sizes=any_sizes("n", "m"),
         arguments=arrays("image[n + 2, m + 2, 3], output out[n, m, 3]"),
         check={"n": 45, "m": 75},
@@ -127,7 +125,6 @@ _MERGE = (
     _merge(
         variant="svm-linear",
         groups=((64, 1),),
-        description="linear support vector machine, an item for each sample",
         sizes=any_sizes("n", "s", "f"),
         arguments=_SUPPORT_ARGUMENTS,
         check={"n": 300, "s": 21, "f": 11},
@@ -141,7 +138,6 @@ _MERGE = (
     _merge(
         variant="svm-radial",
         groups=((64, 1),),
-        description="support vector machine of radial functions, an item for each sample",
         sizes=any_sizes("n", "s", "f"),
         arguments=_SUPPORT_ARGUMENTS,
         check={"n": 300, "s": 21, "f": 11},
@@ -172,7 +168,6 @@ _MERGE = (
     _merge(
         variant="black-scholes",
         groups=((64, 1), (256, 1)),
-        description="prices of European options",
         sizes=any_sizes("n"),
         arguments=(
             *arrays("price[n], strike[n], years[n]", values=priced),
@@ -212,7 +207,6 @@ GPU_MODELS = (
     _kernel(
         family="published-apsp",
         groups=((16, 16), (32, 32)),
-        description="step of all-pairs shortest paths (Ma et al. 2014), tiles in local memory",
         sizes=sizes_along(n=0),
         arguments=arrays("a[n, n], b[n, n], output c[n, n]"),
         check={"n": 3},
@@ -224,7 +218,6 @@ GPU_MODELS = (
     _kernel(
         family="published-saxpy2",
         groups=((128, 1), (256, 1)),
-        description="y += a x by additions (Gajger and Czarnul 2018)",
         sizes=any_sizes("n", "a"),
         arguments=arrays("x[n], updated y[n]"),
         check={"n": 1000, "a": 7},

@@ -87,7 +87,6 @@ _ELIMINATION = (
     rodinia_kernel(
         variant="fan2",
         groups=((8, 8),),
-        description="step of Gaussian elimination, lanes along columns of memory",
         sizes=changed(any_sizes("n", "t"), t={"fixed": 1}),
         arguments=arrays("m[n, n], updated a[n, n], updated b[n]"),
         check={"n": 61, "t": 1},
@@ -102,7 +101,6 @@ _ELIMINATION = (
     rodinia_kernel(
         variant="lud-perimeter",
         groups=((32, 1),),
-        description="LU decomposition: a tile of the first rows and one of the first columns",
         sizes=_TILES,
         arguments=arrays("updated a[16*n + 16, 16*n + 16]", values=dominant),
         check={"n": 9},
@@ -144,7 +142,6 @@ _ELIMINATION = (
     rodinia_kernel(
         variant="lud-internal",
         groups=((16, 16),),
-        description="LU decomposition: product of a tile of columns and one of rows, taken off",
         sizes=_TILES,
         arguments=arrays("updated a[16*n + 16, 16*n + 16]"),
         check={"n": 5},
@@ -227,7 +224,6 @@ _ALIGNMENT = (
     rodinia_kernel(
         variant="nw-kernel1",
         groups=((16, 1),),
-        description="Needleman-Wunsch: tiles of a diagonal, each by 31 steps with barriers",
         sizes=_TILES,
         arguments=(
             ArrayArgument(name="scores", shape=(Extent("n", factor=16),) * 2, indices=_scores),
@@ -270,7 +266,6 @@ _ALIGNMENT = (
     rodinia_kernel(
         variant="kmeans-kernel-c",
         groups=((256, 1),),
-        description="nearest of five centers of clusters for points of 34 features",
         sizes=sizes_along(n=None),
         arguments=(
             *arrays(f"feature[{_FEATURES}, n], clusters[{_CLUSTERS}, {_FEATURES}]"),
@@ -304,7 +299,6 @@ _ALIGNMENT = (
     rodinia_kernel(
         variant="kmeans-swap",
         groups=((64, 1),),
-        description="transpose of 34 features of each point",
         sizes=sizes_along(n=None),
         arguments=arrays(f"feature[n, {_FEATURES}], output swapped[{_FEATURES}, n]"),
         check={"n": 1000},

@@ -149,7 +149,6 @@ RODINIA_FLOW = (
     rodinia_kernel(
         variant="compute-step-factor",
         groups=((192, 1),),
-        description="longest stable time step of each element of a mesh",
         sizes=any_sizes("n"),
         arguments=(
             *arrays("v[5, n]", values=flowing),
@@ -166,7 +165,6 @@ RODINIA_FLOW = (
     rodinia_kernel(
         variant="time-step",
         groups=((192, 1),),
-        description="time step of a Runge-Kutta method on the elements of a mesh",
         sizes=any_sizes("n"),
         arguments=arrays("steps[n], flux[5, n], old[5, n], output v[5, n]"),
         check={"n": 1000},
@@ -183,7 +181,6 @@ RODINIA_FLOW = (
     rodinia_kernel(
         variant="compute-flux",
         groups=((192, 1),),
-        description="flux through four faces of each element, neighbors through tables",
         sizes=any_sizes("n"),
         arguments=(
             *arrays("v[5, n]", values=flowing),

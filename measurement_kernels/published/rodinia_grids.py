@@ -80,7 +80,6 @@ _FIELDS = (
     rodinia_kernel(
         variant="hotspot",
         groups=((64, 4),),
-        description="7-point heat equation, a column for each item, values of the column kept",
         sizes=any_sizes("n", "m", "l"),
         arguments=(
             *arrays("t[n + 2, m + 2, l + 2], power[n, m, l], output out[n, m, l]"),
@@ -110,7 +109,6 @@ _FIELDS = (
     rodinia_kernel(
         variant="opt-srad1",
         groups=((256, 1),),
-        description="coefficients of diffusion that reduces speckles, neighbors through tables",
         sizes=any_sizes("n", "m"),
         arguments=(
             *arrays("image[m, n]", values=positive),
@@ -150,7 +148,6 @@ _FIELDS = (
     rodinia_kernel(
         variant="opt-srad2",
         groups=((256, 1),),
-        description="step of diffusion that reduces speckles, neighbors through tables",
         sizes=any_sizes("n", "m"),
         arguments=(
             *arrays("updated image[m, n], c[m, n], dn[m, n], ds[m, n], dw[m, n], de[m, n]"),
@@ -217,7 +214,6 @@ _NETWORK = (
     rodinia_kernel(
         variant="bpnn-layerforward",
         groups=((16, 16),),
-        description="back propagation: weighted sums of 16 units, by a tree in local memory",
         sizes=sizes_along(n=None),
         arguments=arrays("units[16*n + 1], updated w[16*n + 1, 17], output part[n, 16]"),
         check={"n": 9},
@@ -242,7 +238,6 @@ _NETWORK = (
     rodinia_kernel(
         variant="bpnn-adjust-weights",
         groups=((16, 16),),
-        description="back propagation: weights and their last changes adjusted",
         sizes=sizes_along(n=None),
         arguments=arrays(
             "delta[17], units[16*n + 1], updated w[16*n + 1, 17], updated old[16*n + 1, 17]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,56 +14,71 @@ from numpy.typing import NDArray
 
 from countperf.tuning.space import Choice, SearchSpace
 from measurement_kernels import paper, paper_tests
-from measurement_kernels.arguments import ELEMENT_TYPES, ArrayArgument, SizeParameter, Sizes, arrays
+from measurement_kernels.arguments import Argument, ArrayArgument, SizeParameter, Sizes, arrays
 from measurement_kernels.loopy_kernels import in_f64
-from measurement_kernels.units import (
-    in_order,
-    make_unit,
-    prefetch,
-    prefetch_tile,
-    present,
-    split_plane,
-    tag_blocks,
-)
+from measurement_kernels.units import in_order, make_unit, prefetch, split_plane, tag_blocks
 
-# --- inputs and references; processes of a search exchange them, hence no closures
+# --- inputs, references, sizes; processes of a search exchange them, hence no closures
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Function that returns the inputs of a space's variants."""
+    """Function that draws the inputs of a space's variants."""
 
     arguments: tuple[ArrayArgument, ...]
-    element_type: str = "f32"
 
     def __call__(self, random: np.random.Generator, sizes: Sizes) -> dict[str, Any]:
         """Draw the input arrays."""
-        return {
-            array.name: array.draw(random, self.element_type, sizes)
-            for array in self.arguments
-            if array.role == "input"
-        }
+        inputs = (array for array in self.arguments if array.role == "input")
+        return {array.name: array.draw(random, "f32", sizes) for array in inputs}
 
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """Function that returns outputs computed in f64 and rounded to the element type."""
+    """Function that returns outputs computed in f64 and rounded to f32."""
 
     expected: Callable[[Mapping[str, Any], Sizes], Mapping[str, NDArray[Any]]]
-    element_type: str = "f32"
 
     def __call__(self, arguments: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
         """Compute the outputs."""
-        dtype = ELEMENT_TYPES[self.element_type]
+        expected = self.expected(arguments, sizes)
+        return {name: values.astype("float32", copy=False) for name, values in expected.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSizes:
+    """Function that returns sizes of so many groups; of several lengths, the largest counts."""
+
+    groups: int | Mapping[str, int]
+    lengths: Mapping[str, tuple[str, ...]]  # by size: parameters that multiply, between blanks
+
+    def __call__(self, choice: Choice) -> dict[str, int]:
+        """Compute the sizes."""
         return {
-            name: values.astype(dtype, copy=False)
-            for name, values in self.expected(arguments, sizes).items()
+            name: (self.groups if isinstance(self.groups, int) else self.groups[name])
+            * max(covered(choice, parameters) for parameters in lengths)
+            for name, lengths in self.lengths.items()
         }
 
 
 def covered(choice: Choice, parameters: str) -> int:
     """Return the product of a choice's values of some parameters, separated by blanks."""
     return math.prod(int(choice[name]) for name in parameters.split())
+
+
+def _start(
+    name: str, domain: str, instructions: str, arguments: Sequence[Argument], **multiples: int
+) -> TranslationUnit:
+    """Return a unit whose sizes are multiples of lengths."""
+    sizes = [SizeParameter(size, multiple) for size, multiple in multiples.items()]
+    return make_unit(
+        name,
+        domain=domain,
+        instructions=instructions,
+        sizes=sizes,
+        arguments=arguments,
+        element_type="f32",
+    )
 
 
 # --- c = a · b, a of n by m, b of m by l
@@ -88,45 +103,19 @@ def build_matmul(
     unroll: bool,
 ) -> TranslationUnit:
     """Build a variant of the matrix product."""
-    unit = make_unit(
-        "matmul",
-        domain=paper.PRODUCT_DOMAIN,
-        instructions=paper.PRODUCT,
-        sizes=[
-            SizeParameter("n", items_i * rows),
-            SizeParameter("m", step),
-            SizeParameter("l", items_j * columns),
-        ],
-        arguments=paper.PRODUCT_ARGUMENTS,
-        element_type="f32",
-    )
+    lengths = {"n": items_i * rows, "m": step, "l": items_j * columns}
+    unit = _start("matmul", paper.PRODUCT_DOMAIN, paper.PRODUCT, paper.PRODUCT_ARGUMENTS, **lengths)
     unit, (axis_i, axis_j), group = split_plane(
         unit, "ij", items=(items_i, items_j), each=(rows, columns), first_lane=lanes == "i"
     )
     unit = in_order(unit, ["i_each", "j_each"])
     unit = lp.split_iname(unit, "k", step, outer_iname="k_step", inner_iname="k_in")
-    for array, sweep in (
-        ("a", ["i_each", "i_item", "k_in"]),
-        ("b", ["k_in", "j_each", "j_item"]),
-    ):
-        if array in fetch:
-            unit = prefetch_tile(
-                unit,
-                array,
-                sweep=sweep,
-                within=["i_group", "j_group", "k_step"],
-                axes={f"{array}_row": axis_i, f"{array}_column": axis_j},
-                group_shape=group,
-            )
+    sweeps = {"a": ["i_each", "i_item", "k_in"], "b": ["k_in", "j_each", "j_item"]}
+    for array in fetch if fetch != "none" else "":
+        axes = {f"{array}_row": axis_i, f"{array}_column": axis_j}
+        within = ["i_group", "j_group", "k_step"]
+        unit = prefetch(unit, array, sweeps[array], within, axes, group)
     return tag_blocks(unit, block, ["i_each", "j_each"], ["k_in"] if unroll else [])
-
-
-def _matmul_sizes(choice: Choice) -> dict[str, int]:
-    return {
-        "n": 2 * covered(choice, "items_i rows"),
-        "m": 2 * covered(choice, "step"),
-        "l": 2 * covered(choice, "items_j columns"),
-    }
 
 
 MATMUL = SearchSpace(
@@ -151,7 +140,7 @@ MATMUL = SearchSpace(
     ),
     build=build_matmul,
     sizes={"n": 512, "m": 512, "l": 512},
-    check_sizes=_matmul_sizes,
+    check_sizes=CheckSizes(2, {"n": ("items_i rows",), "m": ("step",), "l": ("items_j columns",)}),
     make_arguments=Inputs(paper.PRODUCT_ARGUMENTS),
     reference=Rounded(paper.product),
 )
@@ -162,35 +151,23 @@ MATMUL = SearchSpace(
 # group. With ``tile`` the points of a group and their halo go through local memory.
 
 
+_TILE = ["i_each", "i_item", "j_each", "j_item"]
+
+
 def build_stencil(
     items_i: int, items_j: int, rows: int, columns: int, tile: bool, lanes: str, block: str
 ) -> TranslationUnit:
     """Build a variant of the stencil."""
-    unit = make_unit(
-        "stencil",
-        domain=paper_tests.STENCIL_DOMAIN,
-        instructions=paper_tests.STENCIL,
-        sizes=[SizeParameter("n", max(items_i * rows, items_j * columns))],
-        arguments=paper_tests.STENCIL_ARGUMENTS,
-        element_type="f32",
-    )
+    domain, arguments = paper_tests.STENCIL_DOMAIN, paper_tests.STENCIL_ARGUMENTS
+    length = max(items_i * rows, items_j * columns)
+    unit = _start("stencil", domain, paper_tests.STENCIL, arguments, n=length)
     unit, (axis_i, axis_j), group = split_plane(
         unit, "ij", items=(items_i, items_j), each=(rows, columns), first_lane=lanes == "i"
     )
     if tile:
-        unit = prefetch_tile(
-            unit,
-            "u",
-            sweep=["i_each", "i_item", "j_each", "j_item"],
-            within=["i_group", "j_group"],
-            axes={"u_row": axis_i, "u_column": axis_j},
-            group_shape=group,
-        )
+        axes = {"u_row": axis_i, "u_column": axis_j}
+        unit = prefetch(unit, "u", _TILE, ["i_group", "j_group"], axes, group)
     return tag_blocks(unit, block, ["i_each", "j_each"])
-
-
-def _stencil_sizes(choice: Choice) -> dict[str, int]:
-    return {"n": 2 * max(covered(choice, "items_i rows"), covered(choice, "items_j columns"))}
 
 
 STENCIL = SearchSpace(
@@ -211,7 +188,7 @@ STENCIL = SearchSpace(
     ),
     build=build_stencil,
     sizes={"n": 2048},
-    check_sizes=_stencil_sizes,
+    check_sizes=CheckSizes(2, {"n": ("items_i rows", "items_j columns")}),
     make_arguments=Inputs(paper_tests.STENCIL_ARGUMENTS),
     reference=Rounded(paper_tests.stencil),
 )
@@ -235,14 +212,13 @@ def build_dg_differentiation(
     items_e: int, items_i: int, each: int, fetch: str, lanes: str, block: str, unroll: bool
 ) -> TranslationUnit:
     """Build a variant of the derivatives."""
-    unit = make_unit(
+    domain = f"0 <= r < {DIRECTIONS} and 0 <= e < elements and 0 <= i, j < {NODES}"
+    unit = _start(
         "dg_differentiation",
-        domain="{ [r, e, i, j]: "
-        f"0 <= r < {DIRECTIONS} and 0 <= e < elements and 0 <= i, j < {NODES} }}",
-        instructions="res[r, e, i] = sum(j, d[r, i, j] * u[e, j])",
-        sizes=[SizeParameter("elements", items_e * each)],
-        arguments=_DG_ARGUMENTS,
-        element_type="f32",
+        f"{{ [r, e, i, j]: {domain} }}",
+        "res[r, e, i] = sum(j, d[r, i, j] * u[e, j])",
+        _DG_ARGUMENTS,
+        elements=items_e * each,
     )
     unit, (axis_e, axis_i), group = split_plane(
         unit, "ei", items=(items_e, items_i), each=(each, 1), first_lane=lanes != "nodes"
@@ -253,19 +229,8 @@ def build_dg_differentiation(
         ("u", ["e_each", "e_item", "j"], {"u_element": axis_e, "u_node": axis_i}),
     ):
         if array in fetch:
-            unit = prefetch(
-                unit,
-                array,
-                sweep=present(unit, sweep),
-                within=["r", "e_group", "i_group"],
-                axes=axes,
-                group_shape=group,
-            )
+            unit = prefetch(unit, array, sweep, ["r", "e_group", "i_group"], axes, group)
     return tag_blocks(unit, block, ["e_each"], ["j"] if unroll else [])
-
-
-def _dg_sizes(choice: Choice) -> dict[str, int]:
-    return {"elements": 3 * covered(choice, "items_e each")}
 
 
 def _derivatives(arguments: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
@@ -292,7 +257,7 @@ DG_DIFFERENTIATION = SearchSpace(
     ),
     build=build_dg_differentiation,
     sizes={"elements": 8192},
-    check_sizes=_dg_sizes,
+    check_sizes=CheckSizes(3, {"elements": ("items_e each",)}),
     make_arguments=Inputs(_DG_ARGUMENTS),
     reference=Rounded(_derivatives),
 )
@@ -308,34 +273,18 @@ def build_transpose(
     items_i: int, items_j: int, rows: int, columns: int, tile: bool, lanes: str, block: str
 ) -> TranslationUnit:
     """Build a variant of the transpose."""
-    unit = make_unit(
-        "transpose",
-        domain="{ [i, j]: 0 <= i < n and 0 <= j < m }",
-        instructions="b[i, j] = a[j, i]",
-        sizes=[SizeParameter("n", items_i * rows), SizeParameter("m", items_j * columns)],
-        arguments=paper.TRANSPOSE_ARGUMENTS,
-        element_type="f32",
-    )
+    lengths = {"n": items_i * rows, "m": items_j * columns}
+    domain = "{ [i, j]: 0 <= i < n and 0 <= j < m }"
+    unit = _start("transpose", domain, "b[i, j] = a[j, i]", paper.TRANSPOSE_ARGUMENTS, **lengths)
     unit, _, group = split_plane(
         unit, "ij", items=(items_i, items_j), each=(rows, columns), first_lane=lanes == "i"
     )
     if tile:
         wide = 1 if items_i * rows > 1 else 0  # a tile of one column is fetched along axis 0
         rows_axis = wide if items_j * columns > 1 else None  # one row: there is no loop over rows
-        columns_axis = 0 if items_i * rows > 1 else None
-        unit = prefetch_tile(
-            unit,
-            "a",
-            sweep=["i_each", "i_item", "j_each", "j_item"],
-            within=["i_group", "j_group"],
-            axes={"a_row": rows_axis, "a_column": columns_axis},
-            group_shape=group,
-        )
+        axes = {"a_row": rows_axis, "a_column": 0 if items_i * rows > 1 else None}
+        unit = prefetch(unit, "a", _TILE, ["i_group", "j_group"], axes, group)
     return tag_blocks(unit, block, ["i_each", "j_each"])
-
-
-def _transpose_sizes(choice: Choice) -> dict[str, int]:
-    return {"n": 2 * covered(choice, "items_i rows"), "m": 3 * covered(choice, "items_j columns")}
 
 
 TRANSPOSE = SearchSpace(
@@ -357,7 +306,7 @@ TRANSPOSE = SearchSpace(
     ),
     build=build_transpose,
     sizes={"n": 2048, "m": 2048},
-    check_sizes=_transpose_sizes,
+    check_sizes=CheckSizes({"n": 2, "m": 3}, {"n": ("items_i rows",), "m": ("items_j columns",)}),
     make_arguments=Inputs(paper.TRANSPOSE_ARGUMENTS),
     reference=Rounded(paper.transposed),
 )
@@ -386,40 +335,25 @@ def build_convolution(
     unroll: bool,
 ) -> TranslationUnit:
     """Build a variant of the filters."""
-    unit = make_unit(
+    unit = _start(
         "convolution",
-        domain=f"{{ [q, x, y, xi, eta]: 0 <= q < 3 and 0 <= x, y < n and 0 <= xi, eta < {TAPS} }}",
-        instructions="r[q, x, y] = sum([xi, eta], m[x + xi, y + eta] * f[q, xi, eta])",
-        sizes=[SizeParameter("n", max(items_x * rows, items_y * columns))],
-        arguments=_FILTER_ARGUMENTS,
-        element_type="f32",
+        f"{{ [q, x, y, xi, eta]: 0 <= q < 3 and 0 <= x, y < n and 0 <= xi, eta < {TAPS} }}",
+        "r[q, x, y] = sum([xi, eta], m[x + xi, y + eta] * f[q, xi, eta])",
+        _FILTER_ARGUMENTS,
+        n=max(items_x * rows, items_y * columns),
     )
     unit, (axis_x, axis_y), group = split_plane(
         unit, "xy", items=(items_x, items_y), each=(rows, columns), first_lane=lanes == "x"
     )
     unit = lp.tag_inames(unit, {"q": "g.2"})
+    pixels = ["x_each", "x_item", "y_each", "y_item"]
     for array, sweep, axes in (
         ("f", ["xi", "eta"], {"f_filter": None, "f_xi": axis_x, "f_eta": axis_y}),
-        (
-            "m",
-            ["x_each", "x_item", "y_each", "y_item", "xi", "eta"],
-            {"m_x": axis_x, "m_y": axis_y},
-        ),
+        ("m", [*pixels, "xi", "eta"], {"m_x": axis_x, "m_y": axis_y}),
     ):
         if array in fetch:
-            unit = prefetch_tile(
-                unit,
-                array,
-                sweep=sweep,
-                within=["q", "x_group", "y_group"],
-                axes=axes,
-                group_shape=group,
-            )
+            unit = prefetch(unit, array, sweep, ["q", "x_group", "y_group"], axes, group)
     return tag_blocks(unit, block, ["x_each", "y_each"], ["xi", "eta"] if unroll else [])
-
-
-def _convolution_sizes(choice: Choice) -> dict[str, int]:
-    return {"n": 2 * max(covered(choice, "items_x rows"), covered(choice, "items_y columns"))}
 
 
 def _filtered(arguments: Mapping[str, Any], sizes: Sizes) -> dict[str, NDArray[Any]]:
@@ -453,7 +387,7 @@ CONVOLUTION = SearchSpace(
     ),
     build=build_convolution,
     sizes={"n": 512},
-    check_sizes=_convolution_sizes,
+    check_sizes=CheckSizes(2, {"n": ("items_x rows", "items_y columns")}),
     make_arguments=Inputs(_FILTER_ARGUMENTS),
     reference=Rounded(_filtered),
 )

@@ -1,15 +1,5 @@
 """Sets of variants that are measured in full, to judge how well models rank them.
 
-===============================  ========  =====
-family                           variants  sizes
-===============================  ========  =====
-``variants-matmul``              40        2
-``variants-stencil``             24        2
-``variants-dg-differentiation``  16        1
-``variants-transpose``           12        1
-``variants-convolution``         12        1
-===============================  ========  =====
-
 A rule that uses no times, measured or predicted, chooses a set from its space:
 
 1. Candidates are the points that satisfy the space's constraints, have groups of at most 256 items
@@ -108,7 +98,6 @@ class VariantSet:
             variant=space.label(choice),
             group_shape=self.group_shape(choice),
             purpose="variant",
-            description=f"one way to write {space.name}",
             exponents=self.exponents,
             exponent_steps=self.exponent_steps,
             sizes=tuple(SizeParameter(name, size) for name, size in self.sizes.items()),

@@ -1,9 +1,7 @@
 """Campaign on a rented GPU in one call: ``scripts/gpu_campaign``.
 
-Everything that a fit for the device needs, in stages, each in a process of its own, so that a lost
-device or a stage that takes too long costs that stage only. Stages are ordered by what is wanted
-most, keep what is finished at once, and go on where they were cut off when the same command is
-given again. The summary comes last, and after every cut.
+Each stage runs in a process of its own, keeps what is finished at once, and goes on where it was
+cut off when the same command is given again. The summary comes last, and after every cut.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from countperf.errors import CountperfError, DeviceLostError, OutputError
 from countperf.store import check_writable
@@ -72,28 +71,22 @@ def execute_stage(stage: Stage, options: Options, allowed_s: float) -> tuple[str
     for family in options.families:
         command += ["--family", family]
     log = options.folder / f"{stage.name.replace(' ', '-')}.log"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with log.open("ab") as file:
-        process = subprocess.Popen(
-            command,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        output: Any = {"stdout": file, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(command, start_new_session=True, env=environment, **output)
         try:
-            status = process.wait(allowed_s)
+            outcome = {0: "done", LOST: "lost"}.get(process.wait(allowed_s), "failed")
         except subprocess.TimeoutExpired:
             _end(process)
-            return "cut off", _last_line(log)
+            outcome = "cut off"
         except BaseException:
             _end(process)
             raise
-    if status == 0:
-        return "done", _last_line(log)
-    return ("lost" if status == LOST else "failed"), _last_line(log)
+    return outcome, _last_line(log)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[Any]) -> None:
     """End a stage and what it started: kindly, then not."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:

@@ -48,17 +48,16 @@ def publish(
     reading = None if compiled is None else choose_weights(compiled).weights
     if reading is not None:
         reading.write_file(target / f"{COMPILED}.json")
-    judges = {"": default, f"{COMPILED}-": reading}
-    for prefix, judged in judges.items():
-        names = [target / f"{prefix}{name}.json" for name in ("evaluation", "ranking")]
+    for prefix, judged in {"": default, f"{COMPILED}-": reading}.items():
+        evaluation, order = (target / f"{prefix}{name}.json" for name in ("evaluation", "ranking"))
         if judged is None:
-            for name in names:
-                name.unlink(missing_ok=True)
+            evaluation.unlink(missing_ok=True)
+            order.unlink(missing_ok=True)
             continue
-        evaluate(found, weights=judged).write_file(names[0])
+        evaluate(found, weights=judged).write_file(evaluation)
         ranking = evaluate_ranking(found, weights=judged)
         if ranking.sets:
-            ranking.write_file(names[1])
+            ranking.write_file(order)
     found.device.write_file(target / "identity.json")
     found.write_file(target / "measurements.jsonl.gz")
     (target / "measurements.jsonl").unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,17 +34,12 @@ from measurement_kernels.variants.sets import variant_entries
 from rental.publishing import publish
 
 if TYPE_CHECKING:
-    from countperf.devices.workers import Pool
     from countperf.measuring import MeasurementSet, Purpose
-
 
 LOST = 3  # exit status of a stage whose device is lost
 
-
-_SOME_VARIANTS = 8
-
 RENTAL = Profile(
-    protocol=QUICKLY.changed(
+    protocol=QUICKLY.with_values(
         name="rental", runs=14, drops=4, noise_limit=0.1, max_seconds=0.25, warm_up_s=0.0
     ),
     shapes_per_kernel=3,
@@ -89,9 +85,8 @@ def find_devices(options: Options) -> None:
     """Try every device, and write down what works."""
     report = doctor()
     library = _nvidia_opencl()
-    write_json(
-        options.folder / "devices.json", {**report.to_object(), "nvidia_opencl_library": library}
-    )
+    found = {**report.to_object(), "nvidia_opencl_library": library}
+    write_json(options.folder / "devices.json", found)
     if library and not any(each.platform == "NVIDIA CUDA" for each in report.devices):
         print(
             f"NVIDIA's driver has an OpenCL library, {library}, that no .icd file names: to use it,"
@@ -103,12 +98,9 @@ def find_devices(options: Options) -> None:
 
 def _nvidia_opencl() -> str:
     """Return the OpenCL library of NVIDIA's driver, if it loads; else nothing."""
-    name = "libnvidia-opencl.so.1"
-    try:
-        ctypes.CDLL(name)
-    except OSError:
-        return ""
-    return name
+    with suppress(OSError):
+        return ctypes.CDLL("libnvidia-opencl.so.1")._name
+    return ""
 
 
 def characterize_device(options: Options) -> None:
@@ -129,11 +121,8 @@ def check_kernels(options: Options) -> None:
     checks = read_checks(path)
     device = find_device(options.device)
     runner = KernelRunner.open(device)
-    everything = [
-        each
-        for each in entries(element_type=None, purpose=None)
-        if not options.families or each.family in options.families
-    ]
+    every = entries(element_type=None, purpose=None)
+    everything = [e for e in every if not options.families or e.family in options.families]
     everything.sort(key=lambda each: (each.purpose == "measurement", each.element_type != "f32"))
     waiting = [each for each in everything if each.name not in checks]
     with _processes() as pool:
@@ -261,7 +250,7 @@ def plan() -> tuple[Stage, ...]:
         "measure": (measure_kernels, 0.4),
         "fit": (fit_and_evaluate, 0.2),
         "measure applications": (applications, 0.15),
-        "measure some variants": (partial(measure_variants, count=_SOME_VARIANTS), 0.2),
+        "measure some variants": (partial(measure_variants, count=8), 0.2),
         "rank": (rank_variants, 0.1),
         "measure more": (partial(measure_kernels, shapes=3), 0.5),
         "fit again": (fit_and_evaluate, 0.2),

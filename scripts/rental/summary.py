@@ -57,28 +57,17 @@ def summary(options: Options, progress: Progress) -> str:
     for done in progress.log:
         seconds = f" in {done['seconds']} s" if "seconds" in done else ""
         lines.append(f"{done['stage']}: {done['outcome']}{seconds}: {done.get('said', '')}")
-    lines += _checks_summary(options.folder)
-    lines += _device_summary(options.folder)
+    checks = read_checks(options.folder / "checks.json")
+    wrong = [f"  {name}: {verdict}" for name, verdict in checks.items() if verdict != "right"]
+    if checks:
+        lines += [f"kernels: {len(checks) - len(wrong)} right, {len(wrong)} not", *wrong[:20]]
+    lines += _written(Characterization, options.folder / "characterization.json")
     for evaluation in sorted((options.folder / "fits").glob("*/evaluation.json")):
         parts = Evaluation.read_file(evaluation).by_purpose()
         lines += ["", *(part.lay_out().text() for name, part in parts.items() if name != "variant")]
-        lines += _ranking_summary(evaluation.with_name("ranking.json"))
+        lines += _written(RankingEvaluation, evaluation.with_name("ranking.json"))
     return "\n".join(lines)
 
 
-def _ranking_summary(path: Path) -> list[str]:
-    if not path.exists():
-        return []
-    return ["", RankingEvaluation.read_file(path).lay_out().text()]
-
-
-def _checks_summary(folder: Path) -> list[str]:
-    checks = read_checks(folder / "checks.json")
-    wrong = {name: verdict for name, verdict in checks.items() if verdict != "right"}
-    lines = [f"kernels: {len(checks) - len(wrong)} right, {len(wrong)} not"] if checks else []
-    return lines + [f"  {name}: {verdict}" for name, verdict in list(wrong.items())[:20]]
-
-
-def _device_summary(folder: Path) -> list[str]:
-    path = folder / "characterization.json"
-    return ["", Characterization.read_file(path).lay_out().text()] if path.exists() else []
+def _written(kind: type[Characterization | RankingEvaluation], path: Path) -> list[str]:
+    return ["", kind.read_file(path).lay_out().text()] if path.exists() else []

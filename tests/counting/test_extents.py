@@ -10,8 +10,7 @@ import loopy as lp
 import numpy as np
 import pytest
 
-from countperf.counting.extents import AddressedElements
-from countperf.counting.index_arrays import ranges_of
+from countperf.counting.extents import AddressedElements, ranges_of
 from tests.kernels import made
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of if() in texts

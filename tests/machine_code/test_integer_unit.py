@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.machine_code.machine_state import Constants, Flags, Machine, condition_of
+from countperf.machine_code.machine_state import Flags, Machine, condition_of
 from tests.machine_code.machines import run, value
 
 
@@ -123,11 +123,12 @@ def test_memory_is_read_in_other_pieces_than_written() -> None:
 
 
 def test_constants_of_the_object() -> None:
-    constants = Constants({16: bytes(range(8))})
-    assert constants.load(17, 16) == 0x0201
-    assert constants.load(20, 64) is None
-    assert constants.load(8, 8) is None
-    assert Machine(constants=constants).load(16, 32) == 0x03020100
+    machine = Machine()
+    machine.constants = {16: bytes(range(8))}
+    assert machine.load(16, 32) == 0x03020100
+    assert machine.load(17, 16) == 0x0201
+    assert machine.load(20, 64) is None
+    assert machine.load(8, 8) is None
 
 
 def test_integers_that_overlap_in_memory_share_their_bytes() -> None:

@@ -316,7 +316,8 @@ def test_known_lanes_stay_known(text: str) -> None:
 
 @pytest.mark.parametrize("text", [*COMPUTED, *TESTED, *TAKEN])
 def test_unknown_lanes_stay_unknown(text: str) -> None:
-    machine = Machine(flags=Flags("exact", 1, 0, 0, 32), registers=[7] * 16)
+    machine = Machine()
+    machine.flags, machine.registers = Flags("exact", 1, 0, 0, 32), [7] * 16
     put(machine, 3, (5,) * 16)
     run(text, machine)
     if text in COMPUTED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf, nan
 from typing import Any
@@ -11,15 +11,9 @@ import pytest
 
 from countperf.devices.parameters import declare_device
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
-from countperf.mechanistic.gpumech import GpuMechModel, Interval, IntervalCycles
-from countperf.mechanistic.merpsys import (
-    MerpsysModel,
-    bytes_per_cycle,
-    critical_path,
-    resource_use,
-    transfer_time,
-)
-from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel, correct_cycles
+from countperf.mechanistic.gpumech import Interval, IntervalCycles
+from countperf.mechanistic.merpsys import MerpsysModel
+from countperf.mechanistic.mwp_cwp import MwpCwpModel, RestatedMwpCwpModel
 from countperf.mechanistic.occupancy import check_occupancy, resident_groups
 from countperf.mechanistic.pipeline import PipelineModel, Workload
 from countperf.mechanistic.profile import (
@@ -28,20 +22,8 @@ from countperf.mechanistic.profile import (
     MechanisticModel,
     ProfiledKernel,
 )
-from countperf.mechanistic.roofline import byte_roof, roof
-from countperf.mechanistic.tmm import (
-    TmmModel,
-    compute_scheduled_steps,
-    scheduling_factor,
-    step_bound,
-)
-from countperf.mechanistic.volkov import (
-    OccupancyRoof,
-    TwoSubsystems,
-    latency_alone,
-    latency_from_counts,
-    transit_throughput,
-)
+from countperf.mechanistic.roofline import ByteRooflineModel, TwoSubsystems, latency_alone, roof
+from countperf.mechanistic.tmm import TmmModel, step_bound
 from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowCycles, WorkFlowModel
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
@@ -54,74 +36,38 @@ from tests.mechanistic.builders import (
     make_class,
 )
 from tests.mechanistic.test_mwp_cwp import TABLE_2
-from tests.mechanistic.test_tmm_and_merpsys import LINK, RESOURCES, SCHEDULED, STEPS
+from tests.mechanistic.test_tmm_and_merpsys import STEPS
 
-COSTS = WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6, cpi_mem_instr=1)
+COSTS = WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6)
 EXAMPLE = TwoSubsystems(
     alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6
 )
-WRONG: Any = "wrong"
-EXAMPLE_KERNEL = ProfiledKernel(full_profile(), launch_at(4))
-BYTES = {"total_flops": 1, "total_bytes": 0, "peak_flops": 1, "bandwidth_byte_per_s": 1}
-BANDWIDTH = {
-    "mem_clock_hz": 1753e6,
-    "bus_width_bits": 256,
-    "data_rate": 4,
-    "num_compute_units": 13,
-    "clock_hz": 1253e6,
-}
 
 
 def _changed(value: Any) -> Callable[..., object]:
     return lambda **changes: replace(value, **changes)
 
 
-NUMBERS: list[tuple[Callable[..., object], Mapping[str, float], str, tuple[float, ...]]] = [
-    (OccupancyRoof, {}, "occupancy latency_app wpc_roof", (0, -1, nan, inf)),
-    (_changed(EXAMPLE), {}, "alpha_comp alpha_mem", (-1,)),
-    (_changed(EXAMPLE), {}, "cpi_comp latency_comp cpi_mem latency_mem", (0, -1, nan)),
-    (byte_roof, BYTES, "bandwidth_byte_per_s total_flops", (0,)),
-    (byte_roof, BYTES, "peak_flops total_bytes", (-1,)),
+NUMBERS: list[tuple[Callable[..., object], str, tuple[float, ...]]] = [
+    (_changed(EXAMPLE), "cpi_comp latency_comp cpi_mem latency_mem", (0, -1, nan)),
     (
-        _changed(TABLE_2),
-        {},
-        "clock_hz bandwidth_byte_per_s issue_cycles mem_ld_cycles departure_del_uncoal_cycles "
-        "departure_del_coal_cycles num_active_compute_units sub_groups_per_group num_groups "
-        "active_groups load_bytes_per_sub_group uncoal_per_mw",
-        (0, -1, nan, inf),
+        _changed(full_profile()),
+        "alpha_comp alpha_mem alpha_sync alpha_mem_coal alpha_mem_uncoal gmem_bytes total_flops "
+        "total_bytes ins_cuda ins_issued work span transactions registers_per_work_item",
+        (-1, nan, inf),
     ),
-    (_changed(TABLE_2), {}, "alpha_comp alpha_mem_coal alpha_mem_uncoal alpha_sync", (-1,)),
-    (_changed(TABLE_2), {}, "uncoal_per_mw", (0.5,)),
-    (step_bound, STEPS, "work span transactions", (-1, nan)),
-    (step_bound, STEPS, "latency_steps work_items_per_core num_cores", (0,)),
-    (compute_scheduled_steps, SCHEDULED, "num_groups active_groups num_compute_units", (0,)),
-    (bytes_per_cycle, BANDWIDTH, " ".join(BANDWIDTH), (0,)),
-    (resource_use, RESOURCES, "ins_cuda ins_issued gmem_bytes", (-1,)),
-    (
-        resource_use,
-        RESOURCES,
-        "sub_group_size cores_per_compute_unit schedulers_per_compute_unit byte_per_cycle",
-        (0,),
-    ),
-    (_changed(COSTS), {}, "cpi_comp cpi_mem", (0,)),
-    (_changed(COSTS), {}, "latency_comp latency_mem cpi_mem_instr", (-1,)),
-    (_changed(launch_at(1)), {}, "work_items_per_group num_groups occupancy active_groups", (0,)),
+    (_changed(full_profile()), "load_bytes_per_sub_group latency_bound", (0, -1, nan, inf)),
+    (_changed(full_profile()), "uncoal_per_mw", (0.5, -1)),
+    (_changed(launch_at(1)), "work_items_per_group num_groups occupancy active_groups", (0,)),
 ]
 
 
-@pytest.mark.parametrize(
-    ("call", "values", "names", "bad"), NUMBERS, ids=[f"{row[2][:30]}" for row in NUMBERS]
-)
-def test_numbers(
-    call: Callable[..., object], values: Mapping[str, float], names: str, bad: tuple[float, ...]
-) -> None:
-    if call is OccupancyRoof:
-        values = dict.fromkeys(names.split(), 1.0)
-    call(**values)
+@pytest.mark.parametrize(("call", "names", "bad"), NUMBERS)
+def test_numbers(call: Callable[..., object], names: str, bad: tuple[float, ...]) -> None:
     for name in names.split():
         for value in bad:
             with pytest.raises(ParameterError) as caught:
-                call(**{**values, name: value})
+                call(**{name: value})
             assert caught.value.parameter == name
 
 
@@ -162,12 +108,9 @@ COUNTED: tuple[Any, ...] = ("ins_cuda", "ins_issued", "gmem_bytes")
 ZERO_CYCLES = example_device(classes={"C": make_class("C", "compute", 1, 0)})
 ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
     ParameterError: [
-        ("occupancy", lambda: transit_throughput(EXAMPLE, inf)),
-        ("alpha[C]", lambda: roof({"C": -1}, example_device())),
-        ("alpha[C]", lambda: roof({"C": nan}, example_device())),
+        ("alpha[C]", lambda: example_profile(alpha={"C": -1})),
         ("alpha", lambda: roof({"C": 0, "M": 0}, example_device())),
-        ("issue_limit", lambda: roof({"C": 1}, example_device(), issue_limit=0)),
-        ("alpha[C]", lambda: latency_from_counts({"C": -1}, example_device())),
+        ("total_flops", _estimate(ByteRooflineModel, full_profile(total_flops=0, total_bytes=0))),
         (
             "latency_app",
             lambda: latency_alone(example_profile(idg=None, alpha={"C": 0}), example_device()),
@@ -177,50 +120,14 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
         ("edges", lambda: InstructionGraph("ab", [(1, 1)])),
         ("edges", lambda: InstructionGraph("ab", [(0, 2)])),
         ("edges", lambda: InstructionGraph("ab", [(-1, 1)])),
-        ("intervals", lambda: IntervalCycles([], 1, "gto")),
-        ("intervals", lambda: IntervalCycles([Interval(0, 6)], 1, "gto")),
-        ("intervals", lambda: Interval(-1, 0)),
-        ("intervals", lambda: Interval(1, -1)),
         ("occupancy", lambda: IntervalCycles([Interval(2, 6)], 0.5, "gto")),
-        ("policy", lambda: IntervalCycles([Interval(2, 6)], 1, WRONG)),
-        (
-            "policy",
-            lambda: GpuMechModel(device=full_device(), policy=WRONG).estimate(EXAMPLE_KERNEL),
-        ),
         ("blocks", lambda: WorkFlowCycles([], 1, COSTS)),
         ("blocks", lambda: WorkFlowCycles([Block("sync")], 1, COSTS)),
         ("blocks", lambda: WorkFlowCycles([Block("comp", 0)], 1, COSTS)),
-        ("blocks", lambda: WorkFlowCycles([Block("mem", 2)], 1, COSTS)),
-        ("blocks", lambda: Block("comp", -1)),
-        ("blocks", lambda: Block("comp", 1, 0.5)),
-        ("blocks", lambda: Block(WRONG)),
-        ("occupancy", lambda: WorkFlowCycles([Block("comp")], 0, COSTS)),
-        ("variant", lambda: WorkFlowCycles([Block("comp")], 1, COSTS, variant=WRONG)),
-        (
-            "variant",
-            lambda: WorkFlowModel(device=full_device(), variant=WRONG).estimate(EXAMPLE_KERNEL),
-        ),
-        ("variant", lambda: RestatedMwpCwpModel(device=example_device(), variant=WRONG)),
-        ("occupancy", lambda: correct_cycles(EXAMPLE, -1, 25)),
-        ("latency_app", lambda: correct_cycles(EXAMPLE, 1, 0)),
         ("work_items_per_core", lambda: step_bound(**STEPS, max_work_items_per_core=3)),
         ("work", lambda: step_bound(**{**STEPS, "work": 0, "span": 0, "transactions": 0})),
-        ("num_compute_units", lambda: scheduling_factor(1, 1, 0)),
         ("work_items_per_core", _estimate(TmmModel, max_work_items_per_core=0.5)),
-        (
-            "ins_cuda",
-            lambda: resource_use(**{**RESOURCES, "ins_cuda": 0, "ins_issued": 0, "gmem_bytes": 0}),
-        ),
-        ("edges", lambda: critical_path(2, [(1, 0, 3)])),
-        ("edges", lambda: critical_path(2, [(1, 1, 3)])),
-        ("edges", lambda: critical_path(2, [(0, 2, 3)])),
-        ("edges", lambda: critical_path(2, [(0, 1, -3)])),
-        ("num_nodes", lambda: critical_path(0, [])),
-        ("n_bytes", lambda: transfer_time(LINK, -1)),
-        ("issue_limit", lambda: _workload(issue_limit=0)),
-        ("sub_groups_per_group", lambda: _workload(sub_groups_per_group=0)),
-        ("concurrent_groups", lambda: _workload(concurrent_groups=0)),
-        ("total_groups", lambda: _workload(total_groups=-1)),
+        ("ins_cuda", _estimate(MerpsysModel, full_profile(**dict.fromkeys(COUNTED, 0)))),
         (
             "sub_group_programs",
             lambda: _workload(programs=(EXAMPLE_GRAPH,) * 3, sub_groups_per_group=2),
@@ -254,7 +161,6 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
         ),
     ],
     ModelNotApplicableError: [
-        ("instructions_per_sub_group", lambda: roof({"C": 1}, example_device(), issue_limit=1)),
         ("span", lambda: KernelProfile(name="k", work=1.0).require("span", model="tmm")),
         ("work", _estimate(TmmModel, KernelProfile(name="k", transactions=1))),
         ("transactions", _estimate(TmmModel, KernelProfile(name="k", work=1))),
@@ -268,12 +174,9 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
         ),
         ("alpha_mem", _estimate(WorkFlowModel, example_profile(alpha={"C": 1}))),
         ("alpha_mem", lambda: replace(TABLE_2, alpha_mem_uncoal=0)),
-        *(
-            (name, _estimate(MwpCwpModel, full_profile(**{"alpha_mem_uncoal": 1, name: None})))
-            for name in (
-                *("alpha_mem_coal", "alpha_mem_uncoal"),
-                *("uncoal_per_mw", "load_bytes_per_sub_group"),
-            )
+        (
+            "uncoal_per_mw",
+            _estimate(MwpCwpModel, full_profile(alpha_mem_uncoal=1, uncoal_per_mw=None)),
         ),
         ("alpha", _estimate(RestatedMwpCwpModel, KernelProfile(name="k"))),
         ("alpha_mem", _estimate(RestatedMwpCwpModel, KernelProfile(name="k", alpha={"C": 1}))),
@@ -291,24 +194,9 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
             "max_groups_per_compute_unit",
             lambda: resident_groups(declare_device(sub_group_size=32), work_items_per_group=32),
         ),
-        *(
-            (name, _estimate(TmmModel, **{name: None}))
-            for name in ("latency_steps", "cores_per_compute_unit", "clock_hz")
-        ),
-        *(
-            (name, _estimate(MerpsysModel, **{**BUS, name: None}))
-            for name in (
-                *("cores_per_compute_unit", "schedulers_per_compute_unit"),
-                *("mem_clock_hz", "bus_width_bits"),
-            )
-        ),
-        *(
-            (name, _estimate(MwpCwpModel, full_profile(alpha_mem_uncoal=1), **{name: None}))
-            for name in (
-                *("issue_cycles", "mem_ld_cycles"),
-                *("departure_del_coal_cycles", "bandwidth_byte_per_s"),
-            )
-        ),
+        ("latency_steps", _estimate(TmmModel, latency_steps=None)),
+        ("bus_width_bits", _estimate(MerpsysModel, **{**BUS, "bus_width_bits": None})),
+        ("issue_cycles", _estimate(MwpCwpModel, issue_cycles=None)),
         ("classes.C", _estimate(WorkFlowModel, classes={"M": EXAMPLE_CLASSES["M"]})),
         (
             "cpi_mem_instr",
@@ -333,5 +221,4 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
 def test_refusals(error: type[Exception], name: str, call: Callable[[], object]) -> None:
     with pytest.raises(error) as caught:
         call()
-
     assert getattr(caught.value, "field" if error is DeviceParameterError else "parameter") == name

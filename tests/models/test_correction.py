@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 import countperf
-from countperf.api.prediction import explained
+from countperf.api.prediction import explain_prediction
 from countperf.counting.vector import PropertyVector
 from countperf.errors import ParameterError, PredictionError
 from countperf.models.correction import Correction, as_points, pack, shrink_errors, unpack
@@ -145,7 +145,7 @@ def test_options_of_predictions_hold_for_anchored_ones() -> None:
 def test_explained_parts_of_anchored_predictions_are_counts_times_weights() -> None:
     plain = WEIGHTS.predict(KERNEL, n=1000)
     anchored = plain.anchored(({"n": 1000}, 80 * float(plain.time_s)))
-    parts = explained(anchored).parts
+    parts = explain_prediction(anchored).parts
     assert sum(part.part_s for part in parts) == pytest.approx(anchored.time_s)
     weighed = [(part.count, part.weight, part.part_s) for part in parts if part.weight]
     assert len(weighed) == 2

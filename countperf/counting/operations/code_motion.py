@@ -13,7 +13,7 @@ from loopy import AddressSpace
 from loopy.symbolic import WalkMapper, get_dependencies
 from pytools import memoize_method
 
-from countperf.counting.device_programs import Loop, Point, Position, Waited
+from countperf.counting.device_programs import Loop, Point, Position
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import list_nodes, name_of
 from countperf.counting.keys import Case, FirstIteration, MemoryAccess
@@ -264,7 +264,7 @@ def _straight_blocks(positions: Mapping[str, Position]) -> Iterator[list[str]]:
     block: list[str] = []
     for instruction, position in positions.items():
         for event in position.events:
-            if isinstance(event, Waited) or not event.region.is_unrolled:
+            if event.kind == "wait" or not event.region.is_unrolled:
                 yield block
                 block = []
         block.append(instruction)

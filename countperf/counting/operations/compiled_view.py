@@ -228,20 +228,15 @@ class CompiledCounter(SourceCounter):
                 self._values.assign(programs.written_by(self.kernel, instruction_before))
         self._predicates, self._data_predicates = self.domains.predicates(instruction)
 
-    def _pass(self, events: Sequence[programs.Event]) -> None:
+    def _pass(self, events: Sequence[programs.ProgramEvent]) -> None:
         """Forget what loops and barriers on the way change."""
-        for event in events:
-            match event:
-                case programs.Entered(region=region):
-                    if not region.iname:
-                        self._values = programs.Values()
-                    self._values.assign(region.written)
-                    if region.has_barrier:
-                        self._values.assign(self._clobbered)
-                case programs.Left(region=region):
-                    self._values.assign(region.written)
-                case programs.Waited():
-                    self._values.assign(self._clobbered)
+        for kind, region in events:
+            if kind == "enter" and not region.iname:
+                self._values = programs.Values()
+            if kind != "wait":
+                self._values.assign(region.written)
+            if kind == "wait" or (kind == "enter" and region.has_barrier):
+                self._values.assign(self._clobbered)
 
     @property
     def _clobbered(self) -> frozenset[str]:

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from countperf.counting.counts import caches_of, group_shape
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import VIEWS, View
+from countperf.counting.vector import caches_of, group_shape
 from countperf.errors import FitError
 from countperf.measuring import Measurement
 from countperf.models import function as functions

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from countperf import __version__
-from countperf.counting.counts import says_group_shape, transaction_roots
 from countperf.counting.structure import memory_hierarchy
 from countperf.counting.structure.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, View, property_unit
-from countperf.counting.vector import PropertyVector
+from countperf.counting.vector import PropertyVector, says_group_shape, transaction_roots
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.measuring import Header, Measurement, MeasurementSet
 from countperf.models import function as functions
