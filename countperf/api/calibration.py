@@ -262,7 +262,7 @@ def _fit_all(
     models: list[prior.CalibratedModel] = []
     for model, weights in made:
         # beside calibrations of other devices after as many kernels
-        expected = model.errors_on(task.device.identity, kernels)
+        expected = model.find_errors_on(task.device.identity, kernels)
         error = None if weights.quality is None else weights.quality.held_out_error
         factor = 1.0 if expected is None else prior.widening(error, expected)
         models.append(

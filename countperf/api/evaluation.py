@@ -185,9 +185,7 @@ def fit(
     check_writable(output)  # before the work
     seen = measured.select(lambda m: m.purpose == "measurement")
     if isinstance(model, str):
-        model = load_fitted_model(
-            model, measured.device, memory, overlapped=fit_model.says_overlap(seen)
-        )
+        model = load_fitted_model(model, measured.device, memory)
     known = with_known_transactions(seen, model)
     report("fitting", 0)
     result = fit_model.fit(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)
