@@ -270,7 +270,7 @@ Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 """Loop variables around something, and the conditions on them under which it is executed."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class KernelProgram(ShortRepr):
     """One device program of a kernel, symbolic in the sizes."""
 
