@@ -314,9 +314,9 @@ def size_here(task: CalibrationTask, entries: Sequence[CatalogEntry]) -> list[Ke
     )
     path = task.store.with_suffix(".sizes.json")
     until = time.monotonic() + _SEARCH_SHARE * 60.0 * task.minutes
-    for number in range(8, max(len(entries), 1) + 8, 8):
+    chosen, number = None, 0
+    while chosen is None or (number < len(entries) and time.monotonic() <= until):
+        number += 8
         chosen = size_choice.calibrate(entries[:number], task.runner, limits, store=path)
-        if time.monotonic() > until:
-            break
     cases = (chosen.cases([tried]) for tried in entries[:number])
     return [case for of in cases for case in ((of[0], of[-1]) if len(of) > 1 else of)]

@@ -178,7 +178,9 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         """Give a row per model, all of them ranked by validity; then stalls and how to mend it."""
         ranked = self.ranked()
         is_ranked = len(self) == len(_MODELS)
-        facts = {name: {"rank": 1 + ranked.index(name), **self._describe(name)} for name in self}
+        facts: dict[str, dict[str, Any]] = {
+            name: {"rank": 1 + ranked.index(name), **self._describe(name)} for name in self
+        }
         rows = [
             {
                 "model": name,

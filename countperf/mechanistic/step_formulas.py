@@ -87,7 +87,7 @@ class StepFormulas(Result):
         """Return the steps at a size, Eq. (1) of each program, and the term that gives most."""
         self.described.require("latency_steps", model="tmm")
         terms = (self.terms(program).items() for program in self.programs)
-        largest = [
+        largest: list[tuple[Fraction, Term]] = [
             max((Fraction(t.evaluate({self.size: n})), name) for name, t in of) for of in terms
         ]
         return StepBound(steps=float(sum(steps for steps, _ in largest)), which=max(largest)[1])

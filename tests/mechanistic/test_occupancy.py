@@ -28,7 +28,7 @@ from tests.printing import text_of
 GOLDEN = Path(__file__).parents[1] / "golden" / "cuda_occupancy.csv"
 
 
-USES = ("work_items_per_group", "registers_per_work_item", "local_bytes_per_group")
+USES: tuple[str, ...] = ("work_items_per_group", "registers_per_work_item", "local_bytes_per_group")
 
 
 def gtx480(**changes: Any) -> parameters.DeviceParameters:
