@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from countperf import errors
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import caches_of
 from countperf.counting.structure.memory_hierarchy import CacheSize
+from countperf.counting.vector import caches_of
 from countperf.devices.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import choose_caches
@@ -58,7 +58,7 @@ class Profile(ShortRepr):
 LEAST_KERNELS = 12  # families with so many are measured in full, whatever the share
 
 _QUICK = Profile(protocol=QUICK, shapes_per_kernel=2, max_run_s=0.06, overhead_factor=30.0)
-_TRIAL = QUICK.changed(
+_TRIAL = QUICK.with_values(
     **{"name": "trial", "rounds": 1, "runs": 4, "drops": 1, "noise_limit": 0.5},
     **{"extra_rounds": 0, "separation_s": 0.0, "max_seconds": 0.05, "warm_up_s": 0.0},
 )

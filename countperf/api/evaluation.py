@@ -17,8 +17,8 @@ from countperf.api.mechanistic_models import profiler_of
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import caches_of, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches
+from countperf.counting.vector import caches_of, transaction_roots
 from countperf.devices import identity as identities
 from countperf.devices.discovery import matching_devices
 from countperf.devices.nvcc import require_program

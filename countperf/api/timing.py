@@ -157,7 +157,7 @@ def time_kernel(
     kernels = [
         Kernel.of(c.build(), c.parameters, c.statistics or None, instruction_counts) for c in cases
     ]
-    with open_runner(runner, device, None, longest_s=longest_s) as opened:
+    with open_runner(runner, device, longest_s) as opened:
         by: dict[str, Any] = {}
         try:
             chosen = choose_weights(weights, model=model, device=opened.identity, force=force)
@@ -212,7 +212,7 @@ def time_resident_groups(
         )
         for groups, unused in unused_local_bytes.items()
     ]
-    with open_runner(None, device, None) as opened:
+    with open_runner(None, device) as opened:
         return _measure(cases, TIMING, opened)
 
 

@@ -340,7 +340,7 @@ def build_models(models: ModelChoice, device: DeviceParameters) -> list[Mechanis
     """Build models for a device; barriers of no known cost are free, but for the simulation."""
     free = device
     if BARRIER not in device.classes:
-        free = device.replaced(classes={**device.classes, BARRIER: _FREE_BARRIER})
+        free = device.with_values(classes={**device.classes, BARRIER: _FREE_BARRIER})
     return [
         _MODELS[name](device=device if name == PipelineModel.name else free)
         for name in choose_models(models)

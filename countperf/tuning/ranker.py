@@ -528,7 +528,7 @@ class Ranker:
             if len(chunk) > 1:
                 self.chunks.extendleft([point] for point in reversed(chunk))
                 return []
-            reason = f"the process that built and counted it was lost: {error.reason}"
+            reason = f"the process that built and counted it was lost: {error}"
             if error.is_late:
                 reason += f"; {errors.option('longest_s', 'SECONDS')} gives it more"
             return [Refused(choice=chunk[0][1], stage="build", reason=reason)]

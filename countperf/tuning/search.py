@@ -105,7 +105,7 @@ def time_while_hopeful(
     """Run a case while it may be the fastest and there is time, s; see `VariantBench.time`."""
     samples: list[float] = []
     cold: list[float] = []
-    with runner.loaded(case) as run:
+    with runner.load_case(case) as run:
         began_s = runner.clock.now()
         while len(samples) < plan.runs:
             sample = run().time_s

@@ -145,7 +145,7 @@ def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
     calibrated = partial(
         calibrate, device=device, minutes=10.0, name="b", store=store, choice=_small()
     )
-    strict = CALIBRATION.changed(
+    strict = CALIBRATION.with_values(
         spread_limit=1e-9, noise_limit=1e-9, extra_rounds=0, separation_s=0.0
     )
     monkeypatch.setattr(calibrating, "CALIBRATION", strict)  # no time settles

@@ -65,7 +65,7 @@ def test_a_device_that_cannot_answer_has_a_row_that_says_why(tmp_path: Path) -> 
 
 def test_devices_and_fits_are_named_by_files_too(tmp_path: Path) -> None:
     path, weights = tmp_path / "mine.json", tmp_path / "weights.json"
-    load_device("nvidia-v100").replaced(slug="mine").write_file(path)
+    load_device("nvidia-v100").with_values(slug="mine").write_file(path)
     load_weights("pocl-epyc-zen5", model="linear").write_file(weights)
     table = on(path, load_device("nvidia-a100"), weights)
     assert [(one.device, one.model) for one in table.answers] == [

@@ -159,10 +159,10 @@ def test_disagreeing_rounds_get_more_and_are_told() -> None:
 
 def test_a_size_that_fails_alone_is_among_the_failures() -> None:
     class Small(FakeRunner):
-        def loaded(self, case: Any) -> Any:
+        def load_case(self, case: Any) -> Any:
             if case.parameters["n"] > 2000:
                 raise errors.MeasurementError("no memory", case=case.name)
-            return super().loaded(case)
+            return super().load_case(case)
 
     runner = Small(lambda *_: 3e-6)
     timing = time_kernel(AXPY, n=[1000, 4000], runner=runner, weights=linear(), protocol=PROTOCOL)
@@ -366,7 +366,7 @@ for by in ({"weights": "pocl-epyc-zen5", "model": "structural"}, {"weights": wei
 """
 
 
-FAST = PROTOCOL.changed(separation_s=0.0, extra_rounds=0)
+FAST = PROTOCOL.with_values(separation_s=0.0, extra_rounds=0)
 
 
 def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:

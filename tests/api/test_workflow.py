@@ -16,10 +16,9 @@ from countperf.api import evaluation as fitting
 from countperf.api import kernels, prediction
 from countperf.api.kernels import Kernel
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import caches_of
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, is_emitted
-from countperf.counting.vector import PropertyVector
+from countperf.counting.vector import PropertyVector, caches_of
 from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.machine_code.tools import find_analyzer, find_objdump

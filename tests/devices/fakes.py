@@ -131,7 +131,7 @@ class FakeRunner(CaseRunner):
             raise self._broken[case.kernel]
 
     @contextmanager
-    def loaded(self, case: KernelCase) -> Generator[Run]:
+    def load_case(self, case: KernelCase) -> Generator[Run]:
         """Give what takes the next scripted time."""
         turn = self.rounds.count(case.name)
         self.rounds.append(case.name)

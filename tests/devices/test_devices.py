@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from countperf.devices import discovery
 from countperf.devices.device import Device, Findings
 from countperf.devices.discovery import (
     DeviceTrial,
@@ -74,21 +75,22 @@ WORKS = DeviceTrial(works=True)
 BROKEN = DeviceTrial(works=False, reason="unknown target CPU", advice="reinstall")
 
 
-def test_the_default_is_the_first_gpu_that_works_else_the_first_device_by_label() -> None:
-    gpu = replace(GPU, identity=GPU.identity.model_copy(update={"device_type": "gpu"}))
-    discovery = _discovery(POCL, INTEL, gpu)
+def _have(monkeypatch: pytest.MonkeyPatch, found: Discovery, *works: Device) -> None:
+    monkeypatch.setattr(discovery, "discover", lambda: found)
+    monkeypatch.setattr(discovery, "try_device", lambda each: WORKS if each in works else BROKEN)
 
-    assert find_device(discovery=discovery, attempt=lambda _: WORKS) is gpu
-    for works, default in (((POCL, INTEL), INTEL), ((POCL,), POCL)):
-        found = find_device(
-            discovery=discovery,
-            attempt=lambda device, works=works: WORKS if device in works else BROKEN,
-        )
-        assert found is default
+
+def test_the_default_is_the_first_gpu_that_works_else_the_first_device_by_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = replace(GPU, identity=GPU.identity.model_copy(update={"device_type": "gpu"}))
+    for works, default in (((POCL, INTEL, gpu), gpu), ((POCL, INTEL), INTEL), ((POCL,), POCL)):
+        _have(monkeypatch, _discovery(POCL, INTEL, gpu), *works)
+        assert find_device() is default
 
 
 @pytest.mark.parametrize(
-    ("name", "discovery", "said"),
+    ("name", "found", "said"),
     [
         ("pocl", _discovery(*ALL), r"pocl:0 .*: unknown target CPU; reinstall"),
         (
@@ -103,10 +105,11 @@ def test_the_default_is_the_first_gpu_that_works_else_the_first_device_by_label(
     ],
 )
 def test_where_none_works_reasons_and_a_mend_are_given(
-    name: str | None, discovery: Discovery, said: str
+    name: str | None, found: Discovery, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    _have(monkeypatch, found)
     with pytest.raises(DeviceError, match=said):
-        find_device(name, discovery=discovery, attempt=lambda _: BROKEN)
+        find_device(name)
 
 
 @pytest.mark.parametrize(

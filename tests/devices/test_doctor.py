@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from countperf.devices import discovery
 from countperf.devices.device import Device, DriverFile, Findings, pick_errors
-from countperf.devices.discovery import DeviceTrial, Discovery, backend_of, doctor, find_tools
+from countperf.devices.discovery import (
+    DeviceTrial,
+    Discovery,
+    DoctorReport,
+    backend_of,
+    doctor,
+    find_tools,
+)
 from tests.devices.fakes import make_device
 
 GOOD = make_device("pocl:0", "pthread-skylake", platform="Portable Computing Language")
 BAD = make_device("pocl:1", "pthread-generic", platform="Portable Computing Language")
-PLATFORMS = (("Portable Computing Language", "3.1"),)
+PLATFORMS = ("Portable Computing Language",)
 
 
 def _attempt(device: object) -> DeviceTrial:
@@ -24,12 +33,21 @@ def _attempt(device: object) -> DeviceTrial:
     return DeviceTrial(works=False, reason=reason, advice=backend_of(BAD).advise(BAD))
 
 
-def _found(*devices: Device, **changes: Any) -> Discovery:
-    return Discovery((Findings(platforms=PLATFORMS, devices=devices, **changes),))
+@pytest.fixture
+def find(monkeypatch: pytest.MonkeyPatch) -> Callable[..., DoctorReport]:
+    """Have the doctor find these devices, of which only one works."""
+
+    def ask(*devices: Device, **changes: Any) -> DoctorReport:
+        found = Findings(**{"platforms": PLATFORMS, "devices": devices, **changes})
+        monkeypatch.setattr(discovery, "discover", lambda: Discovery((found,)))
+        monkeypatch.setattr(discovery, "try_device", _attempt)
+        return doctor()
+
+    return ask
 
 
-def test_each_device_is_tried_and_a_failing_one_explained() -> None:
-    report = doctor(_found(GOOD, BAD), attempt=_attempt)
+def test_each_device_is_tried_and_a_failing_one_explained(find: Callable[..., Any]) -> None:
+    report = find(GOOD, BAD)
 
     assert [device.works for device in report.devices] == [True, False]
     assert report.default == "pocl:0"
@@ -45,10 +63,9 @@ def test_each_device_is_tried_and_a_failing_one_explained() -> None:
     assert said[2].startswith("      mend: ")
 
 
-def test_nothing_found_says_what_to_install() -> None:
-    nothing = Findings(problem="no OpenCL device found", advice="install an OpenCL driver")
-
-    report = doctor(Discovery((nothing,)))
+def test_nothing_found_says_what_to_install(find: Callable[..., Any]) -> None:
+    problem = "no OpenCL device found"
+    report = find(platforms=(), problem=problem, advice="install an OpenCL driver")
 
     assert not report.is_healthy
     assert report.advice == ("no OpenCL device found: install an OpenCL driver",)
@@ -56,13 +73,13 @@ def test_nothing_found_says_what_to_install() -> None:
 
 
 def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: Callable[..., Any]
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file" / "cache"))
     file = DriverFile(name="x.icd", library=str(tmp_path / "gone.so"), origin="/etc/OpenCL/vendors")
 
-    report = doctor(_found(drivers=(file,)))
+    report = find(drivers=(file,))
 
     assert report.drivers[0].problem.endswith("gone.so is not there")
     for said in (

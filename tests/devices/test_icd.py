@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
-from countperf.devices.device import VENDORS_VARIABLE, advise_drivers, find_drivers, loader_setting
+from countperf.devices import device
+from countperf.devices.device import (
+    VENDORS_VARIABLE,
+    DriverFile,
+    advise_drivers,
+    find_drivers,
+    loader_setting,
+)
 
 
 @pytest.fixture
@@ -36,10 +44,23 @@ def _install_intel(prefix: Path) -> Path:
     return library
 
 
+def _find(
+    variables: dict[str, str], prefix: Path, system: Path
+) -> tuple[tuple[DriverFile, ...], bool]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in (VENDORS_VARIABLE, "OPENCL_VENDOR_PATH"):
+            patch.delenv(name, raising=False)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "prefix", str(prefix))
+        patch.setattr(device, "SYSTEM_FOLDER", str(system))
+        return find_drivers()
+
+
 def _libraries(
     variables: dict[str, str], prefix: Path, system: Path, *, needs_folder: bool = False
 ) -> list[str]:
-    files, takes_folder = find_drivers(variables, prefix, system_folder=system)
+    files, takes_folder = _find(variables, prefix, system)
     assert takes_folder == needs_folder
     return [file.library for file in files if not file.problem]
 
@@ -97,7 +118,7 @@ def test_the_loader_gets_one_private_folder_and_the_variable_is_put_back(
 ) -> None:
     monkeypatch.delenv(VENDORS_VARIABLE, raising=False)
     library = _install_intel(prefix)
-    files, _ = find_drivers({}, prefix, system_folder=system)
+    files, _ = _find({}, prefix, system)
 
     with loader_setting(files):
         folder = Path(os.environ[VENDORS_VARIABLE])

@@ -95,19 +95,6 @@ def test_a_case_that_stays_unstable_is_marked_and_not_hidden(store: Path) -> Non
     assert len(first.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
 
 
-def test_a_case_with_two_levels_is_measured_again_and_says_so(store: Path) -> None:
-    def duration(case: str, turn: int, run: int) -> float:
-        # every run but some takes twice as long, in every round
-        return 2e-3 if case == NAMES[0] and (run + turn) % 2 else 1e-3
-
-    protocol = PROTOCOL.changed(runs=9)
-    first = _first(measure(CASES, store=store, runner=FakeRunner(duration), protocol=protocol))
-
-    assert len(first.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
-    assert (first.settling, first.stable) == ("bimodal", False)
-    assert first.remarks == ("bimodal: two levels, a factor of 2.00 apart",)
-
-
 def test_a_case_beside_busy_programs_is_measured_again_and_says_so(store: Path) -> None:
     began = FakeRunner().clock.now()
     for calm_s, stable in ((5.0, True), (1e6, False)):  # until when they keep one core busy
@@ -157,7 +144,7 @@ def test_a_timer_without_ticks_is_a_failure(store: Path) -> None:
     assert "a time of zero" in found.failures[0].reason
 
 
-def test_a_finished_campaign_runs_nothing_again_and_what_failed_on_request(store: Path) -> None:
+def test_a_finished_campaign_runs_nothing_again(store: Path) -> None:
     _measure(store, FakeRunner(broken={"a": KernelBuildError("no")}))
     runner = FakeRunner()
 
@@ -165,10 +152,6 @@ def test_a_finished_campaign_runs_nothing_again_and_what_failed_on_request(store
 
     assert runner.rounds == runner.checked == []
     assert [entry.case for entry in found] == ["b/n=16", "b/n=32"]
-    found = _measure(store, runner, retry_failed=True)
-    assert sorted(entry.case for entry in found) == NAMES
-    assert found.failures == ()
-    assert _measured(runner) == {"a/n=16", "a/n=32"}
 
 
 def _measured(runner: FakeRunner) -> set[str]:
@@ -242,7 +225,7 @@ def _of(runner: FakeRunner, **change: str) -> dict[str, Any]:
         (lambda runner: _of(runner, name="other"), "Abacus' there and 'other' now"),
         (lambda runner: _of(runner, driver_version="2"), "driver_version is '1'"),
         (
-            lambda _: {"protocol": PROTOCOL.changed(runs=9)},
+            lambda _: {"protocol": PROTOCOL.with_values(runs=9)},
             "holds other measurements: protocol's runs is 4 there and 9 now",
         ),
         (

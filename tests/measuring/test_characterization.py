@@ -23,6 +23,7 @@ from countperf.measuring.characterization import (
     UNROLLED,
     Bench,
     Characterization,
+    Finding,
     characterize,
     chase_order,
     fit_transfer,
@@ -67,9 +68,12 @@ def test_where_the_driver_states_no_clock_processors_have_that_of_the_host(
         _ = _without_stated_clock("gpu").clock_hz
 
 
+def find(found: Characterization, name: str) -> Finding:
+    return next(finding for finding in found.findings if finding.name == name)
+
+
 def value(found: Characterization, name: str) -> float:
-    finding = found.find(name)
-    assert finding is not None
+    finding = find(found, name)
     assert finding.is_plausible, finding.remark
     assert finding.kernel
     return finding.value
@@ -168,8 +172,7 @@ def test_a_broken_experiment_is_named_and_the_others_go_on() -> None:
 def test_a_number_that_cannot_be_is_marked_and_not_used() -> None:
     characterized = run(Truth(costs={"fma.f32": (0.01, 0.05)}))
 
-    finding = characterized.find("fma.f32 cpi")
-    assert finding is not None
+    finding = find(characterized, "fma.f32 cpi")
     assert not finding.is_plausible
     assert "not between 0.125" in finding.remark
     assert "fma.f32" not in characterized.parameters.classes

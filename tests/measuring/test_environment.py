@@ -108,11 +108,10 @@ def test_only_our_cores_count_and_not_what_we_use(tmp_path: Path) -> None:
 def test_the_time_of_others_is_averaged_over_half_a_second_and_more() -> None:
     clock, spent = [0.0], [10.0]
     neighbors = machine.Neighbors(lambda: spent[0], lambda: clock[0])
-    looks: list[float] = []
-    for now, others in ((0.0, 10.0), (0.25, 10.25), (0.5, 10.5), (1.0, 10.5), (3.0, 12.5)):
-        clock[0], spent[0] = now, others
-        looks.append(neighbors.look())
-    assert looks == [0.0, 0.0, 1.0, 0.0, 1.0]
-    assert machine.Neighbors(lambda: None, lambda: 0.0).look() == 0.0
-    assert machine.Neighbors.disturb(machine.available_cores() / 4)
-    assert not machine.Neighbors.disturb(machine.available_cores() / 10)
+    cores = machine.available_cores()
+    looks: list[bool] = []
+    for now, others in ((0.0, 0.0), (0.25, 0.25), (0.5, 0.5), (1.0, 0.5), (3.0, 1.0), (4.0, 1.1)):
+        clock[0], spent[0] = now, others * cores
+        looks.append(neighbors.are_busy())
+    assert looks == [False, False, True, False, True, False]
+    assert not machine.Neighbors(lambda: None, lambda: 0.0).are_busy()

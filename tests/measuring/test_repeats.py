@@ -105,13 +105,13 @@ def _timed(protocol: Protocol, durations: list[float]) -> Round:
     ("protocol", "durations", "kept"),
     [
         # the first is longer than the time to warm up
-        (BROAD.changed(runs=30, max_seconds=None), range(1, 41), range(2, 32)),
+        (BROAD.with_values(runs=30, max_seconds=None), range(1, 41), range(2, 32)),
         (
-            BROAD.changed(warm_up_s=0.02, runs=6),
+            BROAD.with_values(warm_up_s=0.02, runs=6),
             [0.0026] * 8 + [0.001] * 6,  # of a device that warms up
             [0.001] * 6,
         ),
-        (BROAD.changed(warm_up_s=0.0, max_seconds=None), range(1, 31), range(1, 9)),
+        (BROAD.with_values(warm_up_s=0.0, max_seconds=None), range(1, 31), range(1, 9)),
     ],
 )
 def test_runs_that_warm_up_are_not_kept_and_all_others_are(

@@ -38,7 +38,7 @@ def runner(device: Device, runners: dict[str, KernelRunner]) -> KernelRunner:
 @pytest.mark.parametrize("case", [DOUBLE, ROW_SUMS, TWO_LAUNCHES], ids=lambda case: case.kernel)
 def test_right_numbers_are_accepted_and_runs_timed(runner: KernelRunner, case: KernelCase) -> None:
     runner.check(case)
-    with runner.loaded(case) as run:
+    with runner.load_case(case) as run:
         timings = [run() for _ in range(3)]
 
     assert all(0 < timing.time_s < timing.host_s < 10 for timing in timings)
@@ -48,7 +48,7 @@ def test_right_numbers_are_accepted_and_runs_timed(runner: KernelRunner, case: K
 def test_another_clock_times_as_well(device: Device) -> None:
     runner = KernelRunner.open(device, FakeClock([3e-3]))
 
-    with runner.loaded(DOUBLE) as run:
+    with runner.load_case(DOUBLE) as run:
         assert run().time_s == 3e-3
 
 
@@ -65,7 +65,7 @@ def test_arrays_of_another_round_lie_behind_memory_of_another_size(
 
     monkeypatch.setattr(runner.session, "allocate", note)
     for _ in range(2):
-        with runner.loaded(DOUBLE) as run:
+        with runner.load_case(DOUBLE) as run:
             run()
 
     assert sizes[0] != sizes[len(sizes) // 2]
@@ -94,7 +94,7 @@ def test_cases_that_share_inputs_draw_them_once_and_alike(runner: KernelRunner) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner.session, "upload", note)
         for case in (first, second, larger, first):
-            with runner.loaded(case) as run:
+            with runner.load_case(case) as run:
                 run()
 
     assert [sizes["n"] for sizes in drawn] == [1024, 2048, 1024]
@@ -208,7 +208,7 @@ def test_a_campaign_on_a_real_device(device: Device, tmp_path: Path) -> None:
         [DOUBLE, ROW_SUMS, wrong],
         device=device,
         store=tmp_path / "store.jsonl",
-        protocol=QUICK.changed(name="test", extra_rounds=0),
+        protocol=QUICK.with_values(name="test", extra_rounds=0),
     )
 
     assert [entry.case for entry in found] == [DOUBLE.name, ROW_SUMS.name]

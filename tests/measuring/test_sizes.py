@@ -18,9 +18,9 @@ from countperf.measuring.size_choice import (
     SizeLimits,
     calibrate,
     choose_sizes,
+    limit_memory,
     measure_launch_overhead,
     measure_limits,
-    memory_limit,
     time_case,
 )
 from countperf.steps import listening
@@ -229,10 +229,10 @@ def test_sizes_of_another_device_or_patience_are_refused(tmp_path: Path, change:
     ],
     ids=["largest array", "a quarter of the device", "a quarter of the host", "host unknown"],
 )
-def test_memory_limit(largest: int, device_bytes: int, host_bytes: int | None, limit: int) -> None:
+def test_limit_memory(largest: int, device_bytes: int, host_bytes: int | None, limit: int) -> None:
     limits = replace(FAKE_LIMITS, global_memory_bytes=device_bytes, max_allocation_bytes=largest)
 
-    assert memory_limit(limits, host_bytes) == limit
+    assert limit_memory(limits, host_bytes) == limit
 
 
 @pytest.mark.device

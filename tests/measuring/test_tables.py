@@ -71,7 +71,7 @@ def test_rows_become_measurements_that_say_what_is_not_known() -> None:
     assert vector is not None
     counts = vector.evaluate({"n": 100})
     assert (counts["groups"], counts["gmem.load.32.stride1"]) == (2, 100)
-    again = MeasurementSet.read_text(measured.to_text())
+    again = MeasurementSet.read_lines(measured.to_text().splitlines())
     assert again.measurements == measured.measurements
 
 

@@ -143,7 +143,7 @@ def test_an_application_is_the_sum_of_its_transfers_and_kernels() -> None:
 def test_copies_between_devices_go_through_the_host_unless_a_link_is_stated() -> None:
     device = load_device("nvidia-gtx-970")
     through = transfer_time(device.links["d2h"], 1e6) + transfer_time(device.links["h2d"], 1e6)
-    direct = device.replaced(
+    direct = device.with_values(
         links={**device.links, "d2d": LinkParameters(startup_s=1e-6, bandwidth_byte_per_s=1e9)}
     )
     times = [

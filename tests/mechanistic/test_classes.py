@@ -63,7 +63,7 @@ def test_kind_and_subsystem_are_those_of_the_stated_class() -> None:
 def test_a_stated_class_wins() -> None:
     fused = {"fma.f32": make_class("fma.f32", "alu", 1, 4)}
     mul = make_class("mul.f32", "alu", 2, 8)
-    device = TWO_CLASSES.replaced(classes={**TWO_CLASSES.classes, **fused, "mul.f32": mul})
+    device = TWO_CLASSES.with_values(classes={**TWO_CLASSES.classes, **fused, "mul.f32": mul})
     costs = [kernel_class(device, name).cpi for name in ("mul.f32", "add.f32", "compare.i32")]
     assert costs == [2, 1, 3]
     assert with_known_classes(device, ["mul.f32"])[0] == device

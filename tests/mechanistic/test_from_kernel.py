@@ -153,7 +153,7 @@ def test_sizes_are_checked(sizes: dict[str, Any], parameter: str | None) -> None
 
 @pytest.mark.parametrize("field", ["sub_group_size", "cache_line_bytes"])
 def test_a_device_without_sub_groups_or_lines_is_refused(field: str) -> None:
-    device = example_device(cache_line_bytes=64).replaced(**{field: None})
+    device = example_device(cache_line_bytes=64).with_values(**{field: None})
     with pytest.raises(errors.DeviceParameterError, match=field) as raised:
         profile_at(profiled.saxpy(), {"n": 64}, device)
     assert raised.value.field == field
@@ -257,7 +257,7 @@ def test_barriers_are_issued_like_computations_in_mwp_cwp() -> None:
     device = load_device("nvidia-8800-gtx")
     sizes = {"n": 64, "m": 64, "l": 64}
     product = profile_kernel(matmul(), device, registers_per_work_item=10).at(sizes)
-    costed = device.replaced(classes=load_device("nvidia-c2050").classes)
+    costed = device.with_values(classes=load_device("nvidia-c2050").classes)
     adapted = with_known_classes(costed, product.profile.alpha)[0]
     inputs = MwpCwpModel(device=adapted).inputs(product)
     assert product.profile.alpha_sync

@@ -141,6 +141,20 @@ def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
             assert limits["local"] == row["local"], row
 
 
+def test_two_register_files_of_a_p100_waste_less_than_four() -> None:
+    held = [
+        resident_groups(
+            parameters.capability_device(capability),
+            work_items_per_group=64,
+            registers_per_work_item=39,
+        )
+        for capability in ("6.0", "6.1")
+    ]
+
+    # a sub-group has 1280 registers, of which 32768 hold 25 and 16384 hold 12 (cuda_occupancy.h)
+    assert [residency.active_groups for residency in held] == [2 * 25 // 2, 4 * 12 // 2]
+
+
 @pytest.mark.parametrize("capability", ["1.0", "1.1", "1.3", "2.0"])
 @given(
     items=st.one_of(st.integers(1, 512), st.integers(1, 16).map(lambda count: 32 * count)),
@@ -212,7 +226,7 @@ def test_a_device_whose_registers_limit_nothing_needs_none() -> None:
 
 @pytest.mark.parametrize("slug", ["nvidia-gtx-970", "nvidia-k620", "nvidia-h200", "amd-r9-380"])
 def test_so_much_local_memory_leaves_so_many_groups(slug: str) -> None:
-    device = parameters.load_device(slug).replaced(max_local_bytes_per_group=None)
+    device = parameters.load_device(slug).with_values(max_local_bytes_per_group=None)
 
     def resident(local_bytes: int) -> int:
         return resident_groups(

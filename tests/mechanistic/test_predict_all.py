@@ -33,7 +33,7 @@ from tests.printing import object_of, text_of
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 K620 = load_device("nvidia-k620")
-GTX_970 = load_device("nvidia-gtx-970").replaced(
+GTX_970 = load_device("nvidia-gtx-970").with_values(
     # the costs of another device of its generation, and rough constants of the older models
     classes=K620.classes,
     bandwidth_byte_per_s=224e9,
@@ -98,7 +98,7 @@ LACKING = {"device.issue_cycles", "device.latency_steps", "device.classes.barrie
 def test_on_every_device_of_the_catalogue_a_model_answers_or_names_what_it_lacks(slug: str) -> None:
     device = load_device(slug)
     if device.cache_line_bytes is None and device.compute_capability is None:
-        device = device.replaced(cache_line_bytes=64)
+        device = device.with_values(cache_line_bytes=64)
     profiler = profile_kernel(matmul(), device, **OPTIONS)
     answers = answers_of(profiler, SMALL)
     assert list(answers) == list(model_names())
@@ -137,7 +137,7 @@ def test_only_models_that_need_the_occupancy_ask_for_registers() -> None:
 def test_a_class_without_a_cost_is_named() -> None:
     def without(name: str) -> ModelAnswers:
         classes = {key: cost for key, cost in K620.classes.items() if key != name}
-        device = GTX_970.replaced(classes=classes)
+        device = GTX_970.with_values(classes=classes)
         return predict_all(matmul(), device, SIZES, profile_options=OPTIONS)
 
     answers = without("ld.local.s32")

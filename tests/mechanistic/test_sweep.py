@@ -84,9 +84,9 @@ def test_a_kernel_is_timed_over_resident_groups(monkeypatch: pytest.MonkeyPatch)
         find_device("pocl:0")
     except DeviceError as error:
         pytest.skip(str(error))
-    once = PROTOCOL.changed(rounds=1, separation_s=0.0, extra_rounds=0)
+    once = PROTOCOL.with_values(rounds=1, separation_s=0.0, extra_rounds=0)
     monkeypatch.setattr("countperf.api.timing.TIMING", once)
-    described = load_device("pocl-epyc-zen5").replaced(
+    described = load_device("pocl-epyc-zen5").with_values(
         max_groups_per_compute_unit=4, local_bytes_per_compute_unit=65536
     )
     timed = sweep_kernel(

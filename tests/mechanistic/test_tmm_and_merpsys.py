@@ -265,12 +265,12 @@ def test_time_is_inverse_to_factor_clock_and_compute_units_and_falls_with_occupa
     low, high = sorted((first, second))
     device = _gtx_970()
     # bytes per cycle stay as they are where the memory clock grows alike
-    scaled = device.replaced(
+    scaled = device.with_values(
         clock_hz=1253e6 * speed, num_compute_units=13 * units, mem_clock_hz=1753e6 * speed * units
     )
 
     def time(parameters: DeviceParameters, occupancy: float, lambda_k: float = 1.0) -> float:
-        model = MerpsysModel(device=parameters.replaced(lambda_k=lambda_k))
+        model = MerpsysModel(device=parameters.with_values(lambda_k=lambda_k))
         return model.estimate(
             ProfiledKernel(_saxpy(8), replace(SAXPY_LAUNCH, occupancy=occupancy))
         ).time_s

@@ -73,7 +73,7 @@ def test_roof(
     bound: str,
     kind: str,
 ) -> None:
-    top = roof(counts, device_of(*costs).replaced(issue_limit=limit))
+    top = roof(counts, device_of(*costs).with_values(issue_limit=limit))
     assert (top.wpc, top.bound, top.kind) == (wpc, bound, kind)
 
 
@@ -141,7 +141,7 @@ def test_volkov_over_occupancy(
 
 
 def test_volkov_with_three_subsystems() -> None:
-    device = device_of("a alu 0.375 6", "s sfu 1 15", "m memory 18 440").replaced(**UNIT)
+    device = device_of("a alu 0.375 6", "s sfu 1 15", "m memory 18 440").with_values(**UNIT)
     counts = {"a": 20.0, "s": 4.0, "m": 2.0}
     assert latency_alone(builders.example_profile(alpha=counts, idg=None), device) == 1060
     assert list(roof(counts, device).busy.values()) == [7.5, 4, 36]
@@ -185,7 +185,7 @@ def test_transit(
     costs: tuple[str, ...], alpha: tuple[float, float], occupancy: float, wpc: float
 ) -> None:
     counts = dict(zip("CM", alpha, strict=True))
-    device = device_of(*costs).replaced(**UNIT)
+    device = device_of(*costs).with_values(**UNIT)
     rate = rate_at(TransitModel, occupancy, device, alpha=counts, idg=None)
     assert rate["wpc"] == pytest.approx(wpc, rel=1e-9)
 
@@ -194,7 +194,7 @@ def test_theorem_1_without_parallelism_transit_is_volkov() -> None:
     grid = product((1, 4, 30), (1, 2, 9), (0.25, 1, 4), (4, 40), (0.5, 2, 42), (6, 136, 450))
     for comp, mem, cpi_comp, latency_comp, cpi_mem, latency_mem in grid:
         costs = (f"C compute {cpi_comp} {latency_comp}", f"M memory {cpi_mem} {latency_mem}")
-        device = device_of(*costs).replaced(**UNIT)
+        device = device_of(*costs).with_values(**UNIT)
         for occupancy in (0.5, 1, 2, 7, 48, 64):
             volkov, transit = (
                 rate_at(model, occupancy, device, alpha={"C": comp, "M": mem}, idg=None)["wpc"]

@@ -501,10 +501,10 @@ class _Failing(FakeRunner):
     in_memory = 0
 
     @contextmanager
-    def loaded(self, case: KernelCase) -> Generator[Run]:
+    def load_case(self, case: KernelCase) -> Generator[Run]:
         self.in_memory += 1
         try:
-            with super().loaded(case) as run:
+            with super().load_case(case) as run:
                 yield run
         except RuntimeError as error:
             raise MeasurementError("the driver is gone", case=case.name) from error

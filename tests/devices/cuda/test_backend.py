@@ -41,7 +41,7 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++")
 DOUBLE = make_loopy_case()
 NO_MEMORY = CUDARuntimeError(2, "cudaErrorMemoryAllocation: out of memory")
 ILLEGAL_ADDRESS = CUDARuntimeError(700, "cudaErrorIllegalAddress: an illegal memory access")
-SHORT = PROTOCOL.changed(separation_s=0.0, noise_limit=10.0, spread_limit=10.0)
+SHORT = PROTOCOL.with_values(separation_s=0.0, noise_limit=10.0, spread_limit=10.0)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_numbers_are_compared_and_runs_timed(
 ) -> None:
     runner.check(case)
     cupy.launches.clear()
-    with runner.loaded(case) as run:
+    with runner.load_case(case) as run:
         timings = [run() for _ in range(2)]
 
     launches = 2 if case is TWO_LAUNCHES else 1
@@ -162,7 +162,7 @@ def test_the_launch_is_worked_out_once_for_the_same_arguments(
     monkeypatch.setattr(GeneratedCode, "launches", lambda *a: made.append(1) or launches(*a))
     case = make_loopy_case()
     for _ in range(2):
-        with runner.loaded(case) as run:
+        with runner.load_case(case) as run:
             run()
             run()
 
@@ -182,7 +182,7 @@ def test_memory_that_launches_share_goes_with_the_arguments(runner: KernelRunner
         return memory
 
     runner.session.allocate = noted
-    with runner.loaded(TWO_LAUNCHES) as run:
+    with runner.load_case(TWO_LAUNCHES) as run:
         run()
         assert any(each() is not None for each in allocated)
         del run
@@ -200,7 +200,7 @@ def test_unused_local_memory_is_dynamic_and_may_be_more_than_code_can_declare(
 ) -> None:
     case = make_loopy_case("padded", double, unused_local_bytes=2 * SHARED_LIMIT)
 
-    with runner.loaded(case) as run:
+    with runner.load_case(case) as run:
         run()
 
     assert cupy.shared_bytes == 2 * SHARED_LIMIT
@@ -243,7 +243,7 @@ def _unknown_function() -> Any:
 @pytest.mark.parametrize(
     ("build", "changes", "said"),
     [
-        (lambda: _local(2**14), {}, "65536 byte of local memory"),
+        (lambda: _local(2**14), {"check_parameters": {"n": 16}}, "65536 byte of local memory"),
         (lambda: double(2048), {"check_parameters": {"n": 2048}}, "up to 1024"),
         (
             _tall,
@@ -379,15 +379,19 @@ def _discovery(**changes: Any) -> Discovery:
     return Discovery((Findings(problem="no OpenCL", advice="get it"), replace(ABSENT, **changes)))
 
 
-def test_asking_for_a_gpu_that_cannot_be_there_says_why() -> None:
+def test_asking_for_a_gpu_that_cannot_be_there_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "discover", _discovery)
     with pytest.raises(DeviceError, match="no device 'cuda:0': CuPy is not installed; pip install"):
-        find_device("cuda:0", discovery=_discovery())
+        find_device("cuda:0")
 
 
 @pytest.mark.parametrize("expected", [True, False])
-def test_an_expected_gpu_is_part_of_the_advice(expected: bool) -> None:
+def test_an_expected_gpu_is_part_of_the_advice(
+    expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "discover", lambda: _discovery(is_expected=expected))
     with pytest.raises(DeviceError) as caught:
-        find_device(discovery=_discovery(is_expected=expected))
+        find_device()
 
     assert ("CuPy is not installed" in str(caught.value)) is expected
 
