@@ -72,7 +72,6 @@ def calibrate(
     name: str | None = None,
     store: Path | str | None = None,
     busy: bool = False,
-    choice: prior.KernelChoice | None = None,
 ) -> prior.CalibrationResult:
     """Measure the kernels that tell most about a device, and fit its weights to them.
 
@@ -94,8 +93,6 @@ def calibrate(
     busy : bool
         Use times that do not settle, too, since other programs use the machine; intervals are
         wider.
-    choice : KernelChoice, optional
-        The kernels to measure, in their order.
 
     Raises
     ------
@@ -132,7 +129,7 @@ def calibrate(
         deadline=began + 60.0 * minutes,
         minutes=minutes,
     )
-    cases = _list_cases(task, (choice or prior.load_shipped_choice()).kernels)
+    cases = _list_cases(task, prior.load_shipped_choice().kernels)
     if not busy:
         forget_unsettled(task.store)
     measured = _measure(task, cases, busy=busy)
