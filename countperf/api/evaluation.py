@@ -107,12 +107,7 @@ def recount(measurements: Path | str, *, caches: CountedCaches | None = None) ->
 
 
 def measurements_of_table(
-    table: Path | str,
-    *,
-    kernels: str | None = None,
-    device: str,
-    source: str = "",
-    ignore: Sequence[str] = (),
+    table: Path | str, *, kernels: str | None = None, device: str, ignore: Sequence[str] = ()
 ) -> MeasurementSet:
     """Read times that were measured elsewhere from a file.
 
@@ -143,7 +138,7 @@ def measurements_of_table(
         frame,
         table_kernels([str(one) for one in named], file or None),
         device=identity,
-        source=source or os.fsencode(Path(table).name).decode(errors="backslashreplace"),
+        source=os.fsencode(Path(table).name).decode(errors="backslashreplace"),
         ignore=ignore,
     )
 
