@@ -547,11 +547,15 @@ def _list_classes(
         ("ld.local.s32", "local", "compute", "local"),
         ("ld.global.s32", "memory", "memory", "memory"),
     ]
-    classes: dict[str, described.InstructionClass] = {}
-    for name, pipeline, kind, measured in rows:
-        if measured in costs and (found := known.get(f"{measured} latency")):
-            cost = {"cpi": costs[measured], "latency": found.value, "source": _source(found)}
-            classes[name] = described.InstructionClass(
-                name=name, subsystem=pipeline, kind=kind, **cost
-            )
-    return classes
+    return {
+        name: described.InstructionClass(
+            name=name,
+            subsystem=subsystem,
+            cpi=costs[measured],
+            latency=latency.value,
+            kind=kind,
+            source=_source(latency),
+        )
+        for name, subsystem, kind, measured in rows
+        if measured in costs and (latency := known.get(f"{measured} latency"))
+    }

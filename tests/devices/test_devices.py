@@ -55,7 +55,6 @@ def test_other_names_are_refused_with_what_there_is(
 ) -> None:
     with pytest.raises(DeviceError) as caught:
         select_device(name, devices)
-
     assert said in str(caught.value)
     assert caught.value.device == name
 
@@ -63,7 +62,6 @@ def test_other_names_are_refused_with_what_there_is(
 def test_a_label_wins_over_parts_of_names() -> None:
     one = make_device("pocl:1", "device")
     eleven = make_device("pocl:11", "device")
-
     assert select_device("pocl:1", (eleven, one)).label == "pocl:1"
 
 
@@ -118,14 +116,12 @@ def test_where_none_works_reasons_and_a_mend_are_given(
 )
 def test_group_class(largest: int, group_class: str) -> None:
     limits = replace(POCL.limits, max_group_size=largest)
-
     assert limits.group_class == group_class
 
 
 @pytest.mark.device
 def test_a_device_of_this_machine_works() -> None:
     device = find_device()
-
     assert device in discover().devices
     assert select_device(device.label, discover().devices) == device
     assert try_device(device) == WORKS
@@ -153,5 +149,4 @@ def test_a_wrong_setting_in_a_real_process_is_explained(setting: str) -> None:
         text=True,
         check=True,
     )
-
     assert result.stdout.startswith(f"DeviceError: no OpenCL driver: OCL_ICD_VENDORS={setting} is")

@@ -38,7 +38,8 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Callable[..., DoctorReport]:
     """Have the doctor find these devices, of which only one works."""
 
     def ask(*devices: Device, **changes: Any) -> DoctorReport:
-        found = Findings(**{"platforms": PLATFORMS, "devices": devices, **changes})
+        given: dict[str, Any] = {"platforms": PLATFORMS, "devices": devices, **changes}
+        found = Findings(**given)
         monkeypatch.setattr(discovery, "discover", lambda: Discovery((found,)))
         monkeypatch.setattr(discovery, "try_device", _attempt)
         return doctor()
@@ -48,7 +49,6 @@ def find(monkeypatch: pytest.MonkeyPatch) -> Callable[..., DoctorReport]:
 
 def test_each_device_is_tried_and_a_failing_one_explained(find: Callable[..., Any]) -> None:
     report = find(GOOD, BAD)
-
     assert [device.works for device in report.devices] == [True, False]
     assert report.default == "pocl:0"
     assert report.is_healthy
@@ -66,7 +66,6 @@ def test_each_device_is_tried_and_a_failing_one_explained(find: Callable[..., An
 def test_nothing_found_says_what_to_install(find: Callable[..., Any]) -> None:
     problem = "no OpenCL device found"
     report = find(platforms=(), problem=problem, advice="install an OpenCL driver")
-
     assert not report.is_healthy
     assert report.advice == ("no OpenCL device found: install an OpenCL driver",)
     assert "no OpenCL device was found\n      mend: no OpenCL" in str(report)
@@ -78,9 +77,7 @@ def test_a_platform_without_devices_and_a_missing_library_are_pointed_out(
     (tmp_path / "file").touch()
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "file" / "cache"))
     file = DriverFile(name="x.icd", library=str(tmp_path / "gone.so"), origin="/etc/OpenCL/vendors")
-
     report = find(drivers=(file,))
-
     assert report.drivers[0].problem.endswith("gone.so is not there")
     for said in (
         "reinstall that driver",
@@ -99,7 +96,6 @@ def test_of_a_failed_build_only_the_compilers_words_are_kept() -> None:
         "Device pthread-AMD EPYC failed to build the program\n\n"
         "(options: -I /somewhere)\n(source saved as /tmp/x.cl)"
     )
-
     assert pick_errors(text) == "error: unknown target CPU 'generic'"
     assert len(pick_errors("x" * 5000)) == 600
 
@@ -109,9 +105,7 @@ def test_programs_that_read_machine_code(monkeypatch: pytest.MonkeyPatch, tmp_pa
     program.touch(mode=0o755)
     monkeypatch.setenv("COUNTPERF_LLVM_MCA", str(program))
     monkeypatch.setenv("COUNTPERF_OBJDUMP", str(tmp_path / "none"))
-
     tools = {tool.name: tool for tool in find_tools()}
-
     assert list(tools) == ["objdump", "llvm-mca", "nvcc", "nvdisasm"]
     assert tools["llvm-mca"].path == str(program)
     assert tools["objdump"].path is None

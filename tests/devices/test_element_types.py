@@ -115,7 +115,6 @@ def test_counts_of_half_precision_are_those_of_llvm_code(tmp_path: Path) -> None
         oclgrind.run(kernel, {"n": 37}, tmp_path, passes=("-passes=verify",))
     code = (tmp_path / "kernel.ll").read_text()
     counts = count_kernel(kernel).evaluate(n=37)
-
     for name, instruction in (
         ("flop.mul.f16", "fmul half"),
         ("flop.add.f16", "fadd half"),

@@ -26,15 +26,6 @@ h2d = { startup_s = 1e-6, bandwidth_byte_per_s = 1e10, lambda_c = 0.7, source = 
 """  # noqa: E501 - one line per class
 
 
-@pytest.mark.parametrize("slug", available_devices())
-def test_every_description_is_valid_and_each_number_has_a_source(slug: str) -> None:
-    device = load_device(slug)
-
-    assert device.slug == slug
-    assert all(device.sources[name] for name in UNITS if getattr(device, name) is not None)
-    assert all(len(entry.source) > 20 for entry in device.classes.values())
-
-
 LEMEIRE = """
 class           c2050   gtx-650-ti  k620        gtx-1060  rtx-2070  r9-380
 cos.approx.f32  8/40    1/18        1/15        1/15      2/21      5/24
@@ -53,11 +44,9 @@ ISSUE_LIMITS = {"c2050": 1, "gtx-650-ti": 4, "k620": 4, "gtx-1060": 4, "rtx-2070
 
 def test_costs_are_those_of_the_source() -> None:
     names, *rows = (line.split() for line in LEMEIRE.strip().splitlines())
-
     for column, name in enumerate(names[1:], 1):
         device = load_device(f"{'amd' if name == 'r9-380' else 'nvidia'}-{name}")
         costs = {entry.name: (entry.cpi, entry.latency) for entry in device.classes.values()}
-
         assert costs == {
             row[0]: tuple(map(float, row[column].split("/"))) for row in rows if row[column] != "-"
         }
@@ -85,38 +74,24 @@ _GAJGER = ("mem_clock_hz", "bus_width_bits", "data_rate", "num_compute_units", "
 )
 def test_constants_of_publications(slug: str, names: Any, constants: Any) -> None:
     device = load_device(slug)
-
     assert tuple(getattr(device, name) for name in names) == constants
 
 
 @pytest.mark.parametrize("slug", available_devices())
-def test_peaks_follow_from_cores_memory_and_clocks(slug: str) -> None:
+def test_numbers_have_sources_and_agree_with_the_peaks(slug: str) -> None:
     device = load_device(slug)
-    lanes = device.require("num_compute_units") * device.require("cores_per_compute_unit")
-
-    assert 2 * lanes * device.require("clock_hz") == pytest.approx(
-        device.require("peak_flops"), rel=0.005
-    )
-    if device.mem_clock_hz is not None:
-        assert device.require("bandwidth_byte_per_s") == pytest.approx(
-            device.mem_clock_hz * device.require("bus_width_bits") / 8 * device.require("data_rate")
-        )
-
-
-@pytest.mark.parametrize(
-    "slug", [slug for slug in available_devices() if "fma.f64" in load_device(slug).classes]
-)
-def test_costs_of_instructions_agree_with_the_peaks(slug: str) -> None:
-    device = load_device(slug)
-    units, clock = device.require_int("num_compute_units"), device.require("clock_hz")
-    size = device.require_int("sub_group_size")
-
-    flops = 2 * size / device.require_class("fma.f32").cpi * units * clock
-    rate = implied_bandwidth(device)
-
+    assert device.slug == slug
+    assert all(device.sources[name] for name in UNITS if getattr(device, name) is not None)
+    assert all(len(entry.source) > 20 for entry in device.classes.values())
+    cores, bandwidth = device.cores_per_compute_unit or 0, device.bandwidth_byte_per_s
+    flops = 2 * device.require("num_compute_units") * cores * device.require("clock_hz")
     assert flops == pytest.approx(device.require("peak_flops"), rel=0.005)
-    assert rate == pytest.approx(device.require("bandwidth_byte_per_s"), rel=0.001)
-    assert size / device.require_class("fma.f32").cpi == device.cores_per_compute_unit
+    if device.mem_clock_hz is not None:
+        transfers = device.mem_clock_hz * device.require("data_rate")
+        assert bandwidth == pytest.approx(transfers * device.require("bus_width_bits") / 8)
+    if "fma.f64" in device.classes:
+        assert implied_bandwidth(device) == pytest.approx(bandwidth, rel=0.001)
+        assert device.require("sub_group_size") / device.classes["fma.f32"].cpi == cores
 
 
 @pytest.mark.parametrize(
@@ -129,19 +104,15 @@ def test_costs_of_instructions_agree_with_the_peaks(slug: str) -> None:
     ],
 )
 def test_costs_that_nobody_published_are_missed_by_name(slug: str, name: str) -> None:
-    with pytest.raises(DeviceParameterError) as caught:
+    with pytest.raises(DeviceParameterError, match="pipeline-rr") as caught:
         load_device(slug).require_class(name, model="pipeline-rr")
-
     assert caught.value.field == f"classes.{name}"
-    assert "pipeline-rr" in str(caught.value)
 
 
 def test_a_latency_that_nobody_published_is_missed_by_name() -> None:
     cost = load_device("nvidia-rtx-3090").require_class("ld.global.s32")
-
     with pytest.raises(DeviceParameterError, match="all models but rooflines") as caught:
         assert cost.known_latency
-
     assert caught.value.field == "classes.ld.global.s32.latency"
     assert cost.cpi == pytest.approx(128 * 82 * 1.695e9 / 936.2e9, rel=1e-5)
 
@@ -158,9 +129,7 @@ def test_links_are_those_of_the_source() -> None:
 def test_a_file_of_the_user(tmp_path: Path) -> None:
     path = tmp_path / "toy.toml"
     path.write_text(GOOD)
-
     device = load_device(path)
-
     assert device.clock_hz == 1e9
     assert device.source_of("clock_hz") == "measured here"
     assert device.classes["mul.f32"].latency == 4
@@ -189,17 +158,13 @@ def test_a_file_of_the_user(tmp_path: Path) -> None:
 )
 def test_bad_descriptions_are_refused_by_field(old: str, new: str, field: str) -> None:
     assert old in GOOD
-
     with pytest.raises(DocumentError) as caught:
         read_device(GOOD.replace(old, new, 1), path="toy.toml")
-
     assert (caught.value.field, caught.value.path) == (field, "toy.toml")
 
 
 def test_damaged_files_and_unknown_devices_are_refused() -> None:
     with pytest.raises(DocumentError, match="damaged TOML"):
         read_device("clock_hz = = 3")
-    with pytest.raises(DeviceError) as caught:
+    with pytest.raises(DeviceError, match="no description of a device 'nvidia-none'"):
         load_device("nvidia-none")
-
-    assert caught.value.device == "nvidia-none"

@@ -42,7 +42,6 @@ def test_numbers_are_required_by_name_and_absent_ones_named() -> None:
 def test_every_number_has_a_unit() -> None:
     kinds = {"format", "version", "slug", "name", "compute_capability", "register_mode"}
     tables = {"classes", "links", "sources", "coarse_registers"}
-
     assert set(UNITS) == set(DeviceParameters.model_fields) - kinds - tables
 
 
@@ -74,7 +73,6 @@ def test_what_is_impossible_is_refused_by_field(
 ) -> None:
     with pytest.raises(DeviceParameterError) as caught:
         make(**values)
-
     assert caught.value.field == field
 
 
@@ -90,7 +88,6 @@ def test_document_survives_writing_and_reading_and_a_bad_class_is_refused_by_pat
 
 def test_capabilities_of_all_generations_are_known() -> None:
     wanted = "1.0 1.3 2.0 3.0 3.5 5.0 5.2 6.1 7.5 8.0 8.6 8.9 9.0 10.0 12.0"
-
     assert set(wanted.split()) <= set(COMPUTE_CAPABILITIES)
     for capability in COMPUTE_CAPABILITIES:
         device = capability_device(capability)
@@ -103,9 +100,7 @@ def test_stated_limits_win_over_those_of_the_capability() -> None:
     device = declare_device(
         compute_capability="9.0", max_groups_per_compute_unit=3, register_mode="work_item"
     )
-
     found = with_capability_limits(device)
-
     assert (found.max_groups_per_compute_unit, found.register_mode) == (3, "work_item")
     assert found.registers_per_compute_unit == 65536
 

@@ -29,7 +29,6 @@ cpu MHz\t\t: 2000.000
 def test_the_environment_of_this_machine_is_complete() -> None:
     limits = replace(LIMITS, max_clock_mhz=1800)
     found = gather_environment(limits, {"driver": "1"})
-
     assert found.cores >= 1
     assert found.recorded_at.endswith("+00:00")
     assert found.clocks_mhz["device_max"] == 1800
@@ -53,15 +52,12 @@ def test_clocks_that_are_readable(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "scaling_max_freq").write_text("3700000\n")
     (folder / "base_frequency").write_text("<unknown>\n")
-
     found = machine.read_clocks(tmp_path)
-
     assert found == {"cpu_current_mean": pytest.approx(2298.061), "scaling_max_freq": 3700.0}
 
 
 def test_free_memory(tmp_path: Path) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 100 kB\nMemAvailable:   24 kB\n")
-
     assert machine.available_memory(tmp_path / "meminfo") == 24 * 1024
     assert machine.available_memory(tmp_path / "absent") is None
 
@@ -91,14 +87,12 @@ def test_a_busy_program_counts() -> None:
 
 @linux_only
 def test_only_our_cores_count_and_not_what_we_use(tmp_path: Path) -> None:
-    ours = sorted(os.sched_getaffinity(0))
-    path = tmp_path / "stat"
+    ours, path = sorted(os.sched_getaffinity(0)), tmp_path / "stat"
     lines = [f"cpu{n} 500 100 200 7 7 30 40 30 9 9" for n in [*ours, max(ours) + 1]]
     path.write_text("\n".join(["cpu 1 2 3 4 5 6 7 8 9 10", *lines, "intr 5", "ctxt 7", ""]))
     own = sum(os.times()[:4])
     found = machine.time_of_others_s(path)
     assert found == pytest.approx(900 / _PER_SECOND * len(ours) - own, abs=0.2)
-
     path.write_text("\n".join(lines[1:]))
     assert machine.time_of_others_s(path) is None
     assert machine.time_of_others_s(tmp_path / "none") is None

@@ -40,9 +40,7 @@ def _next(schedule: RoundSchedule, now: float) -> Repeats:
 def test_families_are_mixed_and_cases_of_a_kernel_come_together() -> None:
     kernels = [f"{family}/{number}" for family in ("walks", "stencil") for number in range(50)]
     cases = [make_case(kernel, n) for n in (1, 2) for kernel in kernels]
-
     mixed = in_mixed_order(cases)
-
     assert sorted(case.name for case in mixed) == sorted(case.name for case in cases)
     assert mixed == in_mixed_order(iter(cases))
     pairs = list(zip(mixed[::2], mixed[1::2], strict=True))
@@ -57,7 +55,6 @@ def test_a_due_round_goes_before_a_fresh_case_and_an_early_one_after() -> None:
     first = _next(schedule, 0.0)
     first.rounds.append(_round(1))
     schedule.again(first, 0.0)
-
     second = _next(schedule, SEPARATION_S / 2)
     assert second.case.name == "fake/n=2"
     assert _next(schedule, SEPARATION_S + 1) is first
@@ -72,7 +69,6 @@ def test_second_rounds_need_not_wait_when_nothing_else_is_left_but_extra_ones_do
     early.rounds.append(_round(1))
     schedule.again(unstable, 0.0)
     schedule.again(early, 1.0)
-
     assert schedule.take(2.0) == (early, 0)
     assert schedule.take(3.0) == (unstable, pytest.approx(SEPARATION_S - 3))
     schedule.again(unstable, 0.0)
@@ -91,7 +87,6 @@ def test_second_rounds_need_not_wait_when_nothing_else_is_left_but_extra_ones_do
 )
 def test_when_a_case_is_finished(rounds: list[tuple[float, ...]], finished: bool) -> None:
     turns = [_round(*times) for times in rounds]
-
     assert Repeats(case=make_case(), protocol=PROTOCOL, rounds=turns).is_finished() is finished
 
 
@@ -118,7 +113,6 @@ def test_runs_that_warm_up_are_not_kept_and_all_others_are(
     protocol: Protocol, durations: Iterable[float], kept: Iterable[float]
 ) -> None:
     done = _timed(protocol, list(durations))
-
     assert done.samples_s == tuple(kept)
     assert not done.cut_short
 
@@ -128,10 +122,8 @@ def test_runs_that_warm_up_are_not_kept_and_all_others_are(
 )
 def test_quick_stops_slow_cases(duration: float, runs: int) -> None:
     done = _timed(QUICK, [duration] * 100)
-
     assert len(done.samples_s) == runs
     assert done.cut_short is (runs < QUICK.runs)
-    assert runs >= QUICK.drops + 2
 
 
 @pytest.mark.parametrize(
@@ -150,26 +142,16 @@ def test_quick_stops_slow_cases(duration: float, runs: int) -> None:
 def test_clocks_agree_or_not(event_s: float, host_s: float, said: str) -> None:
     # one odd run does not decide
     overhead_s, remark = check_clocks([*[(event_s, host_s)] * 4, (1.0, 5.0)])
-
     assert overhead_s == pytest.approx(host_s - event_s)
     assert said in remark
     assert bool(said) == bool(remark)
 
 
-class _Event:
-    waited = False
-
-    def __init__(self, start: int, end: int) -> None:
-        self.profile = SimpleNamespace(start=start, end=end)
-
-    def wait(self) -> None:
-        self.waited = True
-
-
 def test_several_launches_last_from_the_first_start_to_the_last_end() -> None:
-    events = [_Event(1000, 2000), _Event(2500, 4000)]
-
-    timing = EventClock().time_run(lambda: events)
-
-    assert timing.time_s == pytest.approx(3e-6)
-    assert events[-1].waited
+    waited: list[int] = []
+    events = [
+        SimpleNamespace(profile=SimpleNamespace(start=s, end=e), wait=lambda: waited.append(1))
+        for s, e in ((1000, 2000), (2500, 4000))
+    ]
+    assert EventClock().time_run(lambda: events).time_s == pytest.approx(3e-6)
+    assert waited

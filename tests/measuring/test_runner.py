@@ -17,7 +17,7 @@ from countperf.devices.device import Device
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
 from countperf.measuring import KernelCase
 from countperf.measuring.runner import QUICK, KernelRunner, compare
-from tests.devices.fakes import FakeClock, make_case
+from tests.devices.fakes import make_case
 from tests.devices.loopy_cases import ROW_SUMS, TWO_LAUNCHES, double, make_loopy_case
 from tests.kernels import made
 
@@ -40,66 +40,47 @@ def test_right_numbers_are_accepted_and_runs_timed(runner: KernelRunner, case: K
     runner.check(case)
     with runner.load_case(case) as run:
         timings = [run() for _ in range(3)]
-
     assert all(0 < timing.time_s < timing.host_s < 10 for timing in timings)
 
 
-@pytest.mark.device
-def test_another_clock_times_as_well(device: Device) -> None:
-    runner = KernelRunner.open(device, FakeClock([3e-3]))
-
-    with runner.load_case(DOUBLE) as run:
-        assert run().time_s == 3e-3
+def _note_calls(patch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:
+    """Return a list to which the arguments of a method's calls are added."""
+    noted, method = list[Any](), getattr(owner, name)
+    patch.setattr(owner, name, lambda argument: noted.append(argument) or method(argument))
+    return noted
 
 
 @pytest.mark.device
 def test_arrays_of_another_round_lie_behind_memory_of_another_size(
     runner: KernelRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes: list[int] = []
-    allocate = runner.session.allocate
-
-    def note(size: int) -> Any:
-        sizes.append(size)
-        return allocate(size)
-
-    monkeypatch.setattr(runner.session, "allocate", note)
+    sizes = _note_calls(monkeypatch, runner.session, "allocate")
     for _ in range(2):
         with runner.load_case(DOUBLE) as run:
             run()
-
     assert sizes[0] != sizes[len(sizes) // 2]
 
 
 @pytest.mark.device
-def test_cases_that_share_inputs_draw_them_once_and_alike(runner: KernelRunner) -> None:
-    drawn: list[Mapping[str, int]] = []
-    given: list[Any] = []
-    upload = runner.session.upload
+def test_cases_that_share_inputs_draw_them_once_and_alike(
+    runner: KernelRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
 
     def draw(random: np.random.Generator, parameters: Mapping[str, int]) -> dict[str, Any]:
-        drawn.append(dict(parameters))
-        given.append(random.random(parameters["n"], dtype=np.float32))
-        return {"a": given[-1]}
+        drawn.append(random.random(parameters["n"], dtype=np.float32))
+        return {"a": drawn[-1]}
 
     first = make_loopy_case("one", make_arguments=draw, inputs="shared")
     second = replace(first, name="other/n=1024", kernel="other")
     larger = replace(second, name="other/n=2048", parameters={"n": 2048})
-    uploaded: list[Any] = []
-
-    def note(array: Any) -> Any:
-        uploaded.append(array)
-        return upload(array)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner.session, "upload", note)
-        for case in (first, second, larger, first):
-            with runner.load_case(case) as run:
-                run()
-
-    assert [sizes["n"] for sizes in drawn] == [1024, 2048, 1024]
+    uploaded = _note_calls(monkeypatch, runner.session, "upload")
+    for case in (first, second, larger, first):
+        with runner.load_case(case) as run:
+            run()
+    assert [each.size for each in drawn] == [1024, 2048, 1024]
     assert uploaded[0] is uploaded[1]
-    np.testing.assert_array_equal(given[0], given[2])
+    np.testing.assert_array_equal(drawn[0], drawn[2])
 
 
 @pytest.mark.device
@@ -114,7 +95,6 @@ def test_a_kernel_is_built_and_checked_once(runner: KernelRunner) -> None:
     for _ in range(2):
         runner.check(case)
         runner.check(replace(case, name="other", parameters={"n": 2048}))
-
     assert built == ["once"]
 
 
@@ -126,39 +106,27 @@ def _inputs(name: str, dtype: Any) -> dict[str, Any]:
     return {"make_arguments": lambda *_: {name: np.zeros(64, dtype)}}
 
 
+def _referring(**factors: int) -> dict[str, Any]:
+    return {"reference": lambda given, _: {name: k * given["a"] for name, k in factors.items()}}
+
+
+_LARGE = {"build": lambda: double(2**20), "check_parameters": {"n": 2**20}}
+_NOTHING = {"check_parameters": {}, "make_arguments": lambda *_: {}}
+
+
 @pytest.mark.device
 @pytest.mark.parametrize(
     ("name", "changes", "kind", "said"),
     [
         ("raises", {"build": _raise}, KernelBuildError, "does not build: RuntimeError: a mistake"),
-        (
-            "large",
-            {"build": lambda: double(2**20), "check_parameters": {"n": 2**20}},
-            KernelBuildError,
-            "work items",
-        ),
+        ("large", _LARGE, KernelBuildError, "work items"),
         ("no inputs", {"make_arguments": _raise}, KernelBuildError, "gets no inputs"),
-        (
-            "no n",
-            {"check_parameters": {}, "make_arguments": lambda *_: {}},
-            KernelBuildError,
-            "no value for argument n",
-        ),
+        ("no n", _NOTHING, KernelBuildError, "no value for argument n"),
         ("more", _inputs("b", np.float32), KernelBuildError, "has no argument 'b'"),
         ("f64", _inputs("a", np.float64), KernelBuildError, "wants float32 of shape (64,)"),
         ("no reference", {"reference": _raise}, WrongResultError, "cannot be compared"),
-        (
-            "other name",
-            {"reference": lambda *_: {"b": np.zeros(64)}},
-            WrongResultError,
-            "the reference gives 'b'",
-        ),
-        (
-            "wrong",
-            {"reference": lambda arguments, _: {"out": 3 * arguments["a"]}},
-            WrongResultError,
-            "wrong numbers: out[",
-        ),
+        ("other", _referring(b=0), WrongResultError, "the reference gives 'b'"),
+        ("wrong", _referring(out=3), WrongResultError, "wrong numbers: out["),
     ],
 )
 def test_what_goes_wrong_before_timing(
@@ -167,7 +135,6 @@ def test_what_goes_wrong_before_timing(
     case = make_loopy_case(name, **changes)
     with pytest.raises(kind) as caught:
         runner.check(case)
-
     assert said in str(caught.value)
     assert str(caught.value).startswith(case.name)
     assert caught.value.case == case.name
@@ -203,14 +170,12 @@ def test_what_the_compiler_or_the_device_refuses_is_a_build_error(runner: Kernel
 @pytest.mark.device
 def test_a_campaign_on_a_real_device(device: Device, tmp_path: Path) -> None:
     wrong = make_loopy_case("wrong", reference=lambda arguments, _: {"out": arguments["a"]})
-
     found = countperf.measure(
         [DOUBLE, ROW_SUMS, wrong],
         device=device,
         store=tmp_path / "store.jsonl",
         protocol=QUICK.with_values(name="test", extra_rounds=0),
     )
-
     assert [entry.case for entry in found] == [DOUBLE.name, ROW_SUMS.name]
     assert [entry.stage for entry in found.failures] == ["check"]
     assert all(len(entry.samples_s) == QUICK.rounds for entry in found)

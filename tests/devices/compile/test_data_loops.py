@@ -15,18 +15,9 @@ MEANS = (Fraction(3), Fraction(5, 2), Fraction(1, 3), Fraction(0))
 
 
 def kernel(domain: str, bounds: str) -> Any:
-    unit = made(
-        ["i<n", domain],
-        f"""
-        for i
-            {bounds}
-            out[i] = sum(j, a[j])
-        end
-        """,
-        "a f32 q; out f32 n; first,second i64 n+2; table i64 n,2; n,q i32",
-        assumptions="",
-    )
-    return unit.default_entrypoint
+    body = f"for i\n{bounds}\nout[i] = sum(j, a[j])\nend"
+    arguments = "a f32 q; out f32 n; first,second i64 n+2; table i64 n,2; n,q i32"
+    return made(["i<n", domain], body, arguments, assumptions="").default_entrypoint
 
 
 CASES = {
@@ -37,18 +28,15 @@ CASES = {
         lambda a, i: a["first"](i) + 1,
     ),
     "row pointers": (
-        "{[j]: s<=j<e}",
-        "<> s = first[i]\n<> e = first[i+1]",
+        *("{[j]: s<=j<e}", "<> s = first[i]\n<> e = first[i+1]"),
         lambda a, i: a["first"](i + 1) - a["first"](i),
     ),
     "a difference": (
-        "{[j]: 0<=j<m}",
-        "<> m = first[i+2] - first[i]",
+        *("{[j]: 0<=j<m}", "<> m = first[i+2] - first[i]"),
         lambda a, i: a["first"](i + 2) - a["first"](i),
     ),
     "begin and end": (
-        "{[j]: s<=j<e}",
-        "<> s = first[i]\n<> e = second[i]",
+        *("{[j]: s<=j<e}", "<> s = first[i]\n<> e = second[i]"),
         lambda a, i: a["second"](i) - a["first"](i),
     ),
 }

@@ -35,7 +35,6 @@ def test_names_tell_apart_what_is_compiled_otherwise(
 ) -> None:
     monkeypatch.setenv(OBJECTS, str(tmp_path))
     name = key_of(scaled(), {"n": 1000}, DEVICE)
-
     assert name == key_of(scaled(), {"n": 2000}, DEVICE)
     other = make_device("pocl:0", "pthread-znver4", platform="Portable Computing Language")
     names = {
@@ -62,7 +61,6 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(cache: Path) -> None:
     cache.touch()
-
     with pytest.warns(CacheWarning, match=f"object files.*set {OBJECTS} to a folder"):
         assert objects.objects_of(UNITS, DEVICE) == MADE
 
@@ -97,7 +95,6 @@ def test_what_is_kept_is_not_compiled_again(
     monkeypatch.setattr(objects, "Pool", None)  # nothing is compiled again
     # of another size, and in another order
     again = read_compiled([(unit, {"n": 96}) for unit, _ in reversed(units)], pocl)
-
     kernels = (*both, *reversed(again), first)
     launches = [k.follow({"n": 96})[0] for k in kernels if isinstance(k, CompiledKernel)]
     counts = [[(group.times, group.executed) for group in each.groups] for each in launches]

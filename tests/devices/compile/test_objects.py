@@ -83,10 +83,8 @@ def test_a_kernel_that_calls_functions_is_compiled(pocl: Device) -> None:
         arguments = [lp.GlobalArg("x,y", np.float32, shape="m"), lp.ValueArg("m", np.int32)]
         return lp.make_function("{[j]: 0<=j<m}", body, arguments, name=name, lang_version=(2018, 2))
 
-    inner, outer = (
-        function("inner", "y[j] = 2*x[j]"),
-        function("outer", "[j]: y[j] = inner([j]: x[j], m)"),
-    )
+    inner = function("inner", "y[j] = 2*x[j]")
+    outer = function("outer", "[j]: y[j] = inner([j]: x[j], m)")
     caller = made("i<n", "[i]: z[i] = outer([i]: x[i], n)", "x,z f32 n; n i32")
     (compiled,) = read_compiled([(lp.merge([caller, outer, inner]), {"n": 64})], pocl)
     assert isinstance(compiled, CompiledKernel)
@@ -100,23 +98,11 @@ def test_a_size_called_like_a_word_of_python_is_refused(pocl: Device) -> None:
 
 
 def _sparse_product(extent: str | None) -> Any:
-    arguments = [
-        lp.GlobalArg("starts", np.int32, shape="n+1"),
-        lp.GlobalArg("column", np.int32, shape=extent),
-        lp.GlobalArg("value", np.float32, shape=extent),
-        lp.GlobalArg("x,y", np.float32, shape="n"),
-        lp.ValueArg("n,q", np.int32),
-    ]
-    body = """
-        for i
-            <> s = starts[i]
-            <> e = starts[i+1]
-            y[i] = sum(j, value[j]*x[column[j]])
-        end
-    """
-    domains = ["{[i]: 0<=i<n}", "{[j]: s<=j<e}"]
-    unit = lp.make_kernel(domains, body, arguments, lang_version=(2018, 2), assumptions="n>=64")
-    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    body = "for i\n<> s = starts[i]\n<> e = starts[i+1]\ny[i] = sum(j, value[j]*x[column[j]])\nend"
+    data = (lp.GlobalArg(n, t, shape=extent) for n, t in (("column", "i4"), ("value", "f4")))
+    arguments = "starts i32 n+1; x,y f32 n; n,q i32"
+    domains = ["i<n", "{[j]: s<=j<e}"]
+    return made(domains, body, arguments, *data, assumptions="n>=64", split="i:64")
 
 
 @pytest.mark.device
@@ -138,7 +124,6 @@ def test_where_data_decides_how_long_an_array_is_its_shape_has_to_be_declared(
 def test_missing_sizes_are_named(pocl: Device) -> None:
     with pytest.raises(ParameterError, match=r"'row_sums': no value for parameter m") as caught:
         read_compiled([(row_sums(), {"n": 32})], pocl)
-
     assert caught.value.parameter == "m"
 
 
@@ -147,23 +132,17 @@ def test_what_no_other_process_can_have_is_refused() -> None:
     device = make_device("pocl:0", "CPU", platform="Portable Computing Language")
     entry = SimpleNamespace(name="odd", args=[])
     unit = SimpleNamespace(default_entrypoint=entry, lock=Lock())
-
     (refused,) = read_compiled([(unit, {})], device)
-
     assert str(refused).startswith("kernel 'odd' is not compiled in a process of its own: cannot")
 
 
-def test_devices_that_keep_no_code_are_refused() -> None:
-    device = make_device("nvidia:0", "GPU", platform="NVIDIA CUDA")
-
-    with pytest.raises(DeviceError, match=r"nvidia:0 \(NVIDIA CUDA\) does not keep"):
-        read_compiled([(double(), {"n": 16})], device)
-
-
 @needs_objdump
-def test_what_is_no_object_and_a_missing_objdump_are_named(
+def test_what_keeps_no_code_is_no_object_or_lacks_objdump_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    device = make_device("nvidia:0", "GPU", platform="NVIDIA CUDA")
+    with pytest.raises(DeviceError, match=r"nvidia:0 \(NVIDIA CUDA\) does not keep"):
+        read_compiled([(double(), {"n": 16})], device)
     path = tmp_path / "kernel.so"
     path.write_text("nothing of the kind")
     with pytest.raises(DeviceError, match=r"does not read kernel\.so"):
@@ -180,7 +159,6 @@ def test_llvm_is_found_by_its_highest_version(
         (tmp_path / f"llvm-objdump-{version}").touch()
     monkeypatch.delenv("COUNTPERF_OBJDUMP", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-
     assert find_objdump() == tmp_path / "llvm-objdump-14"
 
 

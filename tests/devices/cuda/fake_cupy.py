@@ -28,7 +28,7 @@ SHARED_LIMIT = 48 * 1024
 class CUDARuntimeError(RuntimeError):
     """As CuPy's: a status, and a message that begins with its name."""
 
-    def __init__(self, status: int, text: str = "cudaErrorUnknown: unknown error") -> None:
+    def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
 
@@ -36,7 +36,7 @@ class CUDARuntimeError(RuntimeError):
 class CUDADriverError(RuntimeError):
     """As CuPy's, which is not one of the runtime's."""
 
-    def __init__(self, status: int, text: str = "CUDA_ERROR_UNKNOWN: unknown error") -> None:
+    def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
 

@@ -157,14 +157,12 @@ def test_the_numbers_are_numpys(name: str, module: EmulatedModule) -> None:
         memory[array].content[:] = values.view(np.uint8)
     result = np.dtype(case.result or dtype)
     memory["out"] = Memory(SIZE * result.itemsize)
-
     codes()[name].host(
         lambda kernel, grid, group, given: module.launch(name, kernel, grid, group, given),
         None,
         n=SIZE,
         **{array: np.uint64(each.address) for array, each in memory.items()},
     )
-
     got = memory["out"].content.view(result)
     wanted = case.wanted(*(inputs[array] for array in "xyz"[: case.arity]))
     if result.kind == "f":
@@ -178,7 +176,6 @@ def test_the_numbers_are_numpys(name: str, module: EmulatedModule) -> None:
 @pytest.mark.skipif(find_program("nvcc") is None, reason="no nvcc (the extra 'nvcc')")
 def test_nvcc_takes_all_of_them() -> None:
     found = compile_sources({name: code.source for name, code in codes().items()}, "7.5")
-
     assert all(resources.keys() == {"function"} for resources in found.values())
 
 
@@ -187,7 +184,6 @@ _NOT_IN_NUMPY = ("erf", "erfc", "exp10", "lgamma", "tgamma")
 
 def test_every_function_is_tried() -> None:
     tried = {str(case.expression).partition("(")[0] for case in cases().values()}
-
     assert set(cuda_functions()) - tried == set(_NOT_IN_NUMPY)
 
 
@@ -195,7 +191,6 @@ def test_every_function_is_tried() -> None:
 @pytest.mark.parametrize(("dtype", "suffix"), [("float32", "f"), ("float64", "")])
 def test_functions_that_numpy_has_not(name: str, dtype: str, suffix: str) -> None:
     case = Case(expression=_call(name, 1), dtype=dtype, wanted=np.exp)
-
     assert f"{name}{suffix}(x[" in generate_cuda(_unit(case)).source
 
 

@@ -39,7 +39,6 @@ def test_every_kernel_computes_what_its_reference_says(runner: KernelRunner) -> 
 def test_a_wrong_number_would_be_seen(runner: KernelRunner) -> None:
     entry = next(each for each in CHECKED if each.family == "transpose")
     case = entry.case(entry.exponents[0] + entry.exponent_steps[0])
-
     reference = case.reference
     assert reference is not None
 

@@ -60,9 +60,7 @@ def vector(size: int = SIZE) -> NDArray[Any]:
 def test_every_launch_is_generated_and_shares_the_temporary(tmp_path: Path) -> None:
     code = generate_cuda(two_launches())
     a = vector()
-
     found = run(code, tmp_path, a=a, out=np.zeros_like(a), n=SIZE)
-
     assert code.kernels == ("two_launches", "two_launches_0")
     np.testing.assert_array_equal(found["out"], a[::-1] + 1)
 
@@ -70,23 +68,19 @@ def test_every_launch_is_generated_and_shares_the_temporary(tmp_path: Path) -> N
 def test_types_inferred_for_opencl_are_inferred_anew() -> None:
     made = unit("out[i] = rsqrt(x[i]) + pow(x[i], y[i])", "x,y,out f32 n")
     made = lp.infer_unknown_types(made)
-
     source = generate_cuda(made).source
-
     assert "powf(" in source
     assert "rsqrtf(" in source
 
 
 def test_what_is_preprocessed_for_opencl_is_refused() -> None:
     made = unit("out[i] = 1", "out f32 n")
-
     with pytest.raises(KernelBuildError, match="as it was before"):
         generate_cuda(lp.preprocess_program(made))
 
 
 def test_a_unit_for_cuda_stays_as_it_is() -> None:
     made = retarget(two_launches())
-
     assert retarget(made) is made
 
 
@@ -99,18 +93,14 @@ def test_tables_in_the_kernel(space: Any, tmp_path: Path) -> None:
         "t", np.float32, shape=(4,), initializer=TABLE, read_only=True, address_space=space
     )
     made = unit("out[i] = t[i % 4]", "out f32 n", table)
-
     found = run(generate_cuda(made), tmp_path, out=np.zeros(SIZE, np.float32), n=SIZE)
-
     np.testing.assert_array_equal(found["out"], np.tile(TABLE, SIZE // 4))
 
 
 def test_constant_arguments(tmp_path: Path) -> None:
     table = lp.ConstantArg("t", np.float32, shape=4)
     code = generate_cuda(unit("out[i] = t[i % 4]", "out f32 n", table))
-
     found = run(code, tmp_path, out=np.zeros(SIZE, np.float32), t=TABLE, n=SIZE)
-
     np.testing.assert_array_equal(found["out"], np.tile(TABLE, SIZE // 4))
 
 
@@ -122,7 +112,6 @@ def test_atomics(dtype: Any, kind: str, operator: str, tmp_path: Path) -> None:
     out = lp.GlobalArg("out", dtype, shape="3", for_atomic=True)
     body = f"out[i % 3] = out[i % 3] {operator} x[i] {{atomic}}"
     code = generate_cuda(unit(body, f"x {kind} n", out))
-
     if find_program("nvcc") is not None:
         assert compile_sources({"atomic": code.source})["atomic"].keys() == set(code.kernels)
     if operator == "+":
@@ -144,9 +133,7 @@ def test_infinity_and_nan_have_names_for_nvrtc(tmp_path: Path) -> None:
     )
     code = generate_cuda(made)
     zeros = np.zeros(SIZE, np.float32)
-
     found = run(code, tmp_path, x=vector(), out=zeros, more=zeros, n=SIZE)
-
     assert "#define INFINITY" in code.source
     assert np.isposinf(found["out"]).all()
     assert np.isnan(found["more"]).all()
@@ -161,7 +148,6 @@ def test_the_emulator_sees_writes_outside_and_barriers_that_not_all_reach(tmp_pa
     for n, is_intact in ((3, True), (4, False)):
         module.launch("code", "write", (1,), (1,), [np.uint64(memory.address), np.int32(n)])
         assert memory.is_intact == is_intact
-
     module.launch("code", "half", (1,), (4,), [np.int32(4)])
     with pytest.raises(AssertionError, match="not all work items"):
         module.launch("code", "half", (1,), (4,), [np.int32(2)])
