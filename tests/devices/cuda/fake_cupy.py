@@ -227,8 +227,6 @@ class FakeRawModule:
 
 
 class FakeRawKernel:
-    num_regs = 32
-    local_size_bytes = 0
     max_threads_per_block = 1024
     max_dynamic_shared_size_bytes = SHARED_LIMIT
     preferred_shared_memory_carveout = -1

@@ -1,4 +1,4 @@
-"""CUDA code of a sixth of the catalogue, run on the host, against its references."""
+"""CUDA code of a sixth of the catalogue, and of arrays with odd layouts, run on the host."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from countperf.measuring.runner import KernelRunner
 from measurement_kernels.catalog import entries
 from tests.devices.cuda.emulator import COMPILER
 from tests.devices.cuda.fake_cupy import compiled_at_once
+from tests.devices.layout_kernels import LAID
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no g++")
 CHECKED = entries(element_type=None, purpose=None)[::6]
@@ -50,3 +51,21 @@ def test_a_wrong_number_would_be_seen(runner: KernelRunner) -> None:
     fresh = KernelRunner(runner.session)
     with pytest.raises(WrongResultError, match="1 of"):
         fresh.check(replace(case, reference=wrong))
+
+
+NAMES = [name for name in LAID if "vectors" not in name]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    # the fake's memory tells if something is written outside of a buffer
+    cupy = compiled_at_once(
+        {name: LAID[name].build() for name in NAMES}, tmp_path_factory.mktemp("layouts")
+    )
+    (device,) = CudaBackend(lambda: cupy.driver()).discover().devices
+    return KernelRunner.open(device).session
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_element_is_written_in_its_place_and_nothing_else(session: Any, name: str) -> None:
+    LAID[name].assert_doubled(session)

@@ -1,4 +1,4 @@
-"""Loops whose trip counts are data: what decides them, and contents with given means."""
+"""Loops whose trip counts are data, and compiled code of arrays with odd layouts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from countperf.devices.compile.compiled_kernel import contents_for, data_loops_of
+from countperf.devices.compile.compiled_kernel import (
+    CompiledKernel,
+    contents_for,
+    data_loops_of,
+    read_compiled,
+)
+from countperf.devices.device import Device
 from countperf.errors import CountingError
+from countperf.machine_code.tools import find_analyzer, find_objdump
+from tests.devices.layout_kernels import LAID
 from tests.kernels import made
 
 MEANS = (Fraction(3), Fraction(5, 2), Fraction(1, 3), Fraction(0))
@@ -67,3 +75,31 @@ def test_other_bounds_are_refused() -> None:
 
 def test_loops_that_sizes_bound_are_no_data() -> None:
     assert data_loops_of(kernel("{[j]: 0<=j<q}", "")) == ()
+
+
+NAMES = [
+    *("large offset", "offset by name", "automatic offset", "backwards"),
+    *("pitch by name", "automatic strides", "split", "unknown shapes"),
+]
+
+
+@pytest.mark.skipif(
+    find_objdump() is None or find_analyzer() is None, reason="no objdump or no llvm-mca"
+)
+def test_code_is_followed_at_sizes_alone(pocl: Device) -> None:
+    units = [(LAID[name].build(), LAID[name].sizes) for name in NAMES]
+    kernels = dict(zip(NAMES, read_compiled(units, pocl), strict=True))
+    for name, kernel in kernels.items():
+        assert isinstance(kernel, CompiledKernel), f"{name}: {kernel}"
+        assert kernel.counts(LAID[name].sizes)["code.all"] > 0
+
+    def numbers(name: str, **sizes: int) -> dict[str, int]:
+        kernel = kernels[name]
+        assert isinstance(kernel, CompiledKernel)
+        return kernel.host.kernel.numbers(sizes)
+
+    # scalars that need not be given are as in a launch
+    assert numbers("automatic offset", n=100) == {"n": 100, "x_offset": 0, "z_offset": 0}
+    assert numbers("automatic offset", n=100, x_offset=3)["x_offset"] == 3
+    strides = {"n": 10, "m": 7, "z_stride0": 7, "z_stride1": 1}
+    assert numbers("automatic strides", n=10, m=7) == strides

@@ -1,10 +1,11 @@
-"""Functions as CUDA spells them: the code compiles, and its numbers are NumPy's."""
+"""Loopy's CUDA code: launches, what is shared, atomics; functions with NumPy's numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import loopy as lp
@@ -14,13 +15,142 @@ from numpy.typing import NDArray
 from pymbolic import var
 
 from countperf.devices.nvcc import find_program
-from countperf.devices.targets import GeneratedCode, cuda_functions, generate_cuda
+from countperf.devices.targets import GeneratedCode, cuda_functions, generate_cuda, retarget
 from countperf.errors import KernelBuildError
 from tests.devices.cuda.emulator import COMPILER, EmulatedModule, Memory
+from tests.devices.loopy_cases import two_launches
 from tests.devices.nvcc_batches import compile_sources
 from tests.kernels import made
 
+GROUP = 16
 SIZE = 64
+
+
+def run(code: GeneratedCode, folder: Path, **arguments: Any) -> dict[str, NDArray[Any]]:
+    """Run on the host and return the arrays as they are afterwards."""
+    if COMPILER is None:
+        pytest.skip("no g++")
+    return run_module(EmulatedModule({"code": code.source}, folder), "code", code, arguments)
+
+
+def run_module(
+    module: EmulatedModule, source: str, code: GeneratedCode, arguments: dict[str, Any]
+) -> dict[str, NDArray[Any]]:
+    memory: dict[str, Memory] = {}
+    shared: list[Memory] = []
+    for name, value in arguments.items():
+        if isinstance(value, np.ndarray):
+            memory[name] = Memory(value.nbytes)
+            memory[name].content[:] = value.view(np.uint8)
+
+    def allocate(size: int) -> np.uint64:
+        shared.append(Memory(size))
+        return np.uint64(shared[-1].address)
+
+    given = {name: np.uint64(each.address) for name, each in memory.items()}
+    code.host(
+        lambda kernel, grid, group, values: module.launch(source, kernel, grid, group, values),
+        allocate,
+        **{**arguments, **given},
+    )
+    assert all(each.is_intact for each in (*memory.values(), *shared))
+    return {name: each.content.view(arguments[name].dtype).copy() for name, each in memory.items()}
+
+
+def unit(body: Any, arguments: str, *more: Any) -> Any:
+    return made("i<n", body, f"{arguments}; n i32", *more, assumptions="", split=f"i:{GROUP}")
+
+
+def vector(size: int = SIZE) -> NDArray[Any]:
+    return np.random.default_rng(1).random(size, dtype=np.float32)
+
+
+def test_every_launch_is_generated_and_shares_the_temporary(tmp_path: Path) -> None:
+    code = generate_cuda(two_launches())
+    a = vector()
+    found = run(code, tmp_path, a=a, out=np.zeros_like(a), n=SIZE)
+    assert code.kernels == ("two_launches", "two_launches_0")
+    np.testing.assert_array_equal(found["out"], a[::-1] + 1)
+
+
+def test_types_inferred_for_opencl_are_inferred_anew_and_preprocessing_is_refused() -> None:
+    typed = lp.infer_unknown_types(unit("out[i] = rsqrt(x[i]) + pow(x[i], 2.5)", "x,out f32 n"))
+    source = generate_cuda(typed).source
+    assert "powf(" in source
+    assert "rsqrtf(" in source
+    with pytest.raises(KernelBuildError, match="as it was before"):
+        generate_cuda(lp.preprocess_program(typed))
+    made = retarget(typed)
+    assert retarget(made) is made
+
+
+TABLE = np.array([0.5, 1.5, 2.5, 3.5], np.float32)
+
+
+def _table(space: Any) -> Any:
+    given: Any = {"initializer": TABLE, "read_only": True, "address_space": space}
+    return lp.TemporaryVariable("t", np.float32, shape=(4,), **given)
+
+
+@pytest.mark.parametrize(
+    ("table", "given"),
+    [
+        (_table(lp.AddressSpace.GLOBAL), {}),
+        (_table(lp.AddressSpace.PRIVATE), {}),
+        (lp.ConstantArg("t", np.float32, shape=4), {"t": TABLE}),
+    ],
+    ids=["global", "private", "an argument"],
+)
+def test_tables_and_constant_arguments(table: Any, given: Any, tmp_path: Path) -> None:
+    code = generate_cuda(unit("out[i] = t[i % 4]", "out f32 n", table))
+    found = run(code, tmp_path, out=np.zeros(SIZE, np.float32), n=SIZE, **given)
+    np.testing.assert_array_equal(found["out"], np.tile(TABLE, SIZE // 4))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind"), [(np.float32, "f32"), (np.float64, "f64"), (np.int32, "i32")]
+)
+@pytest.mark.parametrize("operator", ["+", "*"])
+def test_atomics(dtype: Any, kind: str, operator: str, tmp_path: Path) -> None:
+    out = lp.GlobalArg("out", dtype, shape="3", for_atomic=True)
+    body = f"out[i % 3] = out[i % 3] {operator} x[i] {{atomic}}"
+    code = generate_cuda(unit(body, f"x {kind} n", out))
+    if find_program("nvcc") is not None:
+        assert compile_sources({"atomic": code.source})["atomic"].keys() == set(code.kernels)
+    if operator == "+":
+        x = np.arange(SIZE, dtype=dtype)
+        found = run(code, tmp_path, x=x, out=np.zeros(3, dtype), n=SIZE)
+        np.testing.assert_array_equal(found["out"], [x[k::3].sum() for k in range(3)])
+
+
+def test_infinity_and_nan_have_names_for_nvrtc(tmp_path: Path) -> None:
+    from pymbolic.primitives import NaN
+
+    x, i = var("x"), var("i")
+    infinite = lp.Assignment(var("out")[i], x[i] + np.float32(np.inf))
+    no_number = lp.Assignment(var("more")[i], x[i] + NaN(np.float32))
+    code = generate_cuda(unit([infinite, no_number], "x,out,more f32 n"))
+    zeros = np.zeros(SIZE, np.float32)
+    found = run(code, tmp_path, x=vector(), out=zeros, more=zeros, n=SIZE)
+    assert "#define INFINITY" in code.source
+    assert np.isposinf(found["out"]).all()
+    assert np.isnan(found["more"]).all()
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no g++")
+def test_the_emulator_sees_writes_outside_and_barriers_that_not_all_reach(tmp_path: Path) -> None:
+    head = 'extern "C" __global__ void'
+    source = f"{head} half(int n) {{ if (threadIdx.x < n) __syncthreads(); }}"
+    source += f"{head} write(float *a, int n) {{ a[n] = 1; }}"
+    module, memory = EmulatedModule({"code": source}, tmp_path), Memory(16)
+    for n, is_intact in ((3, True), (4, False)):
+        module.launch("code", "write", (1,), (1,), [np.uint64(memory.address), np.int32(n)])
+        assert memory.is_intact == is_intact
+    module.launch("code", "half", (1,), (4,), [np.int32(4)])
+    with pytest.raises(AssertionError, match="not all work items"):
+        module.launch("code", "half", (1,), (4,), [np.int32(2)])
+
+
 INT_TYPES = ("int16", "int32", "int64", "uint32")
 
 
@@ -152,25 +282,15 @@ def test_the_numbers_are_numpys(name: str, module: EmulatedModule) -> None:
     inputs = {array: random.uniform(low, high, SIZE).astype(dtype) for array in "xyz"}
     if case.result == "int32" and dtype.kind == "f":
         inputs["x"][::3] = np.nan
-    memory = {array: Memory(values.nbytes) for array, values in inputs.items()}
-    for array, values in inputs.items():
-        memory[array].content[:] = values.view(np.uint8)
     result = np.dtype(case.result or dtype)
-    memory["out"] = Memory(SIZE * result.itemsize)
-    codes()[name].host(
-        lambda kernel, grid, group, given: module.launch(name, kernel, grid, group, given),
-        None,
-        n=SIZE,
-        **{array: np.uint64(each.address) for array, each in memory.items()},
-    )
-    got = memory["out"].content.view(result)
+    arguments = {**inputs, "out": np.zeros(SIZE, result), "n": SIZE}
+    got = run_module(module, name, codes()[name], arguments)["out"]
     wanted = case.wanted(*(inputs[array] for array in "xyz"[: case.arity]))
     if result.kind == "f":
         tolerance = 64 * np.finfo(result).eps
         np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
     else:
         np.testing.assert_array_equal(got, wanted.astype(result))
-    assert all(each.is_intact for each in memory.values())
 
 
 @pytest.mark.skipif(find_program("nvcc") is None, reason="no nvcc (the extra 'nvcc')")
