@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_KINDS: tuple[DeviceType, ...] = ("cpu", "gpu", "accelerator")
+
+
 class OpenClBackend:
     """Runs kernels through pyopencl."""
 
@@ -82,9 +85,8 @@ class OpenClBackend:
 
 def describe(handle: cl.Device, label: str) -> common.Device:
     """Read identity and limits of a pyopencl device."""
-    kinds: tuple[DeviceType, ...] = "cpu", "gpu", "accelerator"
-    named = (kind for kind in kinds if handle.type & getattr(cl.device_type, kind.upper()))
-    device_type: DeviceType = next(named, None) or "other"
+    types = (kind for kind in _KINDS if handle.type & getattr(cl.device_type, kind.upper()))
+    device_type: DeviceType = next(types, "other")
     processor = read_processor() if device_type == "cpu" else ""
     name = handle.name.strip()
     slug = make_slug(handle.platform.name, name, processor)

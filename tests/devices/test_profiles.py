@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from countperf.devices.nvcc import compile_for, find_program
 from countperf.devices.parameters import load_device
 from countperf.errors import (
     CountperfError,
-    DeviceError,
     ModelNotApplicableError,
     ParameterError,
 )
@@ -70,13 +68,6 @@ def test_declared_registers_win_and_others_stay_open_where_nothing_tells_them(
         assert find_compiled_registers(profiled.saxpy(), load_device(device)) is None
     monkeypatch.setenv("COUNTPERF_NVCC", "/no/such/nvcc")
     assert find_compiled_registers(profiled.saxpy(), load_device(H200)) is None
-
-
-def test_what_is_no_device_is_refused() -> None:
-    with pytest.raises(DeviceError, match="no description"):
-        profile_kernel(profiled.saxpy(), "nvidia-voodoo")
-    with pytest.raises(ParameterError, match=r"the device is a dict; pass the slug of a device"):
-        predict_all(profiled.saxpy(), {"n": 2**20})  # pyright: ignore[reportArgumentType] - refused
 
 
 def _odd(name: str) -> Any:
@@ -227,21 +218,6 @@ def test_a_loop_of_a_kernel_takes_what_its_machine_code_says() -> None:
     issued = [profile.ins_issued or 0 for profile in (few, many)]
     assert issued[1] - issued[0] == 32 * 4
     assert profiler.note == "instructions: machine code for compute capability 7.5"
-
-
-@needs_tools
-def test_nested_loops_multiply() -> None:
-    unit: Any = catalog.entry("published-rodinia/kmeans-kernel-c/256x1").build()
-    profiler = _profiler(unit, "nvidia-a100")
-    (code,) = profiler.sass.values()
-    executed = {1.0: 0, 5.0: 0, 170.0: 0}
-    for segment in code.segments:
-        times = math.prod((5.0, 34.0)[loop] for loop in segment.loops)
-        executed[times] += segment.count("global")
-    assert executed == {1.0: 1, 5.0: 0, 170.0: 2}  # the store, and a feature and a center
-    found = profiler.at({"n": 1000}).profile
-    assert found.ins_issued == code.ins_issued(5, 34)
-    assert found.latency_bound == code.latency_bound(5, 34)
 
 
 LISTING = Path(__file__).resolve().parents[1] / "golden" / "row_sums.sass"

@@ -5,9 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import textwrap
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,11 +145,11 @@ def test_a_campaign_resumes_after_any_cut(store: Path) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from countperf.measuring.campaign import measure
 from countperf.steps import listening
-from tests.devices.fakes import PROTOCOL, FakeRunner, make_case
+from tests.devices.fakes import FakeRunner
+from tests.measuring.test_campaign import _measure
 
-store, log = map(Path, sys.argv[1:])
+store = Path(sys.argv[1])
 
 def kill(work, done, total):
     if done == 3:
@@ -159,15 +157,13 @@ def kill(work, done, total):
             file.write(b'{"case": "torn')
         os.kill(os.getpid(), signal.SIGKILL)
 
-cases = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
 with listening(kill):
-    measure(cases, store=store, runner=FakeRunner(log=log), protocol=PROTOCOL)
+    _measure(store, FakeRunner())
 """
 
 
-def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    command = [sys.executable, "-c", textwrap.dedent(_KILLED), str(store), str(log)]
+def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path) -> None:
+    command = [sys.executable, "-c", _KILLED, str(store)]
     killed = subprocess.run(command, cwd=Path(__file__).parents[2], check=False)
     finished = {entry.case for entry in MeasurementSet.read_file(store)}
     runner = FakeRunner()
@@ -182,35 +178,24 @@ def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path, tmp_path: Pa
     assert MeasurementSet.read_file(store) == found
 
 
-def _of(runner: FakeRunner, **change: str) -> dict[str, Any]:
-    runner.identity = runner.identity.model_copy(update=change)
-    return {}
-
-
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("device", "changes", "said"),
     [
-        (lambda runner: _of(runner, name="other"), "Abacus' there and 'other' now"),
-        (lambda runner: _of(runner, driver_version="2"), "driver_version is '1'"),
-        (
-            lambda _: {"protocol": PROTOCOL.with_values(runs=9)},
-            "holds other measurements: protocol's runs is 4 there and 9 now",
-        ),
-        (
-            lambda _: {"cases": [make_case("a", 16, parameters={"n": 17})]},
-            "a/n=16 was measured at .*use another file",
-        ),
+        ({"name": "other"}, {}, "Abacus' there and 'other' now"),
+        ({"driver_version": "2"}, {}, "driver_version is '1'"),
+        ({}, {"protocol": PROTOCOL.with_values(runs=9)}, "protocol's runs is 4 there and 9 now"),
+        ({}, {"cases": [make_case("a", 16, parameters={"n": 17})]}, "a/n=16 was measured at "),
     ],
     ids=["device", "driver", "protocol", "sizes"],
 )
 def test_a_store_of_other_measurements_is_refused(
-    store: Path, change: Callable[[FakeRunner], dict[str, Any]], said: str
+    store: Path, device: dict[str, str], changes: dict[str, Any], said: str
 ) -> None:
     _measure(store, FakeRunner())
-    before = store.read_bytes()
-    runner = FakeRunner()
-    given: dict[str, Any] = {"cases": CASES, "protocol": PROTOCOL, **change(runner)}
-    with pytest.raises(MeasurementError, match=said):
+    before, runner = store.read_bytes(), FakeRunner()
+    runner.identity = runner.identity.model_copy(update=device)
+    given: dict[str, Any] = {"cases": CASES, "protocol": PROTOCOL, **changes}
+    with pytest.raises(MeasurementError, match=rf"{said}.*use another file"):
         measure(store=store, runner=runner, **given)
     assert store.read_bytes() == before
 
