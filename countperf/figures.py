@@ -16,7 +16,6 @@ import numpy as np
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.errors import MissingExtraError, ParameterError
 from countperf.measuring import TimedSize, Timing
-from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import Sweep, SweepPoint
 from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
@@ -40,11 +39,9 @@ def check_figure_path(path: Path | str) -> None:
     supported = new_figure((1, 1)).canvas.get_supported_filetypes()
     ending = Path(path).suffix.lstrip(".").lower()
     if ending not in supported:
-        raise ParameterError(
-            f"{path}: a figure cannot be written as {ending or 'a file without an ending'!r}; end "
-            f"its name in one of {', '.join(sorted(supported))}",
-            parameter="figure",
-        )
+        said = f"a figure cannot be written as {ending or 'a file without an ending'!r}"
+        mend = f"end its name in one of {', '.join(sorted(supported))}"
+        raise ParameterError(f"{path}: {said}; {mend}", parameter="figure")
 
 
 def check_outputs(figure: Path | str | None, *documents: Path | str | None) -> None:
@@ -75,9 +72,8 @@ def new_figure(size: tuple[float, float]) -> Figure:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtraError(
-            "drawing needs matplotlib; install it with: pip install 'countperf[plot]'", extra="plot"
-        ) from error
+        said = "drawing needs matplotlib; install it with: pip install 'countperf[plot]'"
+        raise MissingExtraError(said, extra="plot") from error
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     # notebooks show it although pyplot does not know it
@@ -154,10 +150,8 @@ def times_figure(prediction: Prediction) -> Figure:
     times = np.asarray(prediction.time_s, np.float64)
     names = [n for n, v in prediction.parameters.items() if np.ndim(v) and np.ptp(np.asarray(v))]
     if times.ndim != 1 or not names:
-        raise ParameterError(
-            "times are drawn over one size: pass arrays of one dimension, not all the same",
-            parameter="prediction",
-        )
+        said = "times are drawn over one size: pass arrays of one dimension, not all the same"
+        raise ParameterError(said, parameter="prediction")
     sizes, ends = np.asarray(prediction.parameters[names[0]]), prediction.interval_s
     drawn = np.transpose(np.broadcast_arrays(sizes, times, *(ends or (times, times)))).tolist()
     label = f"predicted (bar: {_level(prediction.interval_level)})"
@@ -235,45 +229,9 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
     prediction = explanation.prediction
     whole = float(prediction.time_s)
     if not (explanation.flops > 0 and explanation.global_bytes > 0 and whole > 0):
-        raise ParameterError(
-            "a roofline shows kernels that compute and access global memory; this one does not",
-            parameter="explanation",
-        )
-    name = f"{prediction.kernel}: {format_quantity(explanation.flops / whole, 'flop/s')}"
-    points = {name: ("kernel", explanation.flops / whole)}
-    intensity = explanation.flops / explanation.global_bytes
-    return _roofline(points, intensity, device, prediction_title(prediction))
-
-
-def model_roofline_figure(answers: ModelAnswers) -> Figure:
-    """Draw the roofline of a device, and a kernel on it as each model predicts it."""
-    device, flops, moved = answers.described, answers.total_flops, answers.total_bytes
-    reason = ""
-    if not (device.peak_flops and device.bandwidth_byte_per_s):
-        reason = "the device states no peak_flops or no bandwidth_byte_per_s"
-    elif not (flops and moved):
-        reason = "the kernel has no floating-point operations or moves no data"
-    elif not answers.predictions:
-        reason = "no model predicts it; to_frame() says why"
-    if reason or not (flops and moved):
-        message = f"no roofline of {answers.kernel} on {answers.device}: {reason}"
-        raise ParameterError(message, parameter="figure")
-    times = {name: float(made.time_s) for name, made in answers.predictions.items()}
-    points = {
-        f"{name}: {format_quantity(time_s, 's')}": (name, flops / time_s)
-        for name, time_s in times.items()
-    }
-    title = f"{answers.kernel} on {answers.device}, {point_text(answers.parameters)}"
-    return _roofline(points, flops / moved, device, title)
-
-
-def _roofline(
-    points: Mapping[str, tuple[str, float]],
-    intensity: float,
-    device: DeviceParameters | None,
-    title: str,
-) -> Figure:
-    """Draw rates, flop/s, by labels, at an intensity, below what is known of a device."""
+        said = "a roofline shows kernels that compute and access global memory; this one does not"
+        raise ParameterError(said, parameter="explanation")
+    rate, intensity = explanation.flops / whole, explanation.flops / explanation.global_bytes
     figure = new_figure((8, 5))
     panel = figure.subplots()
     bandwidth = None if device is None else device.bandwidth_byte_per_s
@@ -287,13 +245,11 @@ def _roofline(
     if peak is not None:
         label = f"arithmetic: {format_quantity(peak, 'flop/s')}"
         panel.axhline(peak / 1e9, color=BLUE, linestyle="--", label=label, gid="compute-ceiling")
-    for position, (label, (gid, rate)) in enumerate(points.items()):
-        mark, color = "*osD^v"[position % 6], RED if position == 0 else CYCLE[position % len(CYCLE)]
-        look: dict[str, Any] = {"color": color, "markersize": 9, "label": label, "gid": gid}
-        panel.plot([intensity], [rate / 1e9], mark, **look)
+    label = f"{prediction.kernel}: {format_quantity(rate, 'flop/s')}"
+    panel.plot(intensity, rate / 1e9, "*", color=RED, markersize=9, label=label, gid="kernel")
     panel.set(xscale="log", yscale="log")
     x = "operational intensity of what the kernel asks for, flop/byte"
-    _label(figure, title, x, "arithmetic rate, Gflop/s")
+    _label(figure, prediction_title(prediction), x, "arithmetic rate, Gflop/s")
     return figure
 
 
@@ -334,15 +290,10 @@ def draw(result: object, path: Path | str | None = None) -> Figure:
 
     Parameters
     ----------
-    result : Prediction, Explanation, Evaluation, TuningResult, ModelAnswers, Sweep or Timing
+    result : Prediction, Explanation, Evaluation, TuningResult, Sweep or Timing
         A prediction at several sizes is drawn over the size, an explanation as a roofline.
     path : Path or str, optional
         A file to write; its ending names the format, such as ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    ParameterError, OutputError, MissingExtraError
-        Of this result there is no picture; the file cannot be written; Matplotlib is missing.
 
     Examples
     --------
@@ -356,10 +307,8 @@ def draw(result: object, path: Path | str | None = None) -> Figure:
     drawer = next((draw for kind, draw in _DRAWERS.items() if isinstance(result, kind)), None)
     if drawer is None:
         named = ", ".join(kind.__name__ for kind in _DRAWERS)
-        raise ParameterError(
-            f"there is no picture of a {type(result).__name__}; pictures are of {named}",
-            parameter="result",
-        )
+        said = f"there is no picture of a {type(result).__name__}; pictures are of {named}"
+        raise ParameterError(said, parameter="result")
     figure = drawer(result)
     if path is not None:
         write_atomically(path, _render(figure, Path(path).suffix.lstrip(".").lower()))
@@ -475,7 +424,6 @@ _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     TuningResult: lambda result: variants_figure(
         result.tried, f"{result.space} on {result.device}", result.ranking_s
     ),
-    ModelAnswers: model_roofline_figure,
     Sweep: sweep_figure,
     Timing: timing_figure,
 }

@@ -74,21 +74,16 @@ def _part(name: str, text: str) -> list[int]:
         return numbers
     start, stop, count = numbers
     if start >= stop or not 2 <= count <= _MOST_VALUES or (logarithmic and start < 1):
-        raise ParameterError(
-            f"{name}={text}: a range is start:stop:count with a start below the stop (of at least 1"
-            f" before :log) and a count of at least 2 and at most {_MOST_VALUES} values",
-            parameter=name,
-        )
+        said = "a range is start:stop:count with a start below the stop (of at least 1 before :log)"
+        most = f"a count of at least 2 and at most {_MOST_VALUES} values"
+        raise ParameterError(f"{name}={text}: {said} and {most}", parameter=name)
     if logarithmic:
         values = [round(start * (stop / start) ** (i / (count - 1))) for i in range(count)]
     else:
         values = [round(start + i * (stop - start) / (count - 1)) for i in range(count)]
     if (distinct := len(set(values))) < count:
-        raise ParameterError(
-            f"{name}={text}: rounded to integers, only {distinct} of the {count} values differ; ask"
-            " for fewer of them",
-            parameter=name,
-        )
+        said = f"rounded to integers, only {distinct} of the {count} values differ"
+        raise ParameterError(f"{name}={text}: {said}; ask for fewer of them", parameter=name)
     return values
 
 
@@ -100,20 +95,17 @@ def combine_sizes(sizes: Sizes) -> list[dict[str, int]]:
             raise ParameterError(f"parameter {name} has no value; give one", parameter=name)
     if len({len(values) for values in columns.values()}) > 1:
         listed = " and ".join(f"{name} ({len(values)})" for name, values in columns.items())
-        raise ParameterError(
-            f"the parameters {listed} have different numbers of values; give equally many, which"
-            " go together value by value",
-            parameter=next(iter(columns)),
-        )
+        said = f"the parameters {listed} have different numbers of values; give equally many,"
+        message = f"{said} which go together value by value"
+        raise ParameterError(message, parameter=next(iter(columns)))
     points: list[dict[str, int]] = []
     for row in zip(*columns.values(), strict=True) if columns else [()]:
         several = dict(zip(columns, row, strict=True))
         point = {name: as_integer(name, several.get(name, value)) for name, value in sizes.items()}
         if point in points:
             listed = ", ".join(f"{name}={value}" for name, value in point.items())
-            raise ParameterError(
-                f"the point {listed} is there twice; give it once", parameter=next(iter(columns))
-            )
+            said = f"the point {listed} is there twice; give it once"
+            raise ParameterError(said, parameter=next(iter(columns)))
         points.append(point)
     return points
 
@@ -138,17 +130,11 @@ def first_point(sizes: Sizes) -> dict[str, int]:
 def merge_sizes(sizes: Sizes | None, more: Sizes) -> dict[str, Any]:
     """Return the sizes that a mapping and keywords give together, integers as Python's."""
     if sizes is not None and not isinstance(sizes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
-        raise ParameterError(
-            f"sizes are given by name, and {sizes!r} has none; pass n=1024, or a mapping such as"
-            ' {"n": 1024}',
-            parameter="parameters",
-        )
+        said = f"sizes are given by name, and {sizes!r} has none; pass n=1024, or a mapping such as"
+        raise ParameterError(f'{said} {{"n": 1024}}', parameter="parameters")
     for name in (sizes or {}).keys() & more.keys():
-        raise ParameterError(
-            f"{name} is given twice: {(sizes or {})[name]} in the mapping and {more[name]} as a"
-            " keyword; give it once",
-            parameter=name,
-        )
+        said = f"{(sizes or {})[name]} in the mapping and {more[name]} as a keyword"
+        raise ParameterError(f"{name} is given twice: {said}; give it once", parameter=name)
     return {
         name: value if _is_several(value) else as_integer(name, value)
         for name, value in {**(sizes or {}), **more}.items()
@@ -168,9 +154,8 @@ def checks_keywords(function: Callable[P, R]) -> Callable[P, R]:
             if not (has_sizes and _is_size(given[name])):
                 value = f", and a size is an integer, not {given[name]!r:.40}" if has_sizes else ""
                 near = nearest(name, options) or f"; its options are {', '.join(options)}"
-                raise ParameterError(
-                    f"{function.__name__} has no option {name}{value}{near}", parameter=name
-                )
+                said = f"{function.__name__} has no option {name}{value}{near}"
+                raise ParameterError(said, parameter=name)
         try:
             return function(*args, **given)
         except UnknownSizeError as error:
@@ -202,7 +187,5 @@ def as_integer(name: str, value: Any) -> int:
             return index(value)
         if isinstance(value, Real) and value % 1 == 0:
             return int(value)  # pyright: ignore[reportArgumentType] - real numbers have it
-    raise ParameterError(
-        f"parameter {name} is {value!r:.40}; pass an integer or an array of integers",
-        parameter=name,
-    )
+    said = f"parameter {name} is {value!r:.40}; pass an integer or an array of integers"
+    raise ParameterError(said, parameter=name)

@@ -256,10 +256,8 @@ def lock_file(path: Path | str, *, wait: bool = False) -> Generator[None]:
     """
     target = Path(os.path.realpath(path))
     if target.name.endswith(COMPRESSED):
-        raise MeasurementError(
-            f"{path}: no lines are appended to a compressed file; run gunzip"
-            f" {shlex.quote(str(path))}, and name the file that it makes"
-        )
+        mend = f"run gunzip {shlex.quote(str(path))}, and name the file that it makes"
+        raise MeasurementError(f"{path}: no lines are appended to a compressed file; {mend}")
     with ExitStack() as stack:
         with suppress(OSError):
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -43,19 +43,15 @@ def find_in_user_code(
         if isinstance(value, kind):
             return value
         if not callable(value):
-            there = ", ".join(_list_named(module, kind)) or "none"
-            raise error(
-                f"{specification}: {path} has no {kind_name} and no function of the name {name!r}"
-                f" (there: {there}){nearest(name, _list_named(module, kind))}"
-            )
+            there, near = _list_named(module, kind), nearest(name, _list_named(module, kind))
+            said = f"{path} has no {kind_name} and no function of the name {name!r}"
+            raise error(f"{specification}: {said} (there: {', '.join(there) or 'none'}){near}")
         with guarded(f"{specification} failed", error):
             made: object = convert(value())
     if isinstance(made, kind):
         return made
-    raise error(
-        f"{specification} returned a {type(made).__name__}; it has to be a {kind_name}, or a"
-        " function without arguments that returns one"
-    )
+    mend = f"it has to be a {kind_name}, or a function without arguments that returns one"
+    raise error(f"{specification} returned a {type(made).__name__}; {mend}")
 
 
 @contextlib.contextmanager
@@ -67,10 +63,8 @@ def guarded(what: str, error: MakeError) -> Generator[None]:
     except (KeyboardInterrupt, CountperfError):
         raise
     except SystemExit as exited:
-        raise error(
-            f"{what}: it ends the program ({exited!r}); put what is to run as a script under"
-            ' if __name__ == "__main__":'
-        ) from exited
+        mend = 'put what is to run as a script under if __name__ == "__main__":'
+        raise error(f"{what}: it ends the program ({exited!r}); {mend}") from exited
     except BaseException as raised:
         raise error(f"{what}: {describe_failure(raised)}") from raised
 

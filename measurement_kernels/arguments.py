@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from math import prod
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
@@ -23,11 +24,8 @@ INDEX_TYPE = "int32"
 """NumPy's name of the type of indices."""
 
 TOLERANCES: Mapping[str, float] = {"f32": 1e-4, "f64": 1e-12}
-"""Error that a kernel's results may have, relative to the largest result.
-
-At check sizes, rounding errors in f32 are below 1e-6; sums have up to 768 terms there. Leaving one
-term out of the longest sum of a test, 4096 terms, changes the result by 3e-3.
-"""
+"""Error that a kernel's results may have, relative to the largest; rounding is below 1e-6 in f32,
+and one term left out of the longest sum of a test, 4096 terms, changes the result by 3e-3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +103,7 @@ class ArrayArgument:
 
     def elements(self, sizes: Sizes) -> int:
         """Count the elements."""
-        count = 1
-        for extent in self.shape_at(sizes):
-            count *= extent
-        return count
+        return prod(self.shape_at(sizes))
 
     def draw(self, random: np.random.Generator, element_type: str, sizes: Sizes) -> NDArray[Any]:
         """Fill a new array of the right type and order: indices, or numbers."""
@@ -119,10 +114,8 @@ class ArrayArgument:
             made = self.values(random, shape)
             return made.astype(ELEMENT_TYPES[element_type], order=self.order)
         stored = shape if self.order == "C" else shape[::-1]
-        if element_type == "f32":
-            values: NDArray[Any] = random.random(stored, dtype="float32")
-        else:
-            values = random.random(stored, dtype="float64")
+        dtype: Any = ELEMENT_TYPES[element_type]
+        values: NDArray[Any] = random.random(stored, dtype=dtype)
         values -= 0.5
         return values if self.order == "C" else values.T
 
@@ -151,8 +144,7 @@ def arrays(text: str, values: Values | None = None) -> tuple[ArrayArgument, ...]
     found: list[ArrayArgument] = []
     rest = text
     while rest:
-        match = _ARRAY.match(rest)
-        if match is None:
+        if (match := _ARRAY.match(rest)) is None:
             raise _malformed(rest, text)
         words, name, extents = match.groups()
         role = next((word for word in ("output", "updated") if word in words), "input")

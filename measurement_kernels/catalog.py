@@ -77,12 +77,9 @@ def families(
     *, purpose: Purpose | None = "measurement", collection: Collection | None = "paper"
 ) -> tuple[str, ...]:
     """List the families of kernels, the paper's first and in its order."""
-    found = [
-        e.family
-        for e in _kernels(purpose, collection).values()
-        if purpose in (None, e.purpose) and collection in (None, e.collection)
-    ]
-    return tuple(dict.fromkeys(found))
+    kernels = _kernels(purpose, collection).values()
+    found = (e for e in kernels if purpose in (None, e.purpose))
+    return tuple(dict.fromkeys(e.family for e in found if collection in (None, e.collection)))
 
 
 def entries(
@@ -120,26 +117,18 @@ def entry(name: str) -> CatalogEntry:
     meant = [full for full in everything if _is_subsequence(parts, full.split("/"))]
     if len(meant) > 1:
         meant = [full for full in meant if everything[full].element_type == "f32"] or meant
-    match meant:
-        case [only]:
-            return everything[only]
-        case []:
-            known = families(purpose=None, collection=None)
-            raise _unknown("kernel", name, [*known, *everything])
-        case _:
-            raise KernelSpecificationError(
-                f"{name!r} could be any of {len(meant)} kernels; add parts of its name: "
-                f"{_some(meant)}"
-            )
+    if not meant:
+        raise _unknown("kernel", name, [*families(purpose=None, collection=None), *everything])
+    if len(meant) > 1:
+        some = ", ".join([*meant[:5], *(["..."] if len(meant) > 5 else [])])
+        said = f"{name!r} could be any of {len(meant)} kernels; add parts of its name: {some}"
+        raise KernelSpecificationError(said)
+    return everything[meant[0]]
 
 
 def _is_subsequence(parts: list[str], full: list[str]) -> bool:
     remaining = iter(full)
     return all(part in remaining for part in parts)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> KernelSpecificationError:

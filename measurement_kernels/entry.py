@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
 import numpy as np
 from loopy import TranslationUnit
@@ -33,7 +33,6 @@ Collection: TypeAlias = Literal["paper", "extended", "random", "published", "dow
 """Group of families that campaigns measure together."""
 
 COLLECTIONS: tuple[Collection, ...] = get_args(Collection)
-"""All of them."""
 
 INDEX_LIMIT = 2**31
 """Kernels index with signed 32-bit integers: an array has to have fewer elements than this."""
@@ -80,18 +79,14 @@ class CatalogEntry:
         low = self.exponents[0] + self.exponent_steps[0]
         high = self.exponents[-1] + self.exponent_steps[-1]
         if not low <= exponent <= high:
-            raise ParameterError(
-                f"kernel {self.name!r}: exponent {exponent} is outside {low} to {high}; "
-                f"for other sizes use case_at(...)",
-                parameter="exponent",
-            )
+            said = f"kernel {self.name!r}: exponent {exponent} is outside {low} to {high}"
+            raise ParameterError(f"{said}; for other sizes use case_at(...)", parameter="exponent")
         return {size.name: size.at(exponent) for size in self.sizes}
 
     def memory_bytes(self, parameters: Sizes) -> int:
         """Add up the arrays, byte."""
-        width = {f"{kind}{bits}": bits // 8 for kind in ("int", "float") for bits in (32, 64)}
         return sum(
-            width[array.dtype(self.element_type)] * array.elements(parameters)
+            np.dtype(array.dtype(self.element_type)).itemsize * array.elements(parameters)
             for array in self._arrays()
         )
 
@@ -108,16 +103,13 @@ class CatalogEntry:
         Outputs are among them if parts of them keep their old values; size parameters are not.
         """
         as_element = np.dtype(ELEMENT_TYPES[self.element_type]).type
-        made: dict[str, Any] = {}
-        for argument in self.arguments:
-            match argument:
-                case ScalarArgument():
-                    made[argument.name] = as_element(argument.at(parameters))
-                case ArrayArgument(role="output"):
-                    pass
-                case ArrayArgument():
-                    made[argument.name] = argument.draw(random, self.element_type, parameters)
-        return made
+        return {
+            argument.name: as_element(argument.at(parameters))
+            if isinstance(argument, ScalarArgument)
+            else argument.draw(random, self.element_type, parameters)
+            for argument in self.arguments
+            if isinstance(argument, ScalarArgument) or argument.role != "output"
+        }
 
     def reference(self, arguments: Mapping[str, Any], parameters: Sizes) -> dict[str, NDArray[Any]]:
         """Compute the outputs with NumPy, in f64, and round them to the arrays' types."""
@@ -128,10 +120,6 @@ class CatalogEntry:
     def case(self, exponent: int) -> KernelCase:
         """Return the case of ``parameters(exponent)``."""
         return self.case_at(**self.parameters(exponent))
-
-    def cases(self, smallest_exponent: int) -> tuple[KernelCase, ...]:
-        """Return the cases of all steps from p = ``smallest_exponent``."""
-        return tuple(self.case(smallest_exponent + step) for step in self.exponent_steps)
 
     def case_at(self, **parameters: int) -> KernelCase:
         """Return a case of any sizes that the kernel takes."""
@@ -159,31 +147,23 @@ class CatalogEntry:
         return tuple(a for a in self.arguments if isinstance(a, ArrayArgument))
 
     def _checked(self, parameters: Sizes) -> dict[str, int]:
+        def refuse(said: str, parameter: str) -> NoReturn:
+            raise ParameterError(f"kernel {self.name!r}: {said}", parameter=parameter)
+
         fixed = {size.name: size.fixed for size in self.sizes if size.fixed is not None}
         given = {**fixed, **parameters}
         names = [size.name for size in self.sizes]
-        for name in [*names, *given]:
-            if name not in given or name not in names:
-                problem = "no value for" if name in names else "no size is called"
-                raise ParameterError(
-                    f"kernel {self.name!r}: {problem} {name}; "
-                    f"its sizes are {', '.join(names)}, pass those",
-                    parameter=name,
-                )
+        for name in sorted({*names} ^ given.keys()):
+            problem = "no value for" if name in names else "no size is called"
+            refuse(f"{problem} {name}; its sizes are {', '.join(names)}, pass those", name)
         for size in self.sizes:
-            value = given[size.name]
-            if value < 1 or value % size.multiple:
-                raise ParameterError(
-                    f"kernel {self.name!r}: {size.name} = {value} is no positive multiple of "
-                    f"{size.multiple}; pass {round_up(max(value, 1), size.multiple)}, say",
-                    parameter=size.name,
-                )
+            value, multiple = given[size.name], size.multiple
+            if value < 1 or value % multiple:
+                near = round_up(max(value, 1), multiple)
+                said = f"{size.name} = {value} is no positive multiple of {multiple}"
+                refuse(f"{said}; pass {near}, say", size.name)
         for array in self._arrays():
-            if array.elements(given) >= INDEX_LIMIT:
-                raise ParameterError(
-                    f"kernel {self.name!r}: array {array.name} would have "
-                    f"{array.elements(given)} elements, too many for its 32-bit indices; "
-                    f"pass smaller sizes",
-                    parameter=names[0],
-                )
+            if (elements := array.elements(given)) >= INDEX_LIMIT:
+                said = f"array {array.name} would have {elements} elements, too many for its 32-bit"
+                refuse(f"{said} indices; pass smaller sizes", names[0])
         return {name: given[name] for name in names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -61,10 +61,7 @@ class LoopyKernel:
     def unit(
         self, group_shape: GroupShape | None = None, element_type: str | None = None
     ) -> TranslationUnit:
-        """Build the kernel, or return the one built before.
-
-        The shape and the type are by default the first of the catalogue's.
-        """
+        """Build the kernel, by default in the catalogue's first shape and type, once."""
         group_shape = group_shape or self.groups[0]
         sizes = self.sizes(group_shape)
         return _build(
@@ -84,22 +81,14 @@ class LoopyKernel:
         return tuple(self._entry(g, t) for g in self.groups for t in self.element_types)
 
     def _entry(self, group_shape: GroupShape, element_type: str) -> CatalogEntry:
-        sizes = self.sizes(group_shape)
+        sizes, shared = self.sizes(group_shape), {f.name for f in fields(CatalogEntry)}
         return CatalogEntry(
-            family=self.family,
-            variant=self.variant,
+            **{f.name: getattr(self, f.name) for f in fields(self) if f.name in shared - {"sizes"}},
             group_shape=group_shape,
             element_type=element_type,
-            purpose=self.purpose,
-            collection=self.collection,
-            exponents=self.exponents,
-            exponent_steps=self.exponent_steps,
             sizes=sizes,
-            arguments=self.arguments,
             check_parameters={size.name: self.check[size.name] * size.multiple for size in sizes},
             builder=partial(self.unit, group_shape, element_type),
-            expected=self.expected,
-            statistics=self.statistics,
         )
 
 
@@ -134,10 +123,7 @@ def sizes_along(thirds: int = 3, **axes: int | None) -> SizesByGroup:
 
 
 def any_sizes(*names: str) -> SizesByGroup:
-    """Return sizes that work groups need not divide, and of which few are powers of two.
-
-    From one exponent to the next, a plane of them grows by a factor of 2.5.
-    """
+    """Return sizes that groups need not divide; a plane of them grows by 2.5 with the exponent."""
     return sizes_along(thirds=2, **dict.fromkeys(names))
 
 
@@ -170,8 +156,7 @@ def mapped(
 ) -> Transform:
     """Return a transformation that maps loops to work items and fetches tiles.
 
-    `local` has shapes of arrays in local memory; `guarded` names instructions whose conditions
-    leave one item, which Loopy takes for races.
+    `local` has shapes of arrays in local memory; `guarded` names instructions of one item.
     """
 
     def transform(unit: TranslationUnit, group_shape: GroupShape) -> TranslationUnit:

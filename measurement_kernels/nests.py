@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, partial
+from math import prod
 
 from loopy import TranslationUnit
 
@@ -30,25 +31,23 @@ class Nest:
 
     loops: str  # loops with their extents, separated by blanks: ``e:n i:10 j:10``
     arrays: str  # as `measurement_kernels.arguments.arrays` reads it
-    assignments: tuple[tuple[str, str] | Recurrence, ...]  # targets and values
-    items: tuple[tuple[str, int], ...] = ()
+    assignments: str | Recurrence | tuple[str, ...]  # ``r[e, i] = sum j: m[i, j] * u[e, j]``
+    items: str = ""  # loops and the items of a group, as `loops`; none: nothing is divided
     groups: str = ""  # loops of which each iteration is a group, separated by blanks
     element_type: str = "f64"  # type of the arrays
     base: int = 0  # smallest value of n
 
     def program(self, name: str) -> Program:
         """Return the computation."""
-        extents = dict(loop.split(":") for loop in self.loops.split())
-        points = 1
-        for extent in extents.values():
-            points *= int(extent) if extent.isdecimal() else 1
+        loops = _pairs(self.loops)
+        points = prod(extent for _, extent in loops if isinstance(extent, int))
+        made = self.assignments
         return Program(
             name,
-            tuple((n, int(to) if to.isdecimal() else to) for n, to in extents.items()),
-            tuple(
-                each if isinstance(each, Recurrence) else _formula(*each)
-                for each in self.assignments
-            ),
+            loops,
+            (made,)
+            if isinstance(made, Recurrence)
+            else tuple(map(_formula, (made,) if isinstance(made, str) else made)),
             (SizeParameter("n", base=self.base or max(3, _POINTS // points)),),
             arrays(self.arrays),
             self.element_type,
@@ -66,7 +65,8 @@ class Nest:
         """Return the catalogue's entry; parameters are those of `program_entry`."""
         program = self.program(f"{family}_{variant}".replace("-", "_"))
         divided = tuple(
-            Divided(loop, axis, number) for axis, (loop, number) in enumerate(self.items)
+            Divided(loop, axis, int(number))
+            for axis, (loop, number) in enumerate(_pairs(self.items))
         )
         shape = Shape(divided, groups=tuple(self.groups.split()))
         return program_entry(
@@ -82,25 +82,27 @@ class Nest:
 
 
 def operator_nest(
-    points: int,
-    items: tuple[tuple[str, int], ...] = (),
-    groups: str = "",
-    *,
-    element_type: str = "f64",
-    result: str = "r",
+    points: int, items: str = "", groups: str = "", *, element_type: str = "f64", result: str = "r"
 ) -> Nest:
     """Return the product of a square matrix and the values of each element at its points."""
     return Nest(
         f"e:n i:{points} j:{points}",
         f"m[{points}, {points}], u[n, {points}], output {result}[n, {points}]",
-        ((f"{result}[e, i]", "sum j: m[i, j] * u[e, j]"),),
+        f"{result}[e, i] = sum j: m[i, j] * u[e, j]",
         items,
         groups,
         element_type,
     )
 
 
-def _formula(target: str, value: str) -> Formula:
+def _pairs(text: str) -> tuple[tuple[str, str | int], ...]:
+    """Parse loops with numbers or sizes: ``e:n i:10``."""
+    pairs = (loop.split(":") for loop in text.split())
+    return tuple((name, int(to) if to.isdecimal() else to) for name, to in pairs)
+
+
+def _formula(assignment: str) -> Formula:
+    target, _, value = assignment.partition(" = ")
     head, colon, term = value.partition(": ")
     if not colon:
         return Formula(target, (value,))

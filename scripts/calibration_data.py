@@ -148,9 +148,7 @@ def known_model(data: Data, kind: ModelKind, slugs: Sequence[str]) -> KnownModel
         kernels = [found.lines[place]["kernel"] for place in np.array(places)[chosen]]
         members.append(
             MeasuredDevice(
-                device=found.device,
-                design=own,
-                kernels=() if kind == COMPILED else tuple(kernels),
+                device=found.device, design=own, kernels=() if kind == COMPILED else tuple(kernels)
             )
         )
     return fit_devices(kind, members, error=ERROR, is_kin=is_kin)

@@ -150,29 +150,21 @@ def _declared(array: Array) -> Any:
     return lp.TemporaryVariable(array.name, _TYPES[array.dtype], shape=shape, address_space=space)
 
 
-# {{{ loop nests
+# --- loop nests
 
-Reach = tuple[int, int, int]
+Reach = np.ndarray[Any, np.dtype[np.int64]]
 """An upper bound of something that is at least zero: multiples of n and of m, and a constant."""
+
+
+def _reach(*multiples: int) -> Reach:
+    return np.array(multiples)
 
 
 def _text(reach: Reach) -> str:
     return f"{reach[0]}*n + {reach[1]}*m + {reach[2]}"
 
 
-def _plus(left: Reach, right: Reach) -> Reach:
-    return (left[0] + right[0], left[1] + right[1], left[2] + right[2])
-
-
-def _times(factor: int, reach: Reach) -> Reach:
-    return (factor * reach[0], factor * reach[1], factor * reach[2])
-
-
-def _larger(left: Reach, right: Reach) -> Reach:
-    return (max(left[0], right[0]), max(left[1], right[1]), max(left[2], right[2]))
-
-
-_SIZE_REACH: dict[str, Reach] = {"n": (1, 0, 0), "m": (0, 1, 0)}
+_SIZE_REACH = {"n": _reach(1, 0, 0), "m": _reach(0, 1, 0)}
 
 
 class _Nest:
@@ -200,7 +192,7 @@ class _Nest:
     def chance(self, one_in: int) -> bool:
         return self.draw(st.integers(0, one_in - 1)) == one_in - 1
 
-    # {{{ loops
+    # --- loops
 
     def loops(self) -> None:
         for k, name in enumerate(self.inames):
@@ -218,7 +210,8 @@ class _Nest:
         size = self.pick("nnm")
         shift = self.pick([-1, 0, 0, 0, 1, 2])
         parent = self.pick(outer) if outer else ""
-        reach = _plus(_SIZE_REACH[size], (0, 0, max(shift, 0)))
+        beyond = _reach(0, 0, max(shift, 0))
+        reach = _SIZE_REACH[size] + beyond
         parents = {parent} if parent else set[str]()
         self.is_constant[x] = kind == "constant"
         match kind:
@@ -226,40 +219,33 @@ class _Nest:
                 condition, parents = f"{low} <= {x} < {size} + {shift}", set[str]()
             case "constant":
                 high = self.number(2, 6)
-                condition, parents, reach = f"0 <= {x} < {high}", set[str](), (0, 0, high)
+                condition, parents, reach = f"0 <= {x} < {high}", set[str](), _reach(0, 0, high)
             case "upto":
                 condition = f"{min(low, 1)} <= {x} <= {parent} + {shift}"
-                reach = _plus(self.reach[parent], (0, 0, max(shift, 0)))
+                reach = self.reach[parent] + beyond
             case "from":
                 condition = f"0 <= {x} and {parent} + {shift} <= {x} < {size} + {shift}"
             case "band":
                 condition = f"0 <= {x} and {parent} - 1 <= {x} <= {parent} + {self.number(0, 2)}"
-                reach = _plus(self.reach[parent], (0, 0, 2))
+                reach = self.reach[parent] + _reach(0, 0, 2)
             case "scaled":
                 a = self.number(1, 3)
                 b = self.number(1, 3) if not self.scalings else 1
                 self.scalings += b > 1
                 condition = f"0 <= {x} and {a}*{x} <= {b}*{parent} + {shift}"
-                reach = _plus(_times(b, self.reach[parent]), (0, 0, max(shift, 0)))
+                reach = b * self.reach[parent] + beyond
             case "sum":
                 other = self.pick(outer)
                 parents.add(other)
                 condition = f"0 <= {x} <= {parent} + {other}"
-                reach = _plus(self.reach[parent], self.reach[other])
+                reach = self.reach[parent] + self.reach[other]
             case "part":
-                condition, parents = (
-                    f"0 <= {x} and {self.number(2, 3)}*{x} < {size} + {shift}",
-                    set(),
-                )
-            case _:
-                modulus = self.number(2, 3)
-                condition = (
-                    f"0 <= {x} < {size} + {shift} and {x} mod {modulus} = {self.pick([0, 1])}"
-                )
+                condition = f"0 <= {x} and {self.number(2, 3)}*{x} < {size} + {shift}"
                 parents = set()
-        self.conditions[x] = condition
-        self.reach[x] = reach
-        self.parents[x] = parents
+            case _:
+                divided = f"{x} mod {self.number(2, 3)} = {self.pick([0, 1])}"
+                condition, parents = f"0 <= {x} < {size} + {shift} and {divided}", set()
+        self.conditions[x], self.reach[x], self.parents[x] = condition, reach, parents
 
     def domains(self) -> tuple[str, ...]:
         """Return one set for the whole nest, or one for each loop."""
@@ -272,9 +258,7 @@ class _Nest:
             result.append(f"[{names}] -> {{ [{x}] : {self.conditions[x]} }}")
         return tuple(result)
 
-    # }}}
-
-    # {{{ expressions
+    # --- expressions
 
     def dtype(self) -> str:
         """Return an element type of the kernel's flavor."""
@@ -288,7 +272,7 @@ class _Nest:
         """Return a subscript that is at least zero, and its upper bound."""
         if not inames or self.chance(12):
             constant = self.number(0, 3)
-            return str(constant), (0, 0, constant)
+            return str(constant), _reach(0, 0, constant)
         x = self.pick(inames)
         if self.chance(6):
             return f"{_text(self.reach[x])} - {x}", self.reach[x]
@@ -298,17 +282,17 @@ class _Nest:
         factor = self.pick([1, 1, 1, 1, 2, 3, 5])
         constant = self.pick([0, 0, 0, 1, 2])
         text = f"{factor}*{x} + {constant}"
-        reach = _plus(_times(factor, self.reach[x]), (0, 0, constant))
+        reach = factor * self.reach[x] + _reach(0, 0, constant)
         if not self.is_simple and self.chance(5):
             other = self.pick(inames)
-            return f"{text} + {other}", _plus(reach, self.reach[other])
+            return f"{text} + {other}", reach + self.reach[other]
         return text, reach
 
     def subscript(self, name: str, dtype: str, indices: Sequence[tuple[str, Reach]]) -> str:
         """Note how far an array must reach, and return the subscripted array."""
-        _, extents = self.arrays.setdefault(name, (dtype, [(0, 0, 0)] * len(indices)))
+        _, extents = self.arrays.setdefault(name, (dtype, [_reach(0, 0, 0)] * len(indices)))
         for axis, (_, reach) in enumerate(indices):
-            extents[axis] = _larger(extents[axis], reach)
+            extents[axis] = np.maximum(extents[axis], reach)
         return f"{name}[{', '.join(text for text, _ in indices)}]"
 
     def load(self, inames: Sequence[str]) -> str:
@@ -378,9 +362,7 @@ class _Nest:
             case _:
                 return f"{self.pick(['fmin', 'fmax'])}({self.load(inames)}, {self.load(inames)})"
 
-    # }}}
-
-    # {{{ statements
+    # --- statements
 
     def statements(self, sequential: Sequence[str]) -> list[Statement]:
         """Return one to three statements; `sequential` loops may be reduced over."""
@@ -407,7 +389,7 @@ class _Nest:
                 if self.chance(3):
                     expression = f"{expression} * 2"
             order = self.draw(st.permutations(within))
-            indices = [self._own_index(x) for x in order] or [("0", (0, 0, 0))]
+            indices = [self._own_index(x) for x in order] or [("0", _reach(0, 0, 0))]
             target = self.subscript(f"y{number}", self.dtype(), indices)
             some = self.pick([0, 0, 0, 1, 1, 2]) if within and not self.is_simple else 0
             conditions = tuple(self.condition(within) for _ in range(some))
@@ -416,7 +398,7 @@ class _Nest:
 
     def _own_index(self, x: str) -> tuple[str, Reach]:
         factor, constant = self.pick([1, 1, 1, 1, 2, 3]), self.pick([0, 0, 1])
-        reach = _plus(_times(factor, self.reach[x]), (0, 0, constant))
+        reach = factor * self.reach[x] + _reach(0, 0, constant)
         return f"{factor}*{x} + {constant}", reach
 
     def declared_arrays(self) -> tuple[list[Array], bool]:
@@ -427,13 +409,11 @@ class _Nest:
             numeric = self.chance(4)
             is_bounded |= numeric
             shape = tuple(
-                str(_value(reach, 16, 16) + 1) if numeric else _text(_plus(reach, (0, 0, 1)))
+                str(reach @ (16, 16, 1) + 1) if numeric else _text(reach + _reach(0, 0, 1))
                 for reach in extents
             )
             result.append(Array(name, dtype, shape, order=self.pick(["C", "C", "C", "F"])))
         return result, is_bounded
-
-    # }}}
 
     def mapping(self) -> tuple[list[Split], list[tuple[str, str]], list[str], int]:
         """Choose tiles and hardware axes; return them, the sequential loops, and a divisor of n."""
@@ -475,10 +455,6 @@ class _Nest:
         return splits, tags, sequential, divisor
 
 
-def _value(reach: Reach, n: int, m: int) -> int:
-    return reach[0] * n + reach[1] * m + reach[2]
-
-
 @st.composite
 def loop_nests(draw: st.DrawFn) -> KernelCase:
     """Nests to depth four with affine bounds, conditions, reductions, tiles and hardware axes."""
@@ -512,9 +488,7 @@ def loop_nests(draw: st.DrawFn) -> KernelCase:
     )
 
 
-# }}}
-
-# {{{ local memory
+# --- local memory
 
 
 @st.composite
@@ -634,9 +608,6 @@ def prefetched_stencils(draw: st.DrawFn) -> KernelCase:
         assumptions=divided,
         sizes=((widths[0] + rest, 2 * second), (3 * widths[0], second + rest)),
     )
-
-
-# }}}
 
 
 def generated(number: int) -> settings:

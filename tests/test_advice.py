@@ -141,7 +141,6 @@ def test_every_parameter_that_messages_name_has_its_option() -> None:
         known |= parser.get_default("flags").keys()
     assert len(named) > 10
     assert named <= known
-
     taken = [name for command in COMMANDS.values() for name in command.arguments.split()]
     assert {*taken} == {*OPTIONS}
     flags = {"--help", "--json", "--debug", "--version"}

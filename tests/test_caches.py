@@ -62,7 +62,6 @@ def test_counting_and_generating_work_and_tell(
     home = tmp_path / "caches"
     spoil(home)
     counted, generated, told = _run(home)
-
     assert (counted, generated) == ("True", "True")
     assert all(words in told for words in said)
     assert str(home) in told
@@ -76,12 +75,10 @@ def test_each_cache_is_told_with_the_variable_that_names_its_folder(
     for variable in (OBJECTS, POCL):
         monkeypatch.delenv(variable, raising=False)
     assert unwritable_caches() == ()
-
     monkeypatch.setenv(OBJECTS, str(tmp_path / "file"))
     (said,) = unwritable_caches()
     assert said.startswith(f"object files of kernels: not kept in {tmp_path / 'file'} (")
     assert f"set {OBJECTS} to" in said
-
     monkeypatch.setenv(CACHE_HOME, str(tmp_path / "file"))
     _, *rest = unwritable_caches()
     assert [line.partition(":")[0] for line in rest] == [

@@ -68,13 +68,11 @@ def test_units_count_and_are_predicted_by_themselves_or_with_the_advice_of_one_e
 ) -> None:
     build, sizes = ALL[name]
     way = Try(build())
-
     if _decided(name):
         with pytest.raises(DataDependentControlFlowError) as refused:
             count_kernel(way.unit)
         assert way.follow(str(refused.value))
     vector = count_kernel(way.unit, statistics=way.statistics)
-
     assert all(value >= 0 for value in vector.evaluate(sizes).values())
     weights = load_weights("pocl-epyc-zen5", model="structural")
     given = way.statistics or None

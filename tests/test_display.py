@@ -104,7 +104,6 @@ def test_results_are_shown_in_at_most_25_lines_and_tables_as_frames(name: str) -
 
 def test_the_frame_of_a_prediction_sums_to_its_time() -> None:
     prediction: Any = RESULTS["Prediction"]()
-
     assert prediction.to_frame()["time_s"].sum() == pytest.approx(prediction.time_s)
     shown = prediction._repr_html_()
     assert shown.count(" %</td>") == shown.count("<tr>") - 1
@@ -172,7 +171,6 @@ def test_words_of_figures_have_nine_points_at_least(name: str) -> None:
     words: list[Any] = [
         text for text in draw(result).findobj(Text) if text.get_text() and text.get_visible()
     ]
-
     assert len(words) >= 4
     assert min(text.get_size() for text in words) >= 9
 
@@ -195,14 +193,12 @@ def test_counts() -> None:
     assert content["kernel"] == "squares"
     assert set(content["properties"]) == {"launches", "flop.add.f32"}
     assert content["properties"]["launches"] == {"symbolic": "{ 1 }", "exact": True}
-
     at_size = _object(VECTOR, VECTOR.evaluate(n=10**12))
     assert at_size["properties"]["flop.add.f32"]["value"] == 10**24
 
 
 def test_prediction() -> None:
     content = _object(WEIGHTS.predict(VECTOR, n=100))
-
     assert set(content) == {
         *("kernel", "device", "weights", "model", "parameters"),
         *("time_s", "interval_s", "interval_level"),
@@ -218,9 +214,7 @@ def test_prediction() -> None:
 
 def test_prediction_at_arrays_and_without_an_interval() -> None:
     weights = make_weights({"launches": 1e-6, "flop.add.f32": 1e-9}, quality=None)
-
     content = _object(weights.predict(VECTOR, n=np.array([10, 100])))
-
     assert content["parameters"] == {"n": [10, 100]}
     assert content["time_s"] == pytest.approx([1.1e-6, 1.1e-5])
     assert content["interval_s"] is None
@@ -237,7 +231,6 @@ def test_evaluation() -> None:
         "zero_errors": 0,
     }
     printed = {"purpose": "test", "relative_error": 0.25, "noise": 0.2, "within_noise": True}
-
     assert _object(Evaluation(device="d", model="linear", cases=(case,))) == {
         "device": "d",
         "model": "linear",
@@ -265,7 +258,6 @@ def _rank_variant(n: int, *predicted: float | None) -> RankedSet:
 def test_ranking_has_a_row_for_each_set_and_one_for_all() -> None:
     sets = (_rank_variant(64, 1.0, 2.0, None), _rank_variant(128, 0.5, 0.25))
     evaluation = RankingEvaluation(device="pocl-testchip", model="linear", sets=sets)
-
     lines = text_of(evaluation).splitlines()
     assert [line.split()[-3:] for line in lines[2:5]] == [
         ["1.00", "1.00", "1.00"],
@@ -285,9 +277,7 @@ def test_ranking_has_a_row_for_each_set_and_one_for_all() -> None:
 
 def test_fit_holds_the_weights_document() -> None:
     result = fit(measure())
-
     content = json.loads(json.dumps(object_of(result)))
-
     assert WeightSet.from_object(content["weights"]) == result.weights
     assert (content["device"], content["cases"], content["rank"]) == ("pocl-testchip", 17, 6)
     assert {verdict["name"] for verdict in content["verdicts"]} >= {"rank", "errors"}

@@ -66,7 +66,6 @@ def test_a_document_read_back_is_equal_and_a_failure_keeps_it(
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OutputError):
         write_atomically(target, "half written")
-
     assert Recipe.read_file(target) == BREAD
     assert [path.name for path in target.parent.iterdir()] == ["bread.json"]
 
@@ -108,7 +107,6 @@ _SEVERAL = {"ingredients": [{}], "notes": 3}
 def test_a_bad_field_is_named(content: object, field: str, said: str) -> None:
     with pytest.raises(DocumentError) as caught:
         Recipe.read_text(json.dumps(content), path="bread.json")
-
     assert (caught.value.field, caught.value.path) == (field, "bread.json")
     assert f"bread.json: {field}: " in str(caught.value)
     assert said in str(caught.value)
@@ -141,7 +139,6 @@ def test_text_that_is_no_document_is_refused(text: str, said: str) -> None:
     parse = parse_toml if text.startswith("a =") else parse_json
     with pytest.raises(DocumentError, match=said) as caught:
         parse(text, path="document")
-
     assert caught.value.path == "document"
 
 
@@ -156,16 +153,13 @@ def test_a_document_that_is_nonsense_is_one_line_on_the_command_line(
 ) -> None:
     path = tmp_path / "vector.json"
     path.write_text('{"format": "countperf-property-vector", "version": ' + "1" * 5000 + "}")
-
     assert main(["count", str(path)]) == 1
-
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith(f"countperf: {path}: the integer 1111")
 
 
 def test_a_missing_file_and_a_binary_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"abc\xff")
-
     with pytest.raises(DocumentError, match="No such file"):
         Recipe.read_file(tmp_path / "absent.json")
     with pytest.raises(DocumentError, match="byte 3 is not UTF-8"):
@@ -204,7 +198,6 @@ def test_text_for_people_is_the_same_json(value: object) -> None:
 
 def test_arrays_of_numbers_stay_on_one_line() -> None:
     rows = [[float(i) / 3 for i in range(20)] for _ in range(3)]
-
     assert len(format_json({"covariance": rows}).splitlines()) == 7
 
 
@@ -218,10 +211,8 @@ def test_documents_are_read_and_mutated_ones_read_or_refused(kind: Kind, tmp_pat
     path.write_bytes(kind.content)
     assert kind.content.isascii()
     kind.read(path)
-
     some = itertools.islice(mutants(kind, random.Random(f"test {kind.name}")), _EACH)
     results = [(mutant.change, *outcome_of(mutant, tmp_path)) for mutant in some]
-
     assert [row for row in results if row[1] not in ("refused", "accepted")] == []
     assert sum(outcome == "refused" for _, outcome, _ in results) > _EACH // 3
 
@@ -243,10 +234,8 @@ _GUARDS = "assumption_guards"
 )
 def test_bad_fields_of_counts_are_named(changes: dict[str, Any], field: str) -> None:
     document = PropertyVector.from_mapping({"groups": "[n] -> { n }"}).to_document()
-
     with pytest.raises(DocumentError) as caught:
         PropertyVector.from_document({**document, **changes})
-
     assert caught.value.field == field
     assert ("by a newer countperf" in str(caught.value)) is ("counting_rules" in changes)
 
@@ -291,7 +280,6 @@ def test_bad_fields_of_a_search_are_named(
     store.write_text("\n".join(lines) + "\n")
     before = store.read_bytes()
     said = f"line {number + 1}: $.{field}"
-
     with pytest.raises(DocumentError) as caught:
         search(scripted(), store=store) if number else read_journal(store)
     assert caught.value.field == said

@@ -40,15 +40,12 @@ def test_an_example_finds_something(
         pytest.skip("needs the extra 'tuners'")
     path = str(EXAMPLES / f"search_with_{name}.py")
     monkeypatch.setattr(sys, "argv", [path, *arguments])
-
     runpy.run_path(path, run_name="__main__")
-
     assert re.search(said, capsys.readouterr().out)
 
 
 def test_points_of_the_shortest_paths_follow_equation_7() -> None:
     point = runpy.run_path(str(EXAMPLES / "shortest_paths_steps.py"))["point"](16, 32)
-
     # 8 groups of 32 items on 32 cores; tiles of 16 take a transaction for each of their two rows
     transactions = 8192**3 / 128 + 8192**2 / 16
     waves = -(-(512**2) // (8 * 15))
@@ -64,9 +61,7 @@ def test_processes_of_a_cluster_count_while_one_per_device_times() -> None:
     except DeviceError as error:
         pytest.skip(str(error))
     command = [sys.executable, str(EXAMPLES / "search_on_a_cluster.py"), pocl, pocl]
-
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLES.parent)
-
     assert done.returncode == 0, done.stderr
     *found, counted = done.stdout.splitlines()
     said = re.compile(r"pocl:\d+, process (\d+): rows=\d+,columns=\d+, \d+\.\d+ ms")

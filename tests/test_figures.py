@@ -69,7 +69,6 @@ def test_figures_have_named_axes_plain_ticks_and_one_legend() -> None:
 def test_bars_sum_to_the_time() -> None:
     panel = draw(_prediction(n=1000)).axes[0]
     bars: list[Any] = list(panel.patches)
-
     # 2.5 µs, drawn in µs
     assert sum(bar.get_width() for bar in bars) == pytest.approx(2.5, rel=5e-3)
     assert panel.get_xlabel() == "time, µs"
@@ -81,7 +80,6 @@ def test_the_point_of_a_roofline_is_the_kernels_rate_at_its_intensity() -> None:
         countperf.explain(VECTOR, n=1000, weights=make_summed()), DEVICE
     ).axes
     points = {line.get_gid(): np.asarray(line.get_xydata())[0] for line in panel.lines}
-
     assert points["kernel"] == pytest.approx([1000 / 8000, 1000 / 2.5e-6 / 1e9])
     x, y = points["memory-ceiling"]
     assert y == pytest.approx(20 * x)  # 20 Gbyte/s
@@ -90,7 +88,6 @@ def test_the_point_of_a_roofline_is_the_kernels_rate_at_its_intensity() -> None:
 def test_each_case_of_an_evaluation_has_a_mark(tmp_path: Path) -> None:
     drawn = _shipped("compiled-evaluation.json")
     draw(drawn, tmp_path / "errors.svg")
-
     text = (tmp_path / "errors.svg").read_text(encoding="utf-8")
     for purpose in ("variant", "application", "test"):
         marks = sum(

@@ -53,7 +53,6 @@ def test_the_page_has_errors_and_coverage_of_the_documents() -> None:
         cases = Evaluation.read_file(ROOT / "fits" / slug / "held-out.json").cases
         means.append(_percent([abs(case.predicted_s / case.measured_s - 1) for case in cases]))
         held.append(round(100 * sum(bool(case.is_covered) for case in cases) / len(cases)))
-
     assert sorted(float(row[0]) for row in ROWS) == sorted(means)
     assert sorted(int(row[3]) for row in ROWS) == sorted(held)
 
@@ -122,7 +121,6 @@ def test_the_page_has_the_errors_of_what_was_left_out_and_why_some_are_not_predi
     by_kernel = known[known["left_out"] == "kernel"].groupby("name")["error"]
     sentence = PAGE.partition("others: geometric means ")[2].partition("\n\n")[0]
     cells = re.findall(r"(\d+\.\d)(?: %)?\s+\(", sentence)
-
     assert sorted(float(row[1]) for row in ROWS) == sorted(by_gpu["tile width"])
     assert sorted(float(row[2]) for row in ROWS) == sorted(by_gpu["kernel"])
     assert sorted(map(float, cells)) == sorted(by_kernel.apply(_percent))

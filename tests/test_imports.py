@@ -81,7 +81,6 @@ def _inside(tree: ast.Module) -> list[tuple[int, str]]:
 
 def test_imports_inside_functions_are_found_at_all() -> None:
     tree = ast.parse("import a\ndef f():\n    import b.c, d\n    def g():\n        from e import h")
-
     assert {imported for _, imported in _inside(tree)} == {"b.c", "d", "e"}
 
 
@@ -95,7 +94,6 @@ def test_imports_inside_functions_are_few_and_of_known_kinds_that_are_in_use(
         for module, line, imported in inside
         if imported.partition(".")[0] not in {*OPTIONAL, *SLOW} and module not in LIGHT
     ]
-
     assert unknown == []
     assert 0 < len(inside) <= MOST_INSIDE
     assert SLOW.keys() <= roots
@@ -110,7 +108,6 @@ def test_modules_are_imported_by_name_where_it_is_known(modules: dict[str, ast.M
         if (isinstance(node, ast.Name) and node.id in ("import_module", "__import__"))
         or (isinstance(node, ast.Attribute) and node.attr == "import_module")
     }
-
     assert users == set(BY_NAME)
 
 
@@ -122,7 +119,6 @@ def test_only_the_verbs_import_the_catalogue_of_kernels(
         for name, tree in modules.items()
         if any(m.startswith("measurement_kernels") for _, m in _imported(ast.walk(tree)))
     }
-
     assert not [
         name
         for name in users

@@ -48,7 +48,6 @@ def test_a_last_line_that_was_cut_short_is_left_out(content: bytes, lines: list[
 def test_the_line_of_a_damaged_byte_is_named(content: bytes, line: int) -> None:
     with pytest.raises(DocumentError, match=rf"0xff is not UTF-8 \(line {line};") as caught:
         split_lines(content, path="store.jsonl")
-
     assert (caught.value.line, caught.value.path) == (line, "store.jsonl")
 
 
@@ -73,7 +72,6 @@ def test_no_damaged_byte_of_a_store_loses_a_case_when_it_resumes(
     _resume(store)
     whole = store.read_bytes()
     feeds = [match.start() for match in re.finditer(b"\n", whole)]
-
     for at in [*range(0, len(whole), 197), *feeds]:
         damaged = whole[:at] + byte + whole[at + 1 :]
         store.write_bytes(damaged)
@@ -105,12 +103,10 @@ def test_the_advice_mends_a_store(tmp_path: Path, at: float, byte: bytes) -> Non
     content = store.read_bytes()
     index = int(at * len(content))
     store.write_bytes(content[:index] + byte + content[index + 1 :])
-
     for _ in range(2):  # a line that was split is two damaged lines
         _, error = _outcome(store)
         if error is not None:
             _followed(error, r"\((sed .*) keeps")
-
     assert {entry.case for entry in _resume(store)} >= {entry.case for entry in whole}
 
 
@@ -120,9 +116,7 @@ def test_a_case_that_is_measured_twice_is_refused(tmp_path: Path) -> None:
     lines = store.read_text().splitlines(keepends=True)
     store.write_text("".join([*lines, lines[1]]))
     before = store.read_bytes()
-
     _, error = _outcome(store)
-
     assert isinstance(error, DocumentError)
     number = len(lines) + 1
     assert error.line == number
@@ -145,10 +139,8 @@ def test_a_damaged_search_is_refused_and_left_alone(tmp_path: Path) -> None:
     _journal(store)
     damaged = store.read_bytes()[:-2] + b"\xff\n"
     store.write_bytes(damaged)
-
     with pytest.raises(DocumentError, match=r"0xff is not UTF-8 \(line "):
         _journal(store)
-
     assert store.read_bytes() == damaged
 
 
@@ -157,7 +149,6 @@ def test_a_search_whose_last_line_lacks_its_line_feed_loses_nothing(tmp_path: Pa
     winner = _journal(store)
     whole = store.read_bytes()
     store.write_bytes(whole[:-1])
-
     assert _journal(store) == winner
     assert store.read_bytes() == whole
     assert all(isinstance(json.loads(line), dict) for line in whole.splitlines())
@@ -190,7 +181,6 @@ def _compressed(path: Path) -> Path:
 
 def test_compressed_files_are_read_and_written_as_plain_ones(plain: Path, tmp_path: Path) -> None:
     measured = MeasurementSet.read_file(_compressed(plain))
-
     assert len(measured) + len(measured.resumptions) == 39  # all lines but the header
     assert measured == MeasurementSet.read_file(plain)
     first, second = tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl.gz"
@@ -213,7 +203,6 @@ def test_a_damaged_line_is_told_as_in_the_plain_file(plain: Path) -> None:
         with pytest.raises(DocumentError) as caught:
             MeasurementSet.read_file(path)
         errors.append(caught.value)
-
     of_plain, of_packed = errors
     assert of_packed.line == of_plain.line
 
@@ -230,7 +219,6 @@ def test_damage_of_a_compressed_file_is_found(
 ) -> None:
     packed = _compressed(plain)
     packed.write_bytes(damage(packed.read_bytes()))
-
     with pytest.raises(DocumentError, match=r"damaged gzip file: .*; restore it from a copy"):
         MeasurementSet.read_file(packed)
 
@@ -241,7 +229,6 @@ def test_campaigns_do_not_append_to_compressed_files(plain: Path) -> None:
     plain.unlink()
     with pytest.raises(MeasurementError, match="no lines are appended") as caught:
         Store(packed, expected.header)
-
     _followed(caught.value, "run (.*?), and")
     with Store(plain, expected.header) as store:
         assert store.content == expected
@@ -251,9 +238,7 @@ def test_measurements_of_a_folder_are_found(plain: Path, tmp_path: Path) -> None
     folder = tmp_path / "device"
     folder.mkdir()
     assert not measurements_in(folder).exists()
-
     _compressed(plain).rename(folder / "measurements.jsonl.gz")
-
     assert measurements_in(folder) == folder / "measurements.jsonl.gz"
 
 

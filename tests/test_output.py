@@ -60,13 +60,11 @@ def test_a_full_disk_is_found_before_the_work_and_leaves_the_old_file(full_disk:
     target = full_disk / "weights.json"
     target.write_text("old")
     _fill(full_disk)
-
     with pytest.raises(OutputError, match="No space left on device; free some space") as caught:
         check_writable(full_disk / "new.json")
     assert caught.value.path == str(full_disk / "new.json")
     with pytest.raises(OutputError, match="No space left"):
         write_atomically(target, "new " * 9000)
-
     assert target.read_text() == "old"
     assert _names(full_disk) == {"ballast", "weights.json"}
 
@@ -83,7 +81,6 @@ def test_a_campaign_on_a_full_disk_loses_nothing_and_goes_on(full_disk: Path) ->
     more = [make_case("a", n) for n in range(4, 16, 4)]
     with pytest.raises(OutputError, match="No space left"):
         measure([*CASES, *more], store=store, runner=FakeRunner(fill), protocol=PROTOCOL)
-
     assert store.read_bytes().endswith(b"\n")
     finished = MeasurementSet.read_file(store)
     ballast.unlink()
@@ -106,12 +103,10 @@ def test_a_path_that_is_no_file_is_found_before_the_work(
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     target = tmp_path / path
-
     for write in (check_writable, lambda path: write_atomically(path, "new")):
         with pytest.raises(OutputError, match=said) as caught:
             write(target)
         assert caught.value.path == str(target)
-
     assert _names(tmp_path) == {"folder", "file"}
 
 
@@ -132,11 +127,9 @@ def test_pipes_are_written_to_and_links_are_kept(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     (tmp_path / "link").symlink_to("target")
-
     check_writable(pipe, tmp_path / "link", None)
     write_atomically(pipe, "text")
     write_atomically(tmp_path / "link", "text")
-
     assert os.read(reader, 99) == b"text"
     os.close(reader)
     assert pipe.is_fifo()
@@ -168,9 +161,7 @@ def test_commands_check_their_files_before_any_work(
     monkeypatch.chdir(tmp_path)
     target = "folder.svg" if command.endswith("--figure") else "folder"
     (tmp_path / target).mkdir()
-
     assert main([*command.split(), target]) == 1
-
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith(f"countperf: cannot write {target}: Is a directory; name a file in")
     assert _names(tmp_path) == {target}
@@ -208,7 +199,6 @@ def test_what_is_printed_is_safe_to_show(
         monkeypatch.setattr(sys, "stdout", out)
         monkeypatch.setattr(sys, "stderr", err)
         assert main(command.split(" ")) == status
-
     written = Path("out").read_text() + Path("err").read_text()
     assert not set(written) & (set(map(chr, range(32))) - set("\n\t"))
     if "evil.py:kernel" in command:
@@ -238,7 +228,6 @@ def test_standard_output_that_is_full_is_one_line() -> None:
     command = [sys.executable, "-m", "countperf", "count", "n-body/256x1/f32", "n=1024"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-
     assert done.returncode == 1
     (said,) = [line for line in done.stderr.splitlines() if not line.endswith(" so far")]
     assert "No space left on device" in said
@@ -249,6 +238,5 @@ def test_threads_that_write_one_file_leave_one_of_their_texts_whole(tmp_path: Pa
     texts = [f"{number}" * 100_000 for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda text: write_atomically(path, text), texts * 3))
-
     assert path.read_text() in texts
     assert _names(tmp_path) == {"weights.json"}

@@ -26,7 +26,6 @@ def test_each_line_of_the_stub_states_a_public_name() -> None:
     stub = ast.parse(Path(countperf.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     stated = {"__version__", *(name.asname for node in imports for name in node.names)}
-
     assert len(stated) > 30
     assert stated == {*countperf.__all__}
     assert all(hasattr(countperf, name) for name in countperf.__all__)
@@ -87,7 +86,6 @@ def test_packages_stay_within_their_lines() -> None:
     sizes: Counter[str] = Counter()
     for path, lines in LINES.items():
         sizes[_room(path)] += lines
-
     assert sizes.keys() == BUDGETS.keys()
     assert {room: size for room, size in sizes.items() if size > BUDGETS[room]} == {}
 
@@ -95,5 +93,4 @@ def test_packages_stay_within_their_lines() -> None:
 def test_files_are_short() -> None:
     kept_short = ("countperf", "measurement_kernels")
     longer = {path for path, lines in LINES.items() if lines > LONGEST_FILE}
-
     assert {path for path in longer if path.parts[0] in kept_short} == set()

@@ -168,6 +168,5 @@ def test_documents_stay_short_and_their_history_in_one_section() -> None:
         )
         for page in pages
     }
-
     assert sum(words.values()) <= 12_500
     assert sum(n for page, n in words.items() if page.is_relative_to(docs / "evidence")) <= 3_000

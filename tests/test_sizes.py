@@ -74,7 +74,6 @@ def test_texts_name_values(text: str, values: int | tuple[int, ...]) -> None:
 def test_other_texts_are_refused(text: str, said: str) -> None:
     with pytest.raises(ParameterError, match=said) as caught:
         parse_sizes("n", text)
-
     assert caught.value.parameter == "n"
 
 
@@ -109,7 +108,6 @@ def test_commands_take_several_sizes(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["count", "n-body", "n=256,512"]) == 0
     (line,) = [x for x in capsys.readouterr().out.splitlines() if "f32.rsqrt" in x]
     assert line.split()[1:3] == [str(n * (n - 1)) for n in (256, 512)]
-
     command = ["predict", "n-body", "n=256,512", "--model", "linear", "--weights", SLUG]
     assert main(command) == 0
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:4]]
@@ -157,12 +155,11 @@ def test_bad_values_on_the_command_line_are_named(
         returned: Any = main(command.split())
     except SystemExit as error:
         returned = error.code
-
     assert returned == status
     assert said in capsys.readouterr().err
 
 
-# {{{ types of arguments
+# --- types of arguments
 
 
 def _double(kind: type[np.integer] | None) -> lp.TranslationUnit:
@@ -186,7 +183,6 @@ def test_a_size_beyond_the_type_of_its_argument_is_refused(
     kind: type[np.integer] | None, largest: int, name: str
 ) -> None:
     vector = count_kernel(_double(kind))
-
     assert vector.evaluate(n=largest)["groups"] == largest
     arrays = [] if name == "int64" else [np.array([16, largest + 1])]  # NumPy has no larger type
     for size in (largest + 1, *arrays):
@@ -201,7 +197,6 @@ def test_predictions_and_launches_refuse_a_size_beyond_its_type_with_advice_that
         with pytest.raises(ParameterError, match=r'such as lp.ValueArg\("n", np.int64\)'):
             countperf.predict(unit, weights=SLUG, model="linear", n=size)
     assert count_kernel(_double(np.int64)).evaluate(n=2**33)["groups"] == 2**33
-
     scalar = describe_kernel(unit).scalars["n"]
     assert as_scalar(scalar, 2**31 - 1) == 2**31 - 1
     with pytest.raises(KernelBuildError, match="2147483647"):
@@ -210,9 +205,7 @@ def test_predictions_and_launches_refuse_a_size_beyond_its_type_with_advice_that
 
 def test_a_negative_integer_scalar_is_timed(tmp_path: Path) -> None:
     case = make_case(parameters={"n": 16, "shift": -2})
-
     (entry,) = measure([case], store=tmp_path / "m.jsonl", runner=FakeRunner(), protocol=PROTOCOL)
-
     assert entry.parameters == {"n": 16, "shift": -2}
 
 
@@ -229,13 +222,15 @@ def test_integers_of_numpy_are_kept_as_those_of_python() -> None:
         KernelCase(name="c", build=dict, parameters=text)
 
 
-# }}}
-
-# {{{ arguments of functions
+# --- arguments of functions
 
 
 def _matmul() -> countperf.PropertyVector:
     return Kernel.of(MATMUL).count_for(load_weights(SLUG))
+
+
+def _words(text: str) -> list[list[str]]:
+    return [row.split() for row in text.replace("\n", ";").split(";") if row.strip()]
 
 
 SIZED: Mapping[str, Callable[[Any], object]] = {
@@ -247,29 +242,23 @@ SIZED: Mapping[str, Callable[[Any], object]] = {
     "occupancy": lambda sizes: countperf.occupancy(MATMUL, "nvidia-gtx-970", sizes),
     "rank": lambda sizes: countperf.rank("matmul", sizes, weights=SLUG),
 }
+_MISSPELT = """
+rank weight weights; rank models model; predict incomplete incomplete_ok; sweep model models
+time_kernel wieghts weights; predict_all model models; occupancy profile_option profile_options
+predict_application models model; with_compiled_code statistic statistics; fit modle model
+count_kernel statistic statistics; analyze_kernel statistic statistics; load_weights modle model
+measure stor store; measure_catalogue stor store; evaluate weight weights; recording weight weights
+"""
+_NONE_NEAR = {
+    "tune": ("budget", "its options are seconds, measurements"),
+    "step_formulas": ("models", "its options are profile_options"),
+    "predict_on": ("weights", "its options are models"),
+    "doctor": ("x", "its options are discovery"),
+}
 # a function, a keyword that it does not have, and the one that is meant
-MISSPELT: list[tuple[Callable[..., object], str, str]] = [
-    (countperf.rank, "weight", "did you mean weights"),
-    (countperf.rank, "models", "did you mean model"),
-    (countperf.tune, "budget", "its options are seconds, measurements"),
-    (countperf.predict, "incomplete", "did you mean incomplete_ok"),
-    (countperf.time_kernel, "wieghts", "did you mean weights"),
-    (countperf.sweep, "model", "did you mean models"),
-    (countperf.predict_all, "model", "did you mean models"),
-    (countperf.occupancy, "profile_option", "did you mean profile_options"),
-    (countperf.step_formulas, "models", "its options are profile_options"),
-    (countperf.predict_on, "weights", "its options are models"),
-    (countperf.predict_application, "models", "did you mean model"),
-    (countperf.with_compiled_code, "statistic", "did you mean statistics"),
-    (countperf.count_kernel, "statistic", "did you mean statistics"),
-    (countperf.analyze_kernel, "statistic", "did you mean statistics"),
-    (countperf.load_weights, "modle", "did you mean model"),
-    (countperf.measure, "stor", "did you mean store"),
-    (countperf.measure_catalogue, "stor", "did you mean store"),
-    (countperf.fit, "modle", "did you mean model"),
-    (countperf.evaluate, "weight", "did you mean weights"),
-    (countperf.recording, "weight", "did you mean weights"),
-    (countperf.doctor, "x", "its options are discovery"),
+MISSPELT = [
+    *((f, keyword, f"did you mean {meant}") for f, keyword, meant in _words(_MISSPELT)),
+    *((f, keyword, said) for f, (keyword, said) in _NONE_NEAR.items()),
 ]
 HAND = {"launches": 1, "groups": 64}
 WRONG: Any = 3
@@ -289,7 +278,7 @@ DEVICE = make_device("fake:0", "Abacus")
         ),
         *(
             (
-                lambda call=call, name=name: call("matmul", **{name: "x"}),
+                lambda call=call, name=name: getattr(countperf, call)("matmul", **{name: "x"}),
                 f"no option {name}.*{said}",
             )
             for call, name, said in MISSPELT
@@ -329,6 +318,3 @@ DEVICE = make_device("fake:0", "Abacus")
 def test_arguments_that_are_none_are_refused(call: Callable[[], object], said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         call()
-
-
-# }}}

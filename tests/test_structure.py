@@ -56,7 +56,6 @@ def _floors(rooms: dict[str, set[str]]) -> dict[str, int]:
 
 def test_the_house_has_few_rooms_with_few_imports_between_them() -> None:
     rooms = _rooms("countperf")
-
     assert 10 < len(rooms) <= 22
     assert sum(map(len, rooms.values())) <= 130
 
@@ -69,7 +68,6 @@ def test_packages_have_few_floors_and_no_circles(package: str, most: int) -> Non
 def test_a_module_has_a_name_of_its_own_but_for_those_of_commands() -> None:
     others = (m for m in MODULES if not m.startswith("countperf.cli."))
     names = Counter(m.rpartition(".")[2] for m in others)
-
     assert {name for name, number in names.items() if number > 1} == {"__init__"}
 
 
@@ -80,7 +78,6 @@ def test_a_class_has_a_name_of_its_own() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
     )
-
     assert {name for name, number in names.items() if number > 1} == set()
 
 
@@ -124,7 +121,6 @@ PATCHES = {
 
 def test_patches_of_other_packages_stand_in_one_file() -> None:
     found = {module: sorted({*_find_patches(tree)}) for module, tree in MODULES.items()}
-
     assert {module: patched for module, patched in found.items() if patched} == PATCHES
 
 
@@ -134,7 +130,6 @@ def test_a_prediction_is_traced() -> None:
     done = subprocess.run(
         [sys.executable, str(script), *arguments], capture_output=True, text=True, check=True
     )
-
     layers = done.stdout.split("\n\n")
     assert "        1  api.prediction.predict\n" in layers[1]
     assert layers[-1].endswith(" climbs\n")

@@ -32,7 +32,6 @@ WEIGHTS = make_weights({"flop.add.f32": 1e-12, "gmem.load.32.stride1": 4e-12, "l
 
 def test_a_prediction_gives_the_time_first_then_where_it_goes() -> None:
     first, bound, what, *rows, last = text_of(WEIGHTS.predict(VECTOR, n=10**6)).splitlines()
-
     assert first == "10.0 µs (95 % interval: 8.22 µs to 12.2 µs)"
     assert bound.startswith("bound by memory: ")
     assert what.startswith("axpy on pocl-testchip, n = 1000000")
@@ -46,7 +45,6 @@ def test_incomplete_times_are_marked_and_end_with_their_caveats_and_mends() -> N
     assert first.startswith("at least 1.00 µs (incomplete: ")
     assert "flop.div.f32" in verdict
     assert "mend: measure kernels" in mend
-
     compared = text_of(WEIGHTS.predict(VECTOR, n=1).against(lacking)).splitlines()[0]
     assert compared.endswith("times the time of axpy (incomplete, a lower bound: by hand)")
     counts: dict[str, str | int] = {"launches": 1, "flop.div.f32": "[n] -> { n }"}
@@ -59,10 +57,8 @@ def test_incomplete_times_are_marked_and_end_with_their_caveats_and_mends() -> N
 
 def test_intervals_are_widened_and_stand_in_tables_where_there_are_any() -> None:
     counts = {"launches": 1, "flop.add.f32": 10**8}
-
     said = text_of(WEIGHTS.predict(counts))
     without = text_of(WEIGHTS.predict({**counts, "flop.div.f32": 1}, incomplete_ok=True))
-
     assert "far above the largest value measured: flop.add.f32; the interval is widened" in said
     assert "far above the largest value measured: flop.add.f32\n" in without
     several = text_of(WEIGHTS.predict(VECTOR, n=np.array([1, 2])))
@@ -102,7 +98,6 @@ def test_only_weights_that_are_rates_are_shown_as_rates(
 
 def test_a_fit_gives_its_errors_first_and_its_verdicts_last() -> None:
     lines = text_of(fit(measure(noise=np.random.default_rng(5)))).splitlines()
-
     assert lines[0].startswith("error: in-sample ")
     assert "families left out" in lines[0]
     assert lines[1] == "linear model on pocl-testchip, 17 cases, rank 6 of 6"
@@ -115,7 +110,6 @@ def test_a_fit_without_held_out_families_says_only_what_it_knows() -> None:
     unknown = dict.fromkeys(("held_out_error", "in_sample_scatter", "held_out_scatter"))
     quality = FitQuality(in_sample_error=0.1, **unknown)
     weights = result.weights.model_copy(update={"quality": quality})
-
     assert text_of(replace(result, weights=weights)).splitlines()[0] == (
         "error: in-sample 10 % (geometric means of relative errors)"
     )
@@ -139,7 +133,6 @@ def _evaluated(*cases: EvaluatedCase) -> str:
 
 def test_an_evaluation_gives_the_mean_first() -> None:
     _, mean, *lines = _evaluated(*CASES).splitlines()
-
     assert mean.startswith("test kernels: error 20 % ")
     assert [line.split()[4:] for line in lines[1:3]] == [
         ["1.00", "ms", "1.10", "ms", "10", "%"],
@@ -154,7 +147,6 @@ def test_an_evaluation_gives_the_mean_first() -> None:
 def test_an_evaluation_has_a_table_for_each_purpose() -> None:
     changes = {"purpose": "application", "predicted_s": -1.0}
     applications = [case.model_copy(update=changes) for case in CASES]
-
     first, second = _evaluated(*CASES, *applications).split("applications: error ")
     assert "test kernels: error 20 % (geometric mean over 2 kernels, 2 cases)" in first
     assert second.count("inf") == 2
@@ -166,9 +158,7 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
         fast.model_copy(update={"noise": 0.06, "interval_s": (0.9e-3, 1.2e-3)}),
         slow.model_copy(update={"noise": 0.01, "interval_s": (0.5, 0.7)}),
     )
-
     _, _, held, _, first, second, *_ = _evaluated(*cases).splitlines()
-
     assert "1 of 2 times" in held
     assert first.endswith("within noise")
     assert second.endswith("incomplete, outside its interval")
@@ -176,9 +166,7 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
 
 def test_two_predictions_are_compared_part_by_part_largest_difference_first() -> None:
     other = PropertyVector.from_mapping({"launches": 1, "flop.add.f32": 6 * 10**6}, kernel="adds")
-
     text = text_of(WEIGHTS.predict(VECTOR, n=10**6).against(WEIGHTS.predict(other)))
-
     lines = text.splitlines()
     assert lines[0] == "adds: 0.7 times the time of axpy"
     assert [line.split()[-2] for line in lines[4:8]] == ["-3.00", "-8.00", "5.00", "0"]
@@ -216,7 +204,6 @@ def test_rounding_to_three_digits(value: float, text: str) -> None:
 @given(st.floats(1e-29, 1e29))
 def test_what_is_written_is_within_half_a_digit(value: float) -> None:
     number, unit = format_quantity(value, "s").split(" ")
-
     assert float(number) * PREFIXES[unit.removesuffix("s")] == pytest.approx(value, rel=0.0051)
     assert 1 <= float(number) < 1000
     assert len(number.replace(".", "")) == 3
@@ -235,7 +222,6 @@ def test_percentages(fraction: float, text: str) -> None:
 
 def test_tables_align_and_have_no_blanks_at_line_ends() -> None:
     table = Table(header=("name", "n"), rows=(("a", "1"), ("bcd", "1000")), right=(1,))
-
     assert table.lines(indent="") == ["name     n", "a        1", "bcd   1000"]
     assert Table(header=(), rows=(("a", ""), ("b", ""))).lines(indent="") == ["a", "b"]
 
@@ -251,7 +237,6 @@ def test_sizes_are_printed_as_sizes_whatever_they_are_called(name: str) -> None:
     size, other = name, f"parameters.{name}"
     shown = other if name in ("low_s", "time_s", "time") else size
     in_frame = other if name in ("low_s", "time_s") else size
-
     _, header, first, _ = text_of(made).splitlines()
     assert header.split()[:3] == [shown, "time", "from"]
     assert first.split()[:3] == ["100000", "1.10", "µs"]
@@ -268,7 +253,6 @@ def test_kernels_of_one_name_are_compared_as_first_and_second() -> None:
     other = PropertyVector.from_mapping(dict.fromkeys(VECTOR, 5), kernel="axpy")
     first, second = WEIGHTS.predict(VECTOR, n=130), WEIGHTS.predict(other, {})
     named = replace(second, given_as="axpy_b")
-
     assert first.against(second).names == ("axpy (first)", "axpy (second)")
     assert replace(first, given_as="axpy_a").against(named).names == ("axpy_a", "axpy_b")
     assert first.against(WEIGHTS.predict(VECTOR, n=131)).names == ("n = 130", "n = 131")

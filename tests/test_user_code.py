@@ -59,7 +59,6 @@ def test_kernels_are_objects_or_functions_of_files_with_imports_beside_them(
     first = _folder(tmp_path / "first", name="one")
     second = _folder(tmp_path / "second", name="two")
     path = list(sys.path)
-
     assert _name(f"{first}:unit") == _name(f"{first}:built") == "one"
     assert _name(f"{first}:late") == "late_one"
     assert _name(f"{second}:unit") == "two"  # not the first folder's beside.py
@@ -143,7 +142,6 @@ def test_what_kernel_files_print_goes_to_standard_error(
 ) -> None:
     file = tmp_path / "noisy.py"
     file.write_text(NOISY)
-
     assert main(["count", f"{file}:noisy", "n=64", "--json"]) == 0
     printed = capfd.readouterr()
     assert json.loads(printed.out)["kernel"] == "noisy"

@@ -171,12 +171,16 @@ def schedule(steps: Sequence[Step], durations_s: Sequence[float], *, source: str
         for number, step in enumerate(steps):
             if number not in done:
                 heads.setdefault((step.device, "stream", step.stream), number)
-        able: list[tuple[float, int, tuple[Any, ...]]] = []
-        for stream, number in heads.items():
-            step = steps[number]
-            if ends.keys() >= {*step.after}:
-                ready = [free.get(part, 0.0) for part in (stream, *step.engines)]
-                able.append((max(*ready, *(ends[name] for name in step.after)), number, stream))
+        able = (
+            (
+                max(*(free.get(part, 0.0) for part in (stream, *steps[n].engines)), *befores),
+                n,
+                stream,
+            )
+            for stream, n in heads.items()
+            if ends.keys() >= {*steps[n].after}
+            for befores in [[ends[name] for name in steps[n].after]]
+        )
         start, number, stream = min(able)
         step, end = steps[number], start + durations_s[number]
         free |= dict.fromkeys((stream, *step.engines), end)

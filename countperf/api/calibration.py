@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +15,7 @@ from countperf import errors
 from countperf.api.catalogue import read_code
 from countperf.api.fits import why_no_code
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.structure.memory_hierarchy import (
-    DEFAULT_CACHES,
-    CountedCaches,
-    MemoryHierarchy,
-)
+from countperf.counting.structure import memory_hierarchy as hierarchy
 from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import available_cores, choose_caches, memory_hierarchy_of
@@ -59,8 +56,8 @@ class CalibrationTask(ShortRepr):
 
     device: Device  # the device
     runner: KernelRunner  # what runs kernels on it
-    memory: MemoryHierarchy  # its caches
-    caches: CountedCaches  # for which kernels are counted
+    memory: hierarchy.MemoryHierarchy  # its caches
+    caches: hierarchy.CountedCaches  # for which kernels are counted
     store: Path  # where measurements go
     reads_code: bool  # whether compiled code will be read
     deadline: float  # when all has to be done, by the monotonic clock
@@ -91,10 +88,9 @@ def calibrate(
         As for `measure`; by default the first GPU that works, else the first device.
     minutes : float
         Time for measuring and fitting together, 1 to 60 minutes.
-    name : str, optional
-        Name of the fit, ``mine/NAME``; by default the device's slug.
-    store : Path or str, optional
-        Where measurements are kept (``.jsonl``); by default in the user's data folder.
+    name, store : optional
+        Name of the fit, ``mine/NAME``, by default the device's slug; file in which measurements are
+        kept (``.jsonl``), by default in the user's data folder.
     busy : bool
         Use times that do not settle, too, since other programs use the machine; intervals are
         wider.
@@ -130,7 +126,7 @@ def calibrate(
         device=chosen,
         runner=KernelRunner.open(chosen),
         memory=memory_hierarchy_of(chosen.identity, is_here=is_here),
-        caches=own if devices.own_caches else DEFAULT_CACHES,
+        caches=own if devices.own_caches else hierarchy.DEFAULT_CACHES,
         store=kept,
         reads_code=not without_code,
         deadline=began + 60.0 * minutes,
@@ -247,14 +243,9 @@ def _fit_all(
             if kind in shipped:
                 weights = rescale_weights(shipped[kind], observations, measured.header, noise=noise)
             else:
-                weights = prior.fit_with_prior(
-                    observations,
-                    model,
-                    measured.header,
-                    memory=task.memory,
-                    caches=task.caches,
-                    noise=noise,
-                ).weights
+                known_here: Any = {"memory": task.memory, "caches": task.caches, "noise": noise}
+                fitted = prior.fit_with_prior(observations, model, measured.header, **known_here)
+                weights = fitted.weights
         except errors.FitError:
             if kind == STRUCTURAL:
                 raise
@@ -287,7 +278,7 @@ def _fit_all(
     return tuple(models)
 
 
-def _load_shipped(device: Device, caches: CountedCaches) -> dict[str, WeightSet]:
+def _load_shipped(device: Device, caches: hierarchy.CountedCaches) -> dict[str, WeightSet]:
     """Return the weights that ship for the very device, by model."""
     weights = {
         kind: library.load_weights(fit.name, model=kind)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 COMPILED_CHOICE = (
     f"model {COMPILED}: the device of the weights is here, and the compiled code can be followed"
 )
-"""Line that says that the model that reads compiled code was chosen."""
-
 _Result = TypeVar("_Result")
 
 
@@ -163,8 +161,8 @@ def reading_weights(
         name, fit = weights, find_fit(str(weights))
     if fit is None:
         return f"{name} has no weights of the model {COMPILED}"
-    reason = why_not_compiled(fit, identity, has_code=has_code)
-    return reason or load_weights(fit.name, model=COMPILED)
+    why_not = why_not_compiled(fit, identity, has_code=has_code)
+    return why_not or load_weights(fit.name, model=COMPILED)
 
 
 def default_weights(identity: DeviceIdentity, *, model: str | None = None) -> WeightSet:

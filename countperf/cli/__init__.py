@@ -19,7 +19,7 @@ from typing import Any
 
 from countperf import __version__
 from countperf.cli.commands import COMMANDS, configure
-from countperf.cli.common import PROGRESS, only_documents, prepare_streams, say
+from countperf.cli.common import Progress, only_documents, prepare_streams, say
 from countperf.errors import FLAGS, CountperfError, nearest
 from countperf.steps import listening, note_interrupts
 
@@ -95,12 +95,11 @@ def _run(options: argparse.Namespace) -> int:
     module = import_module(f"countperf.cli.{COMMANDS[options.command].module}")
     run: Callable[[argparse.Namespace], None] = getattr(module, f"run_{options.command}")
     FLAGS.update(options.flags)  # messages name them
-    PROGRESS.begin()
     with note_interrupts() as interrupts:
         try:
             with (
                 only_documents() if options.json else contextlib.nullcontext(),
-                listening(PROGRESS.step),
+                listening(Progress().step),
                 warnings.catch_warnings(),
             ):
                 warnings.showwarning = lambda message, *_: say(f"countperf: {message}")

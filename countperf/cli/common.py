@@ -113,10 +113,8 @@ def as_dict(pairs: Sequence[tuple[str, Any]] | None) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in pairs or ():
         if name in values:
-            raise ParameterError(
-                f"{name} is given twice: {name}={values[name]} and {name}={value}; give it once",
-                parameter=name,
-            )
+            said = f"{name} is given twice: {name}={values[name]} and {name}={value}; give it once"
+            raise ParameterError(said, parameter=name)
         values[name] = value
     return values
 
@@ -131,11 +129,8 @@ def one_point(pairs: Sequence[tuple[str, Any]] | None, what: str) -> dict[str, i
     values = as_dict(pairs)
     for name, value in values.items():
         if not isinstance(value, int):
-            raise ParameterError(
-                f"{what} takes one value of {name}, not {len(value)}; give the command once for"
-                f" each of {', '.join(map(str, value))}",
-                parameter=name,
-            )
+            said = f"{what} takes one value of {name}, not {len(value)}; give the command once for"
+            raise ParameterError(f"{said} each of {', '.join(map(str, value))}", parameter=name)
     return values
 
 
@@ -143,13 +138,8 @@ class Progress:
     """Says what runs, how far it is and how long it will take, every ten seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin the work of a command, whose first line comes after ten seconds."""
-        self._work = ""
-        self._began_s = self._said_s = self._now()
+        self._now, self._work = now, ""
+        self._began_s = self._said_s = now()  # the first line comes after ten seconds
 
     def step(self, work: str, done: int, total: int | None = None) -> None:
         """Show a step of work, unless a line was printed in the last ten seconds."""
@@ -164,7 +154,3 @@ class Progress:
                 left_s = (now_s - self._began_s) / done * (total - done) if done else 0.0
                 left = f", about {format_duration(left_s)} left" if left_s else ""
             say(f"{work}: {done}{of}{left}")
-
-
-PROGRESS = Progress()
-"""That of the command that runs."""

@@ -145,17 +145,14 @@ def run_compare(options: argparse.Namespace) -> None:
     if options.kernel and not options.measurements and options.timing:
         devices = [Timing.read_file(options.timing).device.slug]
     if not devices:
-        raise ParameterError(
-            "no measurements of any device came with this installation; name a campaign's file,"
-            " such as runs/mine.jsonl",
-            parameter="measurements",
-        )
+        mend = "name a campaign's file, such as runs/mine.jsonl"
+        message = f"no measurements of any device came with this installation; {mend}"
+        raise ParameterError(message, parameter="measurements")
     if options.output and len(devices) != 1:
-        raise ParameterError(
-            f"--output writes one device's comparison, but {len(devices)} were asked for: "
-            f"{', '.join(map(str, devices))}; name one",
-            parameter="output",
+        said = (
+            f"--output writes one device's comparison; name one of {', '.join(map(str, devices))}"
         )
+        raise ParameterError(said, parameter="output")
     check_writable(options.output)  # before the work, not after it
     names = [name for part in options.model or () for name in part.split(",") if name]
     models = () if "all" in names else tuple(names)

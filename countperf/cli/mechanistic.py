@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,10 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
     return names
 
 
-def _describe_device(options: argparse.Namespace) -> DeviceParameters:
+def _describe_device(options: argparse.Namespace, *others: str) -> DeviceParameters:
+    """Describe a device; refuse options that name one beside ``--on``."""
+    if options.document:
+        _refuse(options, "names a device, as --on does; leave one of them out", *others)
     given = getattr(options, "weights", None)
     return api.find_described_device(options.document, device=options.device, weights=given)
 
@@ -54,22 +56,13 @@ def predict_by_models(options: argparse.Namespace) -> bool:
     models = mechanistic_models(options)
     if models is None:
         return False
-    if options.instruction_counts:
-        raise ParameterError(
-            "--instruction-counts is for fitted models; mechanistic ones read each instruction",
-            parameter="instruction_counts",
-        )
     if models == ["tmm"] and options.explain:
         _explain_steps(options)
         return True
     said = "is for fitted weights; leave it out, or name weights in --model"
-    _refuse(options, (*_OF_WEIGHTS, "incomplete_ok", "force", "level"), said)
-    _refuse_device(options, "weights", "device")
-    check_outputs(options.figure)
-    device = _describe_device(options)
+    _refuse(options, said, *_OF_WEIGHTS, "instruction_counts", "incomplete_ok", "force", "level")
+    device = _describe_device(options, "weights", "device")
     sizes = points(options.parameters)
-    if options.figure:
-        one_point(options.parameters, "--figure")
     given = profile_options(options)
     asked = Kernel.of(options.kernel, sizes[0], given.get("statistics"))
     # one profile is for all sizes
@@ -79,15 +72,14 @@ def predict_by_models(options: argparse.Namespace) -> bool:
         for at in sizes
     ]
     show_all(options, [answers.lay_out() for answers in predicted])
-    if options.figure:
-        draw(predicted[0], options.figure)
     return True
 
 
 def _explain_steps(options: argparse.Namespace) -> None:
     """Print formulas of a kernel's steps, and where another kernel takes fewer."""
     said = "has no place among formulas of steps; leave it or --explain out"
-    _refuse(options, ("anchor", "against", "against_size", "incomplete_ok", "figure"), said)
+    of_weights = ("anchor", "against", "against_size", "incomplete_ok", "instruction_counts")
+    _refuse(options, said, *of_weights)
     asked = (_describe_device(options), one_point(options.parameters, "a formula"))
     kernels = filter(None, (options.kernel, options.against_kernel))
     given = profile_options(options)
@@ -98,8 +90,8 @@ def _explain_steps(options: argparse.Namespace) -> None:
 def _predict_on_devices(options: argparse.Namespace) -> None:
     """Print one table of all sizes, devices and models."""
     said = "is for one device; name one with --on, --weights or --device"
-    more = ("figure", "metrics", "weights", "device", "force", "instruction_counts")
-    _refuse(options, (*_OF_WEIGHTS, *more), said)
+    more = ("metrics", "weights", "device", "force", "instruction_counts")
+    _refuse(options, said, *_OF_WEIGHTS, *more)
     given = profile_options(options)
     answers = api.predict_on(
         options.kernel,
@@ -121,25 +113,18 @@ def _names(text: str) -> list[str]:
 _OF_WEIGHTS = ("anchor", "explain", "against", "against_kernel", "against_size")
 
 
-def _refuse(options: argparse.Namespace, names: Sequence[str], said: str) -> None:
+def _refuse(options: argparse.Namespace, said: str, *names: str) -> None:
     for name in names:
         flag = options.flags[name]
         if getattr(options, name) not in (None, False, [], OPTIONS[flag].get("default")):
             raise ParameterError(f"{flag} {said}", parameter=name)
 
 
-def _refuse_device(options: argparse.Namespace, *names: str) -> None:
-    """Refuse options that name a device beside ``--on``."""
-    if options.document:
-        _refuse(options, names, "names a device, as --on does; leave one of them out")
-
-
 def run_occupancy(options: argparse.Namespace) -> None:
     """Print how many groups are resident, and what limits them."""
-    _refuse_device(options, "device")
     resident = api.occupancy(
         options.kernel,
-        _describe_device(options),
+        _describe_device(options, "device"),
         one_point(options.parameters, "occupancy"),
         profile_options=profile_options(options),
     )

@@ -35,10 +35,8 @@ def size(text: str) -> tuple[str, int]:
     """Parse ``n=1024``, for argparse."""
     name, value = assignment(text)
     if "," in value or ":" in value:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: one value of {name} is taken here, as in {name}=1024; give the command"
-            " once for each value"
-        )
+        said = f"{text!r}: one value of {name} is taken here, as in {name}=1024"
+        raise argparse.ArgumentTypeError(f"{said}; give the command once for each value")
     return sizes(text)  # pyright: ignore[reportReturnType] - without commas one value
 
 
@@ -74,9 +72,8 @@ def statistic(text: str) -> tuple[str, float | str]:
     try:
         return name, value if value in ACCESS_CLASSES else float(value)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: {value!r} is no number, and no access pattern such as stride1"
-        ) from error
+        said = f"{text!r}: {value!r} is no number, and no access pattern such as stride1"
+        raise argparse.ArgumentTypeError(said) from error
 
 
 def instruction_counts(text: str) -> dict[str, dict[str, float]]:
@@ -87,10 +84,9 @@ def instruction_counts(text: str) -> dict[str, dict[str, float]]:
         counts = ast.literal_eval(text)
         return TypeAdapter(dict[str, dict[str, float]]).validate_python(counts, strict=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no dictionary of numbers by property name by instruction, such as"
-            " {'raw': {'flop.add.f32': 1}}"
-        ) from error
+        said = "is no dictionary of numbers by property name by instruction, such as"
+        example = "{'raw': {'flop.add.f32': 1}}"
+        raise argparse.ArgumentTypeError(f"{text!r} {said} {example}") from error
 
 
 def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
@@ -99,9 +95,8 @@ def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
         return Path(text)
     sizes, sign, seconds = text.rpartition(":")
     if not sign:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not of the form n=1024:0.0021, and no file of countperf time --output"
-        )
+        said = "is not of the form n=1024:0.0021, and no file of countperf time --output"
+        raise argparse.ArgumentTypeError(f"{text!r} {said}")
     pairs = [size(part) for part in sizes.split(",") if part]
     if len(dict(pairs)) < len(pairs):
         raise argparse.ArgumentTypeError(f"{text!r} gives a size twice; give it once")
@@ -150,8 +145,9 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " name=NAME, after=NAME,NAME; numbers are formulas of variables and of devices"
     },
     "what": {
-        "metavar": "FIT|KERNEL",
-        "help": "a fit by name or its file (.json), or a kernel as for countperf predict",
+        "metavar": "FIT|KERNEL|SEARCH",
+        "help": "a fit by name or its file (.json), a kernel as for countperf predict, or the file"
+        " of a search (.jsonl)",
     },
     "--statistics": several(
         "NAME=VALUE",

@@ -24,9 +24,7 @@ def run_count(options: argparse.Namespace) -> None:
     sizes, at = as_dict(options.parameters), points(options.parameters)
     statistics = as_dict(options.statistics) or None
     kernel = Kernel.of(options.kernel, {}, statistics, options.instruction_counts)
-    tables = [size_arrays(sizes)]
-    if kernel.depends_on_sizes:  # so do the formulas
-        tables = at
+    tables = at if kernel.depends_on_sizes else [size_arrays(sizes)]  # formulas may depend, too
     shown: list[Printed] = []
     for table in tables:
         vector = kernel.at(table).count(options.view)
@@ -38,11 +36,8 @@ def run_count(options: argparse.Namespace) -> None:
 def _analyze(options: argparse.Namespace) -> None:
     """Print the structure of a kernel."""
     if options.instruction_counts:
-        raise ParameterError(
-            "--instruction-counts has no place in --analysis, which reads each instruction; leave"
-            " one of them out",
-            parameter="instruction_counts",
-        )
+        said = "--analysis reads each instruction: leave --instruction-counts out"
+        raise ParameterError(said, parameter="instruction_counts")
     sizes = one_point(options.parameters, "--analysis")
     kernel = Kernel.of(options.kernel, sizes, as_dict(options.statistics) or None)
     unit = kernel.unit_with("structure to analyze")
@@ -58,13 +53,11 @@ def run_predict(options: argparse.Namespace) -> None:
 
         if predict_by_models(options):
             return
-    for name in ("figure", "metrics", "analysis", "sass", "registers_per_work_item"):
+    for name in ("metrics", "analysis", "sass", "registers_per_work_item"):
         if getattr(options, name):
-            raise ParameterError(
-                f"{options.flags[name]} is for mechanistic models; name them and a device, such as"
-                " --model all --on nvidia-k620",
-                parameter=name,
-            )
+            mend = "name them and a device, such as --model all --on nvidia-k620"
+            said = f"{options.flags[name]} is for mechanistic models; {mend}"
+            raise ParameterError(said, parameter=name)
     asked, compares = _list_predictions(options)
     made = [predict(kernel, sizes, **named) for kernel, sizes, named in asked]
     for choice in dict.fromkeys(result.model_choice for result in made if result.model_choice):
@@ -101,11 +94,8 @@ def _list_predictions(
         return [(options.kernel, point, named) for point in every], False
     if options.anchor and (options.against or options.against_kernel):
         other = "--against-kernel" if options.against_kernel else "--against"
-        raise ParameterError(
-            f"--anchor corrects one kernel by one device's weights, and {other} names another one;"
-            " leave one of them out",
-            parameter="anchor",
-        )
+        said = f"--anchor corrects one kernel by one device's weights: leave it or {other} out"
+        raise ParameterError(said, parameter="anchor")
     sizes, other = one_point(options.parameters, "a comparison"), as_dict(options.against_size)
     against = {"weights": options.against, "device": None} if options.against else {}
     second = other if options.against_kernel and other else sizes | other

@@ -56,18 +56,15 @@ def _arguments(
     if ":" not in specification:
         message = f"{specification}: name the function too, as in my.py:make_arguments"
         raise KernelSpecificationError(message)
-    function: Any = find_in_user_code(
-        specification, FunctionType, kind_name="function", error=KernelSpecificationError
-    )
+    error: Any = {"kind_name": "function", "error": KernelSpecificationError}
+    function: Any = find_in_user_code(specification, FunctionType, **error)
 
     def make_arguments(rng: np.random.Generator, parameters: Mapping[str, int]) -> dict[str, Any]:
         with guarded(f"{specification} failed", KernelBuildError):
             made = function(rng, dict(parameters))
         if not isinstance(made, Mapping):
-            raise KernelBuildError(
-                f"{specification} returned a {type(made).__name__}; it has to return a dictionary"
-                " of the kernel's inputs by name"
-            )
+            said = f"{specification} returned a {type(made).__name__}"
+            raise KernelBuildError(f"{said}; return a dictionary of the kernel's inputs by name")
         return dict(made)
 
     return make_arguments
@@ -110,12 +107,12 @@ def _count_on_gpu(options: argparse.Namespace) -> Printed:
     sizes = as_dict(options.parameters)
     unit = Kernel.of(options.kernel).unit_with("code to compile")
     counts = GpuKernel(unit, options.capability).counts(sizes, every_group=options.every_group)
-    assumed = (
-        f"work groups taken to execute what one of their kind does: {counts.assumed_groups};"
-        " --every-group follows them all"
-    )
+    head, assumed = [f"{counts.sub_groups} sub-groups"], counts.assumed_groups
+    if assumed:
+        said = "work groups taken to execute what one of their kind does"
+        head.append(f"{said}: {assumed}; --every-group follows them all")
     return Printed(
-        head=[f"{counts.sub_groups} sub-groups", *([assumed] if counts.assumed_groups else [])],
+        head=head,
         rows=[
             {"instructions": name, "sub-groups": count, "lanes": counts.lanes.get(name, 0)}
             for name, count in counts.instructions.items()

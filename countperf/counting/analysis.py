@@ -8,6 +8,7 @@ both); ``subgroups.32.launched`` and the like what sub-groups of 32 work items e
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,18 +22,16 @@ from countperf.counting.access_analysis import (
     lines_moved,
     transactions,
 )
-from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
+from countperf.counting.access_classes import unite_accessed_cells
 from countperf.counting.accesses import Address
-from countperf.counting.counts import DISTINCT, SUB_GROUPS
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.program_analysis import ProgramAnalysis, analyze_program
 from countperf.counting.programs import KernelProgram, kernel_programs, sub_group_work
 from countperf.counting.scopes import Known
 from countperf.counting.size_parameters import SizeParameters, require_sizes
-from countperf.counting.vector import PropertyVector
+from countperf.counting.vector import DISTINCT, SUB_GROUPS, PropertyVector
 from countperf.errors import CountingError
 from countperf.sizes import checks_keywords
-from countperf.symbolic import isl_sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import Column, FieldsAlone, Printed, Result, ShortRepr, plain
 
@@ -57,12 +56,8 @@ class KernelAnalysis(ShortRepr, Result):
     def lay_out(self, parameters: Mapping[str, Any] | None = None) -> Printed:
         """Give the structure of a kernel, with values where parameters are given."""
         values = None if parameters is None else self.sizes.checked(parameters)
-        facts = {
-            "kernel": self.kernel,
-            "assumptions": self.sizes.assumptions,
-            "parameters": values,
-            "is_estimate": self.is_estimate,
-        }
+        facts = {"kernel": self.kernel, "assumptions": self.sizes.assumptions}
+        facts |= {"parameters": values, "is_estimate": self.is_estimate}
         head = [f"kernel {self.kernel}, assumes {self.sizes.assumptions}"]
         head += [f"estimate: statistics of {self.is_estimate} enter"] if self.is_estimate else []
         number = "count" if values is None else "value"
@@ -106,17 +101,14 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
     )
 
 
-# --- Cells of an array that a kernel accesses, each counted once
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Footprint(ShortRepr):
     """The cells of an array that a kernel loads, or stores."""
 
     array: str
     direction: str
     element_bytes: int  # size of an element
-    cells: Known  # distinct elements; of a local array those of one group's copy
+    cells: Known  # distinct elements
     members: tuple[AccessAnalysis, ...] = field(repr=False, compare=False)
 
     def cells_at(self, parameters: Mapping[str, Any]) -> int:
@@ -136,39 +128,30 @@ class Footprint(ShortRepr):
         )
 
 
-def footprints_of(
-    accesses: Iterable[AccessAnalysis], address_space: str = "global"
-) -> tuple[Footprint, ...]:
-    """Find what is loaded of each array, and what is stored."""
-    members: dict[tuple[str, str], list[AccessAnalysis]] = {}
+def footprints_of(accesses: Iterable[AccessAnalysis]) -> tuple[Footprint, ...]:
+    """Find what is loaded of each array in global memory, and what is stored."""
+    members: defaultdict[tuple[str, str], list[AccessAnalysis]] = defaultdict(list)
     for access in accesses:
-        if access.access.address_space == address_space:
-            members.setdefault((access.access.array, access.access.direction), []).append(access)
+        if access.access.address_space == "global":
+            members[access.access.array, access.access.direction].append(access)
     return tuple(
-        Footprint(
-            array=array,
-            direction=direction,
-            element_bytes=some[0].access.bits // 8,
-            cells=_cells(some),
-            members=tuple(some),
-        )
-        for (array, direction), some in members.items()
+        Footprint(*key, some[0].access.bits // 8, _count_cells(some), tuple(some))
+        for key, some in members.items()
     )
 
 
-def _cells(members: Sequence[AccessAnalysis]) -> Known:
+def _count_cells(members: Sequence[AccessAnalysis]) -> Known:
     first, domains = members[0], members[0].scope.domains
     layout = domains.layout_of(first.access)
-    what = f"kernel '{first.sizes.kernel}': the footprint of array '{first.access.array}'"
+    what = f"the footprint of array '{first.access.array}'"
     is_mixed = any(access.access.component_of != first.access.component_of for access in members)
     if is_mixed or any(access.index is None or access.is_estimate for access in members):
         return None
     scopes = dict.fromkeys((a.index, a.scope.within, a.scope.cases) for a in members)
-    is_flat = layout.is_numeric and layout.compact_order() is None
 
     def tell_apart(address: Address) -> tuple[QuasiPolynomial, ...]:
         """Return what tells the cells of an array apart: subscripts, or the offset itself."""
-        if is_flat:
+        if layout.is_numeric and layout.compact_order() is None:
             return (address.flat,)
         if address.is_flattened:
             if len(layout.strides) > 1:
@@ -177,7 +160,7 @@ def _cells(members: Sequence[AccessAnalysis]) -> Known:
         subscripts = zip(address.index, layout.strides, strict=True)
         return tuple(part for part, stride in subscripts if stride)
 
-    with suppress(CountingError), isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
+    with suppress(CountingError), domains.limit(what):
         accessed = ((tell_apart(i), w, c) for i, w, c in scopes if i is not None)
         return domains.counter.count(unite_accessed_cells(accessed, domains))
     return None
@@ -238,9 +221,6 @@ def _describe_moved(access: AccessAnalysis, values: Mapping[str, int]) -> str:
     except CountingError as error:
         return f"transactions unknown ({error})"
     return f"{moved.total} transactions of 32 bytes"
-
-
-# --- Counts at sizes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -69,8 +69,7 @@ class _Writer:
             self.fixed[name] = self._choose_value(name, parameters, None)
         group = program.typical_group(self.fixed)
         for name in sorted(within & domains.group_axes.keys()):
-            place = group[domains.group_axes[name]]
-            self.fixed[name] = self._choose_value(name, parameters, place)
+            self.fixed[name] = self._choose_value(name, parameters, group[domains.group_axes[name]])
         item, lane = number * sub_group_size, dict[int, int]()
         for axis in sorted(program.grid.items):
             item, lane[axis] = divmod(item, program.grid.items[axis])
@@ -80,11 +79,10 @@ class _Writer:
         self.values: dict[str, int] = {}  # of the loops that are open
         self.private: dict[str, dict[Index, frozenset[int]]] = {}
         self.stored: dict[tuple[Any, ...], int] = {}
-        arrays: dict[str, set[str]] = {"load": set(), "store": set()}
-        for node in (node for statement in program.statements for node in statement.nodes):
-            if isinstance(node.key, MemoryAccess):
-                arrays[node.key.direction].add(node.key.array)
-        self._forwarding = arrays["load"] & arrays["store"]
+        keys = [node.key for statement in program.statements for node in statement.nodes]
+        accesses = {(k.array, k.direction) for k in keys if isinstance(k, MemoryAccess)}
+        stored = {array for array, direction in accesses if direction == "store"}
+        self._forwarding = {array for array in stored if (array, "load") in accesses}
 
     def _choose_value(self, name: str, parameters: Mapping[str, int], number: int | None) -> int:
         """Return the value of a loop variable by its number, by default that in the middle."""
@@ -181,8 +179,7 @@ class _Writer:
             if isinstance(node.key, MemoryAccess) and node.key.array in self._forwarding:
                 address = self.program.domains.address(node.key)
                 if address is not None:
-                    place = self._evaluate(statement.within, (address.flat,))
-                    cell = (node.key.array, *place)
+                    cell = (node.key.array, *self._evaluate(statement.within, (address.flat,)))
                     if node.key.direction == "store":
                         self.stored[cell] = len(self.nodes)
                     elif cell in self.stored:

@@ -35,10 +35,7 @@ def name_of(function: Any) -> str:
 
 
 def signature_of(callable_: Any) -> dict[int | str, Any]:
-    """Return NumPy's types of a function's arguments by position, at -1 that of its result.
-
-    Loopy keeps some as its own types, some (of ``pow``) as NumPy's, and None where it knows none.
-    """
+    """Return NumPy's types of a function's arguments by position, at -1 that of its result."""
     return {
         key: getattr(dtype, "numpy_dtype", dtype)
         for key, dtype in (callable_.arg_id_to_dtype or {}).items()
@@ -59,11 +56,10 @@ CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
 @lru_cache(256)
 def join_types(left: DType, right: DType) -> DType:
     """Return the type that C's usual arithmetic conversions give (C11, section 6.3.1.8)."""
-    for kind in "Vc":  # vectors and complex numbers have rules of their own; none applies here
-        if kind in (left.kind, right.kind):
-            return left if left.kind == kind else right
-    if "f" in (left.kind, right.kind) and left.kind != right.kind:
-        return left if left.kind == "f" else right
+    # vectors and complex numbers have rules of their own; none applies here
+    kind = next((kind for kind in "Vcf" if kind in (left.kind, right.kind)), None)
+    if kind is not None and (kind != "f" or left.kind != right.kind):
+        return left if left.kind == kind else right
     if left.kind == "b" or right.kind == "b":
         return right if left.kind == "b" else left
     return max(left, right, key=lambda t: (t.itemsize, t.kind == "u"))
@@ -155,9 +151,6 @@ def list_nodes(expr: Any, *kinds: type) -> list[Any]:
     collector = _Collector(kinds)
     collector(expr)
     return collector.found
-
-
-# --- Texts of expressions, for messages and names
 
 
 def text_of(expr: Any) -> str:

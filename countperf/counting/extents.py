@@ -18,12 +18,12 @@ from typing import Any
 import loopy as lp
 import numpy as np
 from loopy.diagnostic import LoopyError
-from loopy.symbolic import WalkMapper, get_dependencies, simplify_via_aff
+from loopy.symbolic import get_dependencies, simplify_via_aff
 from numpy.typing import NDArray
 from pymbolic import evaluate
-from pymbolic.primitives import Subscript, Variable
+from pymbolic.primitives import Variable
 
-from countperf.counting.automatic import offset_of
+from countperf.counting.accesses import ArrayAccess, Conditions, accesses_of, offset_of
 from countperf.counting.expression_types import name_of, type_of
 from countperf.counting.frontend.callees import inline_callees
 from countperf.counting.frontend.copies import preprocessed
@@ -44,134 +44,26 @@ _SOME_ROW = (3, 10)  # the elements around a row, by which it is told from other
 _REFUSALS = (CountingError, NotAffineError, LoopyError)
 
 Interval = tuple[int, int]
-Conditions = tuple[tuple[Any, bool], ...]
-"""Expressions that must hold, or must not."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
     """Smallest and largest value of a combination of subscripts."""
 
-    # both are included
     low: int
-    high: int
+    high: int  # included
     is_exact: bool  # whether both are reached; else the values lie between them
     access: str  # the access with the largest value, for messages: ``store b[i]``
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayAccess:
-    """An access to an array, as it is written in a preprocessed kernel."""
-
-    # name of the array, ``load`` or ``store``, id of the instruction
-    array: str
-    direction: str
-    instruction: str
-    index: tuple[Any, ...]  # one for each axis
-    # whether `index` is one subscript of the memory instead, without the array's offset
-    is_flat: bool
-    within: frozenset[str]  # loop variables around it
-    conditions: Conditions  # what must hold where it is executed, or must not
-
-    @property
-    def text(self) -> str:
-        """The access in words: ``store b[i]``."""
-        index = ", ".join(map(str, self.index)).replace("\u0332", "")  # Loopy underlines functions
-        return f"{self.direction} {self.array}[{index}]"
-
-    def has_axes_of(self, shape: Sequence[int]) -> bool:
-        """Return whether it has a subscript for each axis of a shape."""
-        return not self.is_flat and len(self.index) == len(shape)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLimits:
     """Range of the elements of an integer array."""
 
-    # smallest and largest value
     low: int
-    high: int
+    high: int  # included
     bounds_loops: bool  # whether elements bound loops: they should not fall, then
     rows: str = ""  # loop from an element to the one behind it, as over rows of CSR; else empty
-
-
-def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess]:
-    """Return the accesses of a preprocessed kernel, those of equal text once."""
-    accesses: dict[ArrayAccess, None] = {}
-    for instruction in kernel.instructions:
-        try:
-            _Accesses(instruction, accesses).collect()
-        except CountingError:
-            if opaque is not None:
-                opaque |= set(instruction.dependency_names())
-    return list(accesses)
-
-
-class SideWalker(WalkMapper[[]]):
-    """Walks through expressions, and knows the conditions under which each part is evaluated."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conditions: Conditions = ()
-
-    def map_if(self, expr: Any) -> None:
-        """Go through both sides with the condition, or its opposite."""
-        self.rec(expr.condition)
-        outer = self.conditions
-        for side, holds in ((expr.then, True), (expr.else_, False)):
-            self.conditions = (*outer, (expr.condition, holds))
-            self.rec(side)
-        self.conditions = outer
-
-
-class _Accesses(SideWalker):
-    """Collects the accesses of an instruction, each with the conditions around it."""
-
-    def __init__(self, instruction: Any, accesses: dict[ArrayAccess, None]) -> None:
-        super().__init__()
-        self._instruction = instruction
-        self._accesses = accesses
-        self._targets: tuple[Any, ...] = ()
-
-    def collect(self) -> None:
-        """Walk through predicates, subscripts, the right-hand side and the stores."""
-        instruction = self._instruction
-        predicates = sorted(instruction.predicates, key=str)
-        self.rec(tuple(predicates))
-        if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
-            return
-        if not isinstance(instruction, lp.MultiAssignmentBase):
-            raise CountingError(f"instruction {instruction.id!r} is not written in expressions")
-        self.conditions = tuple((test, True) for test in predicates)
-        self.rec(instruction.expression)
-        self._targets = instruction.assignees
-        self.rec(self._targets)
-
-    def _note(self, expr: Any, array: str, index: tuple[Any, ...], *, is_flat: bool) -> None:
-        access = ArrayAccess(
-            array=array,
-            direction="store" if any(expr is target for target in self._targets) else "load",
-            instruction=self._instruction.id,
-            index=index,
-            is_flat=is_flat,
-            within=self._instruction.within_inames,
-            conditions=self.conditions,
-        )
-        self._accesses[access] = None
-        self.rec(index)
-
-    def map_subscript(self, expr: Any) -> None:
-        self._note(expr, expr.aggregate.name, expr.index_tuple, is_flat=False)
-
-    def map_linear_subscript(self, expr: Any) -> None:
-        self._note(expr, expr.aggregate.name, (expr.index,), is_flat=True)
-
-    def map_variable(self, expr: Any) -> None:
-        self._note(expr, expr.name, (), is_flat=False)
-
-    def map_sub_array_ref(self, expr: Any) -> None:
-        """Refuse: what is passed to a function that is not inlined cannot be followed."""
-        raise CountingError(f"{expr} is passed to a function")
 
 
 @dataclass
@@ -388,9 +280,6 @@ def _is_inside(ends: Sequence[Interval], extent: int) -> bool:
     return all(low >= 0 and high < extent for low, high in ends)
 
 
-# --- Ends of subscripts
-
-
 @dataclass(frozen=True)
 class Subscripts:
     """Subscripts of a kernel at given sizes, and at ranges of the elements of integer arrays."""
@@ -403,13 +292,9 @@ class Subscripts:
     @cached_property
     def least(self) -> int:
         """The least number with which C computes as mathematics does."""
-        kernel = self.kernel
-        names = (*kernel.arg_dict, *kernel.temporary_variables)
-        return (
-            0
-            if any(type_of(kernel, name).kind == "u" for name in names)
-            else int(np.iinfo(_INT).min)
-        )
+        names = (*self.kernel.arg_dict, *self.kernel.temporary_variables)
+        has_unsigned = any(type_of(self.kernel, name).kind == "u" for name in names)
+        return 0 if has_unsigned else int(np.iinfo(_INT).min)
 
     def follow(
         self,
@@ -468,10 +353,9 @@ class Region(ToQuasiPolynomial):
             try:
                 followed = ToCondition(self)(condition)  # which may add points
                 holding = sets.where_holds(self.points, followed)
+                self.points = holding if holds else self.points - holding
             except _REFUSALS:
                 self.is_exact = False
-                continue
-            self.points = holding if holds else self.points - holding
 
     def read(self, expressions: Sequence[Any]) -> list[QuasiPolynomial]:
         """Return expressions as quasi-polynomials, and note which arrays decide them."""
@@ -607,9 +491,6 @@ class Region(ToQuasiPolynomial):
         return value
 
 
-# --- Elements of index arrays that are not given
-
-
 def _adapt(
     data: Subscripts,
     ranges: dict[str, Interval],
@@ -653,18 +534,14 @@ def _find_rows(subscripts: Subscripts) -> dict[str, str]:
                 points = sets.restrict(region.points, zero=places)
                 ends = extremes(points, [QuasiPolynomial.name(iname)])
                 length = 0 if ends is None else ends[0][1] - ends[0][0] + 1
-                if _is_next(first, last) and length == _SOME_ROW[1] - _SOME_ROW[0]:
+                if (
+                    length == _SOME_ROW[1] - _SOME_ROW[0]
+                    and first.aggregate == last.aggregate
+                    and len(first.index_tuple) == 1
+                    and simplify_via_aff(last.index_tuple[0] - first.index_tuple[0]) == 1
+                ):
                     rows[first.aggregate.name] = iname
     return rows
-
-
-def _is_next(element: Subscript, other: Subscript) -> bool:
-    """Return whether another element is the next one of the same array of one axis."""
-    if element.aggregate != other.aggregate or len(element.index_tuple) != 1:
-        return False
-    one: Any = element.index_tuple[0]
-    following: Any = other.index_tuple[0]
-    return simplify_via_aff(following - one) == 1
 
 
 def _find_names_behind(kernel: Any, expressions: Iterable[Any]) -> set[str]:
@@ -672,10 +549,8 @@ def _find_names_behind(kernel: Any, expressions: Iterable[Any]) -> set[str]:
     waiting = {name for expression in expressions for name in get_dependencies(expression)}
     names: set[str] = set()
     while waiting:
-        name = waiting.pop()
-        names.add(name)
-        if name in kernel.temporary_variables:
-            for writer in kernel.writer_map().get(name, ()):
-                written = getattr(kernel.id_to_insn[writer], "expression", 0)
-                waiting |= get_dependencies(written) - names
+        names.add(name := waiting.pop())
+        own = kernel.writer_map().get(name, ()) if name in kernel.temporary_variables else ()
+        for writer in own:
+            waiting |= get_dependencies(getattr(kernel.id_to_insn[writer], "expression", 0)) - names
     return names

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pymbolic import evaluate
 from pymbolic.mapper.evaluator import UnknownVariableError
 
-from countperf.counting import automatic
+from countperf.counting import accesses
 from countperf.counting.extents import AddressedElements, IndexRange
 from countperf.errors import KernelBuildError
 from countperf.symbolic.kernel_sets import assumptions_of
@@ -404,7 +404,7 @@ def check_offsets(t_unit: Any) -> None:
 def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel:
     """Describe a kernel of Loopy's, which can be launched if it is said how."""
     t_unit = with_argument_types(t_unit)
-    entry = automatic.with_arguments(t_unit.default_entrypoint)
+    entry = accesses.with_arguments(t_unit.default_entrypoint)
     limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
     arrays: list[KernelArray] = []
     scalars: dict[str, np.dtype[Any]] = {}
@@ -431,7 +431,7 @@ def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel
         name=entry.name,
         arrays=tuple(arrays),
         scalars=scalars,
-        offsets=automatic.offset_parameters(entry),
+        offsets=accesses.offset_parameters(entry),
         temporaries=tuple(  # those that share storage left out
             (_describe_part(entry, t_unit.target, variable, limit), variable.nbytes)
             for variable in entry.temporary_variables.values()
@@ -499,10 +499,10 @@ def _describe_part(kernel: Any, target: Any, array: Any, limit: int, **more: Any
         dtype=np.dtype(array.dtype.numpy_dtype),
         shape=array.shape if isinstance(array.shape, tuple) else (None,) * len(strides),
         strides=tuple(strides),
-        offset=automatic.offset_of(array),
+        offset=accesses.offset_of(array),
         vector=1 if vector_axis is None else array.vector_size(target),
         vector_axis=vector_axis,
-        automatic=automatic.automatic_strides(array),
+        automatic=accesses.automatic_strides(array),
         index_limit=limit,
         **more,
     )

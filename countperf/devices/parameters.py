@@ -211,8 +211,9 @@ def _construct(device_type: type[_Parameters], values: Mapping[str, Any]) -> _Pa
 # Source of the limits: CUDA C Programming Guide, "Technical Specifications per Compute Capability",
 # and ``cuda_occupancy.h`` of the CUDA Toolkit (granularity of allocation); of 1.x and 2.x their
 # editions of that time (the header: CUDA Toolkit 7.0). Where they differ: registers of a work item
-# are at most 63 on 3.0 and 255 from 7.0 on (the guide), not 255 and 256 (the header). Kernels here
-# take one barrier of a group; with two, 8.6 and later but 9.0 and 10.0 hold half as many groups.
+# are at most 63 on 3.0 and 255 from 7.0 on (the guide), not 255 and 256 (the header). The header
+# refuses on 6.0 groups that 6.1 could not hold. Kernels here take one barrier of a group; with two,
+# 8.6 and later but 9.0 and 10.0 hold half as many groups.
 
 SOURCE = (
     "CUDA C Programming Guide, technical specifications per compute capability;"

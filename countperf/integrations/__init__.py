@@ -32,16 +32,11 @@ def predict_times(cost: Cost, configurations: Sequence[Choice]) -> NDArray[np.fl
             reason = str(error)
             continue
         if time_s <= 0:
-            raise ParameterError(
-                f"the cost function returns {time_s} for {dict(configuration)}: it has to return"
-                " seconds, or nan where it has no prediction",
-                parameter="cost",
-            )
+            said = f"the cost function returns {time_s} for {dict(configuration)}"
+            mend = "it has to return seconds, or nan where it has no prediction"
+            raise ParameterError(f"{said}: {mend}", parameter="cost")
         times[position] = time_s if math.isfinite(time_s) else np.nan
     if np.isnan(times).all():
-        raise ParameterError(
-            f"the cost function predicts none of {len(configurations)} configurations: {reason};"
-            " leave it out to search without a model",
-            parameter="cost",
-        )
+        said = f"the cost function predicts none of {len(configurations)} configurations: {reason}"
+        raise ParameterError(f"{said}; leave it out to search without a model", parameter="cost")
     return times

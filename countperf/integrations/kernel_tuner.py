@@ -51,10 +51,8 @@ class PosteriorStrategy:
         best: tuple[tuple[Any, ...], float] = ((), sys.float_info.max)
         while (index := chooser.ask()) is not None:
             if isinstance(value := func(values[index]), list):
-                raise ParameterError(
-                    "this strategy searches by one objective: pass objective=, not objectives=",
-                    parameter="objectives",
-                )
+                said = "this strategy searches by one objective: pass objective=, not objectives="
+                raise ParameterError(said, parameter="objectives")
             objective = float(value)
             chooser.tell(index, _time_like(objective))
             if objective < best[1]:

@@ -37,9 +37,8 @@ try:
     from optuna.study import Study, StudyDirection
     from optuna.trial import FrozenTrial, TrialState
 except ImportError as error:
-    raise MissingExtraError(
-        "this sampler needs Optuna 4 or later: pip install 'countperf[tuners]'", extra="tuners"
-    ) from error
+    said = "this sampler needs Optuna 4 or later: pip install 'countperf[tuners]'"
+    raise MissingExtraError(said, extra="tuners") from error
 
 
 class PosteriorSampler(BaseSampler):
@@ -63,11 +62,9 @@ class PosteriorSampler(BaseSampler):
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Choose the configuration to try next; the study ends when all were tried."""
         if study.directions != [StudyDirection.MINIMIZE]:
-            raise ParameterError(
-                "this sampler looks for the shortest time: create the study with"
-                ' direction="minimize" and no further objective',
-                parameter="direction",
-            )
+            mend = 'create the study with direction="minimize" and no further objective'
+            said = f"this sampler looks for the shortest time: {mend}"
+            raise ParameterError(said, parameter="direction")
         index = self._chooser.ask()
         if index is None:
             with contextlib.suppress(RuntimeError):  # trials by ask and tell run in no loop
@@ -99,11 +96,9 @@ class PosteriorSampler(BaseSampler):
         value = chosen[param_name]
         values = getattr(param_distribution, "choices", (value,))
         if value not in values:
-            raise ParameterError(
-                f"the objective suggests {param_name} of {list(values)}, and a configuration has"
-                f" {value!r}: suggest all values of the configurations",
-                parameter=param_name,
-            )
+            said = f"the objective suggests {param_name} of {list(values)}, and a configuration has"
+            message = f"{said} {value!r}: suggest all values of the configurations"
+            raise ParameterError(message, parameter=param_name)
         return value
 
     def after_trial(

@@ -21,13 +21,8 @@ from math import lcm
 from countperf.counting.programs import KernelProgram
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.mechanistic.from_kernel import (
-    MAX_INSTRUCTIONS,
-    KernelProfiler,
-    memory_shape,
-    require_registers,
-)
-from countperf.mechanistic.occupancy import program_occupancy
+from countperf.mechanistic import from_kernel as profiling
+from countperf.mechanistic.occupancy import resident_groups_of
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.tmm import StepBound, Term
 from countperf.symbolic.isl_sets import guards_of
@@ -91,11 +86,9 @@ class StepFormulas(Result):
     def bound(self, n: int) -> StepBound:
         """Return the steps at a size, Eq. (1) of each program, and the term that gives most."""
         self.described.require("latency_steps", model="tmm")
-        largest: list[tuple[Fraction, Term]] = [
-            max(
-                (Fraction(t.evaluate({self.size: n})), name) for name, t in self.terms(each).items()
-            )
-            for each in self.programs
+        terms = (self.terms(program).items() for program in self.programs)
+        largest = [
+            max((Fraction(t.evaluate({self.size: n})), name) for name, t in of) for of in terms
         ]
         return StepBound(steps=float(sum(steps for steps, _ in largest)), which=max(largest)[1])
 
@@ -169,10 +162,7 @@ class StepFormulas(Result):
 
 
 def find_changes(label: Callable[[int], str], step: int, first: int) -> list[tuple[int, str]]:
-    """Return where a label changes over multiples of a step, with what it becomes.
-
-    Beyond the first 256 multiples, changes within 2 % of each other may be missed.
-    """
+    """Return where a label changes over multiples of a step; of close changes some are missed."""
     sizes = [-(-first // step) * step + step * number for number in range(_DENSE)]
     while sizes[-1] < _LARGEST:
         sizes.append(int(sizes[-1] * _RATIO) // step * step)
@@ -195,7 +185,7 @@ def growth(formula: QuasiPolynomial) -> QuasiPolynomial:
 
 
 def step_formulas(
-    profiler: KernelProfiler, held: Mapping[str, int], *, label: str = ""
+    profiler: profiling.KernelProfiler, held: Mapping[str, int], *, label: str = ""
 ) -> StepFormulas:
     """Return the formulas of a kernel in the size that is not held at a value."""
     counts, device = _Counts(profiler, held), profiler.device
@@ -203,9 +193,9 @@ def step_formulas(
     units = device.require_int("num_compute_units", model="tmm")
     programs: list[ProgramSteps] = []
     for number, (profiled, times) in enumerate(counts.at(0)):
-        require_registers(profiled, device)
-        resident = profiled.launch.active_groups
-        resident = resident or program_occupancy(profiled, device).residency.active_groups
+        profiling.require_registers(profiled, device)
+        active = profiled.launch.active_groups
+        resident = active or resident_groups_of(profiled, device).active_groups
         programs.append(
             ProgramSteps(
                 name=profiled.profile.name,
@@ -232,7 +222,7 @@ def step_formulas(
 class _Counts:
     """Counts of a kernel at multiples of what its free size is cut into."""
 
-    def __init__(self, profiler: KernelProfiler, held: Mapping[str, int]) -> None:
+    def __init__(self, profiler: profiling.KernelProfiler, held: Mapping[str, int]) -> None:
         self.profiler, self.held = profiler, held
         domains = profiler.programs[0].domains
         free = sorted(domains.sizes - held.keys() - domains.defaults.keys())
@@ -292,11 +282,8 @@ class _Counts:
         return found
 
     def find_formula(self, number: int, field: str) -> QuasiPolynomial | None:
-        """Return the polynomial through counts, if two further ones confirm it.
-
-        There is none of spans where graphs of sub-groups are too long.
-        """
-        longest = MAX_INSTRUCTIONS if field == "span" else 1
+        """Return the polynomial through counts, if two further ones confirm it."""
+        longest = profiling.MAX_INSTRUCTIONS if field == "span" else 1
         steps = QuasiPolynomial.name(self.size) / self.multiple - self.first
         result, basis, is_confirmed = ZERO, ONE, False
         differences: list[Fraction] = []  # of all orders, of the last counts
@@ -328,9 +315,9 @@ def _counts(program: KernelProgram) -> Iterator[PiecewiseQuasiPolynomial]:
             yield program.domains.executions(statement.within, node.cases, program.grid)
 
 
-def _find_cuts(profiler: KernelProfiler) -> Iterator[tuple[QuasiPolynomial, int]]:
+def _find_cuts(profiler: profiling.KernelProfiler) -> Iterator[tuple[QuasiPolynomial, int]]:
     """Yield what lines of memory and groups cut into parts, and how large these are."""
-    line_bits = 8 * memory_shape(profiler.device).line_bytes
+    line_bits = 8 * profiling.memory_shape(profiler.device).line_bytes
     for program in profiler.programs:
         for access in program.accesses:
             if access.access.address_space == "global" and access.address is not None:

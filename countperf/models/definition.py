@@ -39,11 +39,11 @@ from pydantic import (
     model_validator,
 )
 
-from countperf.counting.counts import AT_SIZES, GROUP_SHAPE, group_shape, transaction_roots
 from countperf.counting.structure.issue import ExecutionPolicy, apply_policy
 from countperf.counting.structure.memory_hierarchy import MemoryHierarchy
 from countperf.counting.structure.site_keys import SITE_ROOT
 from countperf.counting.taxonomy import PROPERTY_ROOTS, is_emitted, validate_name
+from countperf.counting.vector import AT_SIZES, GROUP_SHAPE, group_shape, transaction_roots
 from countperf.documents import Document, Part
 from countperf.errors import ExpressionError, PredictionError, PropertyNameError
 from countperf.text import cut

@@ -23,9 +23,8 @@ from numpy.typing import ArrayLike
 from pydantic import Field, NonNegativeInt
 
 from countperf import text
-from countperf.counting.counts import says_group_shape
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
-from countperf.counting.vector import PropertyVector
+from countperf.counting.vector import PropertyVector, says_group_shape
 from countperf.documents import Document, Interval, Part
 from countperf.errors import CountperfError, FitError
 from countperf.measuring import PURPOSES as ALL_PURPOSES

@@ -11,14 +11,14 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from countperf import errors
-from countperf.counting.counts import transaction_roots
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, CountingRules, View
+from countperf.counting.vector import transaction_roots
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
 from countperf.models import function as functions
 from countperf.models.correction import Correction, Origin, profile
-from countperf.models.cost_function import CostFunction, lacking_cost
+from countperf.models.cost_function import CostFunction
 from countperf.models.definition import ModelDefinition, Unread, first_cover
 from countperf.models.explanation import lay_out_weights
 from countperf.models.function import (
@@ -132,10 +132,9 @@ class WeightSet(Document, Result):
                 resources[key] = [*stated.values()][place]
         return resources
 
-    @property
+    @cached_property
     def shortest_launch_s(self) -> float:
         """Shortest time of a launch, s: known of the kind of device, or well fitted here."""
-        known = functions.SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0)
         fitted = [
             weight.value_s
             for weight in self.weights
@@ -143,7 +142,7 @@ class WeightSet(Document, Result):
             and weight.standard_error_s is not None
             and weight.value_s > _WELL_FITTED * weight.standard_error_s
         ]
-        return min(known, *fitted) if fitted else known
+        return min([functions.SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0), *fitted])
 
     def check_counting_rules(self) -> None:
         """Raise `PredictionError` if kernels are now counted by other rules than in the fit."""
@@ -303,17 +302,7 @@ class WeightSet(Document, Result):
                 " formula, and a cost function has formulas only: predict(...) at the sizes of"
                 " interest, or compile weights of another model, such as the structural one"
             )
-        return CostFunction(
-            kernel=vector.kernel,
-            device=self.device.slug,
-            vector=vector,
-            function=self.function,
-            weights_s=self.unknowns,
-            lacking=lacking_cost(self.function, self.ranges, vector),
-            incomplete_ok=incomplete_ok,
-            correction=self.correction,
-            shortest_s=self.shortest_launch_s,
-        )
+        return CostFunction(weights=self, vector=vector, incomplete_ok=incomplete_ok)
 
     def _check_guessed(self, kernel: str, charge: Charge) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""

@@ -23,7 +23,8 @@ from measurement_kernels.loopy_kernels import (
 )
 from measurement_kernels.paper import tiled_product
 
-_application = partial(LoopyKernel, purpose="application")
+_application = partial(LoopyKernel, purpose="application", exponents=range(6, 19))
+_of_vectors = partial(LoopyKernel, purpose="application", exponents=range(9, 21))
 _ALPHA, _BETA = ScalarArgument(name="alpha", value=1.5), ScalarArgument(name="beta", value=0.75)
 
 # --- products of matrices
@@ -46,7 +47,6 @@ _PRODUCTS = (
     _application(
         family="gemm",
         groups=((16, 16),),
-        exponents=range(6, 19),
         sizes=sizes_along(thirds=2, n=1, m=0, l=0),
         arguments=(*arrays("a[n, l], b[l, m], updated c[n, m]"), _ALPHA, _BETA),
         check={"n": 3, "m": 2, "l": 4},
@@ -59,7 +59,6 @@ _PRODUCTS = (
         name="two_mm",
         family="2mm",
         groups=((32, 8),),
-        exponents=range(6, 19),
         sizes=any_sizes("n", "m", "l", "o"),
         arguments=(
             *arrays("a[n, l], b[l, m], c[m, o], output t[n, m], updated d[n, o]"),
@@ -83,7 +82,6 @@ _PRODUCTS = (
         family="syrk",
         groups=((16, 16),),
         element_types=("f64",),
-        exponents=range(6, 19),
         sizes=any_sizes("n", "m"),
         arguments=(*arrays("a[n, m], updated c[n, n]"), _ALPHA, _BETA),
         check={"n": 53, "m": 37},
@@ -97,7 +95,6 @@ _PRODUCTS = (
     _application(
         family="trmm",
         groups=((32, 8),),
-        exponents=range(6, 19),
         sizes=any_sizes("n", "m"),
         arguments=(*arrays("a[n, n], b[n, m], output c[n, m]"), _ALPHA),
         check={"n": 43, "m": 53},
@@ -110,7 +107,6 @@ _PRODUCTS = (
     _application(
         family="covariance",
         groups=((32, 8),),
-        exponents=range(6, 19),
         sizes=any_sizes("n", "m"),
         arguments=(
             *arrays("data[n, m], output mean[m], output centered[n, m], output cov[m, m]"),
@@ -159,10 +155,9 @@ _PRODUCTS = (
 
 
 _VECTORS = (
-    _application(
+    _of_vectors(
         family="atax",
         groups=((128, 1),),
-        exponents=range(9, 21),
         sizes=any_sizes("n", "m"),
         arguments=arrays("a[n, m], x[m], output t[n], output y[m]"),
         check={"n": 300, "m": 141},
@@ -175,10 +170,9 @@ _VECTORS = (
         transform=mapped(i=0, p=0),
         expected=computed_from("a x", lambda a, x: {"t": a @ x, "y": a.T @ (a @ x)}),
     ),
-    _application(
+    _of_vectors(
         family="mvt",
         groups=((256, 1),),
-        exponents=range(9, 21),
         sizes=any_sizes("n"),
         arguments=arrays("a[n, n], updated x[n], updated y[n], v[n], w[n]"),
         check={"n": 300},
@@ -192,10 +186,9 @@ _VECTORS = (
             "a x y v w", lambda a, x, y, v, w: {"x": x + a @ v, "y": y + a.T @ w}
         ),
     ),
-    _application(
+    _of_vectors(
         family="gesummv",
         groups=((64, 1),),
-        exponents=range(9, 21),
         sizes=any_sizes("n"),
         arguments=(
             *arrays("a[n, n], b[n, n], x[n], output y[n]"),

@@ -35,7 +35,8 @@ from measurement_kernels.loopy_kernels import (
 )
 from measurement_kernels.units import prefetch
 
-_application = partial(LoopyKernel, purpose="application")
+_application = partial(LoopyKernel, purpose="application", exponents=range(9, 21))
+
 # --- stencils on regular grids, and a small filter
 
 _SECOND_DIFFERENCES = " + ".join(
@@ -86,7 +87,6 @@ _STENCILS = (
     _application(
         family="jacobi-2d",
         groups=((32, 8),),
-        exponents=range(9, 21),
         sizes=any_sizes("n"),
         arguments=arrays("a[n + 2, n + 2], output b[n, n]"),
         check={"n": 75},
@@ -113,7 +113,6 @@ _STENCILS = (
     _application(
         family="fdtd-2d",
         groups=((32, 8),),
-        exponents=range(9, 21),
         sizes=any_sizes("n", "m"),
         arguments=(
             *arrays("updated ex[n, m], updated ey[n, m], updated hn[n, m], hz[n, m]"),
@@ -143,7 +142,6 @@ _STENCILS = (
     _application(
         family="conv2d",
         groups=((16, 16),),
-        exponents=range(9, 21),
         sizes=sizes_along(thirds=2, n=1, m=0),
         arguments=arrays("a[n + 2, m + 2], w[3, 3], output b[n, m]"),
         check={"n": 3, "m": 5},
@@ -189,8 +187,7 @@ _GALERKIN = (
         instructions="res[e, i] = sum(r, g[r, e]*sum(j, d[r, j, i]*u[e, j]))",
         transform=_by_elements,
         expected=computed_from(
-            "d g u",
-            lambda d, g, u: {"res": np.einsum("re,rji,ej->ei", g, d, u, optimize=True)},
+            "d g u", lambda d, g, u: {"res": np.einsum("re,rji,ej->ei", g, d, u, optimize=True)}
         ),
     ),
 )

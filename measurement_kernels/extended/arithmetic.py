@@ -36,11 +36,7 @@ UPDATES = {
 }
 """Updates of a chain's state ``{s}`` by its operand ``{x}``."""
 
-_TABLE_UPDATES = {
-    "add": UPDATES["add"],
-    "fma": UPDATES["fma"],
-    "rsqrt": "rsqrt({s} + {x} + 1.5)",
-}
+_TABLE_UPDATES = {"add": UPDATES["add"], "fma": UPDATES["fma"], "rsqrt": "rsqrt({s} + {x} + 1.5)"}
 _BASES = {"add": 2**16, "mul": 2**16, "fma": 2**16, "rsqrt": 2**14, "exp": 2**13}
 
 
@@ -57,12 +53,7 @@ def chains() -> Iterator[CatalogEntry]:
 
 
 def _chains(
-    kind: str,
-    update: str,
-    number: int,
-    element_type: str = "f32",
-    *,
-    behind_barriers: bool = False,
+    kind: str, update: str, number: int, element_type: str = "f32", *, behind_barriers: bool = False
 ) -> CatalogEntry:
     program, shape = chains_program(
         f"chains_{kind}",

@@ -26,18 +26,25 @@ def _map(
     value: str,
     names: str,
     group: GroupShape,
-    sizes: tuple[SizeParameter, ...],
+    base: tuple[int, ...],
     element_type: str = "f32",
+    *,
+    one_across: bool = False,
 ) -> tuple[Program, Shape]:
     """Return a map of arrays of one or two dimensions, one element per item."""
     columns, rows = group
+    sizes = [SizeParameter("n", columns if rows == 1 else rows, base=base[0])]
+    if rows > 1:
+        sizes.append(
+            SizeParameter("m", columns, base=base[1], fixed=columns if one_across else None)
+        )
     loops, extents, items = ("i", "n", (columns,)) if rows == 1 else ("ij", "n, m", (rows, columns))
     where = ", ".join(loops)
     program = Program(
         name,
         tuple(zip(loops, "nm", strict=False)),
         (Formula(f"r[{where}]", (value.format(where),)),),
-        sizes,
+        tuple(sizes),
         arrays("".join(f"{array}[{extents}], " for array in names) + f"output r[{extents}]"),
         element_type,
     )
@@ -57,13 +64,9 @@ def group_shapes() -> Iterator[CatalogEntry]:
     ):
         for group in (*linear[::every], *planar[::every]):
             columns, rows = group
-            if rows == 1:
-                sizes = (SizeParameter("n", columns, base=600_000),)
-            else:
-                sizes = (SizeParameter("n", rows, base=600), SizeParameter("m", columns, base=1000))
-            program, shape = _map(f"groups_{variant}", value, names, group, sizes)
-            name = f"{variant}-{len(sizes)}d-{columns * rows}"
-            steps = (0, 2) if rows == 1 else (0, 1)
+            base, steps = ((600_000,), (0, 2)) if rows == 1 else ((600, 1000), (0, 1))
+            program, shape = _map(f"groups_{variant}", value, names, group, base)
+            name = f"{variant}-{len(base)}d-{columns * rows}"
             yield program_entry(program, shape, "group-shapes", name, steps)
 
 
@@ -96,20 +99,10 @@ def short_launches() -> Iterator[CatalogEntry]:
     """List the family."""
     for kind, group, element_type in _SHORT_MAPS:
         names, value = _MAPS[kind]
-        columns, rows = group
-        if rows == 1:
-            sizes = (SizeParameter("n", columns, base=_GROUPS * columns),)
-        else:
-            sizes = (
-                SizeParameter("n", rows, base=_GROUPS * rows),
-                SizeParameter("m", columns, fixed=columns),
-            )
-        program, shape = _map(f"short_{kind}", value, names, group, sizes, element_type)
-        yield _short(
-            program,
-            shape,
-            kind,
-        )
+        base = (_GROUPS * (group[0] if group[1] == 1 else group[1]), 1)
+        name = f"short_{kind}"
+        program, shape = _map(name, value, names, group, base, element_type, one_across=True)
+        yield _short(program, shape, kind)
     for items in (32, 256):
         program = Program(
             "short_sums",
@@ -119,11 +112,7 @@ def short_launches() -> Iterator[CatalogEntry]:
             arrays("a[m, n], output r[n]"),
         )
         shape = Shape(along("i", (items,)))
-        yield _short(
-            program,
-            shape,
-            "sums",
-        )
+        yield _short(program, shape, "sums")
     for kind, items in (("add", 64), ("fma", 256)):
         for behind_barriers in (False, True):
             program, shape = chains_program(
@@ -141,10 +130,7 @@ def short_launches() -> Iterator[CatalogEntry]:
 
 
 def _short(
-    program: Program,
-    shape: Shape,
-    variant: str,
-    steps: tuple[int, ...] = (0, 3, 6, 9),
+    program: Program, shape: Shape, variant: str, steps: tuple[int, ...] = (0, 3, 6, 9)
 ) -> CatalogEntry:
     made = program_entry(program, shape, "short-launches", variant, steps)
     return replace(made, exponents=range(1))  # few groups on every device
@@ -194,10 +180,7 @@ _WORK = {
     "quotient": _Work("x[i, j] / (x[i, j] * x[i, j] + 1.5)", ((32, 8), (16, 12), (64, 1))),
     "apart": _Work("x[i, 2*j]", ((32, 8), (96, 1)), arguments="x[n, 2*m], output r[n, m]"),
     "scattered": _Work(
-        "x[i, j]",
-        ((32, 8), (128, 1)),
-        arguments="x[n, m], updated r[n, 2*m]",
-        target="r[i, 2*j]",
+        "x[i, j]", ((32, 8), (128, 1)), arguments="x[n, m], updated r[n, 2*m]", target="r[i, 2*j]"
     ),
     "transposed": _Work("x[j, i]", ((16, 16), (32, 4)), arguments="x[m, n], output r[n, m]"),
     "row": _Work(

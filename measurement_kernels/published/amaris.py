@@ -61,10 +61,7 @@ _sum = partial(
 
 _KERNELS = (
     _product(
-        variant="global",
-        groups=_FEW_SQUARES,
-        instructions=_STRAIGHT,
-        transform=mapped(y=1, x=0),
+        variant="global", groups=_FEW_SQUARES, instructions=_STRAIGHT, transform=mapped(y=1, x=0)
     ),
     _product(
         variant="global-swapped",
@@ -96,14 +93,8 @@ _KERNELS = (
             x=0,
         ),
     ),
-    _sum(
-        variant="rows",
-        instructions="s[y, x] = a[y, x] + b[y, x]",
-    ),
-    _sum(
-        variant="columns",
-        instructions="s[x, y] = a[x, y] + b[x, y]",
-    ),
+    _sum(variant="rows", instructions="s[y, x] = a[y, x] + b[y, x]"),
+    _sum(variant="columns", instructions="s[x, y] = a[x, y] + b[x, y]"),
     LoopyKernel(
         family="published-vector-add",
         collection="published",

@@ -67,11 +67,7 @@ def covered(choice: Choice, parameters: str) -> int:
 
 
 def _start(
-    name: str,
-    domain: str,
-    instructions: str,
-    arguments: Sequence[Argument],
-    **multiples: int,
+    name: str, domain: str, instructions: str, arguments: Sequence[Argument], **multiples: int
 ) -> TranslationUnit:
     """Return a unit whose sizes are multiples of lengths."""
     sizes = [SizeParameter(size, multiple) for size, multiple in multiples.items()]

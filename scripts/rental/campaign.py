@@ -86,7 +86,7 @@ def execute_stage(stage: Stage, options: Options, allowed_s: float) -> tuple[str
     return outcome, _last_line(log)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[Any]) -> None:
     """End a stage and what it started: kindly, then not."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:

@@ -88,7 +88,6 @@ def test_a_device_gets_weights_that_predict(
         busy=True,  # the machine may be
     )
     result = calibrated()
-
     assert (result.name, result.without_code) == ("mine/test", "not read in this test")
     assert result.is_complete
     assert len(repr(result).splitlines()) <= MOST_LINES
@@ -103,7 +102,6 @@ def test_a_device_gets_weights_that_predict(
     assert prediction.interval_s is not None
     low, high = prediction.interval_s
     assert 0 <= low < prediction.time_s < high
-
     again = calibrated()
     assert again.name == "mine/test"  # its own weights are replaced
     assert again.cases == result.cases  # nothing is measured again
@@ -130,9 +128,7 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
         minutes=1.0,
     )
     entries = [entry(kernel.name) for kernel in _small().kernels]
-
     cases = size_here(task, entries)
-
     names = [case.name for case in cases]
     assert len({case.kernel for case in cases}) <= 8
     assert len(set(names)) == len(names) >= 8
@@ -153,10 +149,8 @@ def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
         spread_limit=1e-9, noise_limit=1e-9, extra_rounds=0, separation_s=0.0
     )
     monkeypatch.setattr(calibrating, "CALIBRATION", strict)  # no time settles
-
     with pytest.raises(MeasurementError, match=r"calibrate again.*pass busy=True"):
         calibrated()
-
     bad = len(MeasurementSet.read_file(store))
     assert 3 <= bad < 10
     assert not own.exists() or not list(own.glob("*/*.json"))

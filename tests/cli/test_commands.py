@@ -91,7 +91,10 @@ def test_a_catalogue_name_is_a_kernel(run: Run) -> None:
         ("count FILE:scale m=3", "has no parameter m; its sizes are: n"),
         ("count COUNTS --analysis", "no structure"),
         ("compiled COUNTS", "no code to compile"),
-        ("count FILE:raw --analysis --instruction-counts {'raw':{}}", "leave one of them out"),
+        (
+            "count FILE:raw --analysis --instruction-counts {'raw':{}}",
+            "leave --instruction-counts out",
+        ),
         (f"predict FILE:scale --weights {SLUG}", "add n=1024"),
         ("fit FOREIGN", "$.format"),
         ("fit STORE --model cubic", "there is linear, structural"),
@@ -106,9 +109,7 @@ def test_what_cannot_be_done_is_an_error_in_one_line(
     paths = {"FILE": file, "COUNTS": counts, "FOREIGN": foreign, "STORE": store}
     for name, path in paths.items():
         command = command.replace(name, str(path))
-
     printed = run(command, status=1)
-
     assert printed.out == ""
     (line,) = printed.err.splitlines()
     assert said in line
@@ -137,7 +138,6 @@ def test_counts_of_instructions_are_taken_as_messages_print_them(
     command = command.replace("FILE", str(file))
     advice = re.search(r"instruction_counts=({.*}})", run(command, status=1).err)
     assert advice is not None
-
     printed = run(command, "--instruction-counts", advice[1], "--json").json
     if "time_s" in printed:
         assert printed["time_s"] > 0
@@ -149,7 +149,6 @@ def test_statistics_are_said_as_options_that_work(file: Path, run: Run) -> None:
     said = run(f"count {file}:gated n=100", status=1).err
     options = shlex.split(said.rpartition("; here: ")[2])
     assert options == ["--statistics", "x[i] > 0=0.5"]
-
     printed = run(f"count {file}:gated n=100 --json", *options).json
     assert printed["properties"]["flop.mul.f32"]["value"] == 50
 
@@ -191,12 +190,10 @@ def test_a_model_file_is_fitted_and_predicts(
 ) -> None:
     model, weights = tmp_path / "mine.toml", tmp_path / "mine.json"
     model.write_text(MODEL)
-
     fitted = run(f"fit {store} --model {model} --output {weights}").out
     assert "mine model on pocl-testchip" in fitted
     assert "time_s = launch + once*(work)" in fitted
     assert "flop.add.f32" in fitted
-
     printed = run(f"predict {kernel} n=4096 --weights {weights} --json").json
     # 4 us, and 4096 loads and stores of 10 and 15 ps
     assert printed["time_s"] == pytest.approx(4e-6 + 4096 * 25e-12, rel=0.1)
@@ -211,13 +208,11 @@ def test_anchors_levels_and_comparisons(
     weights = tmp_path / "w.json"
     run(f"fit {store} --model linear --nonnegative --output {weights}")
     common = f"predict {kernel} n=262144 --weights {weights}"
-
     plain = run(f"{common} --json").json
     narrower = run(f"{common} --level 0.9 --json").json["interval_s"]
     assert plain["interval_s"][0] <= narrower[0] < narrower[1] <= plain["interval_s"][1]
     anchored = run(f"{common} --anchor n=262144:{2 * plain['time_s']} --json").json
     assert plain["time_s"] < anchored["time_s"] <= 2 * plain["time_s"]
-
     other = _counts(tmp_path / "sum-four.json", KERNELS[1].vector)
     compared = run(f"{common} --against-kernel {other}").out
     assert compared.splitlines()[0].startswith("sum-four: ")
@@ -231,7 +226,6 @@ def test_a_property_without_a_weight_says_what_to_measure(tmp_path: Path, run: R
     measure(KERNELS).write_file(store)
     run(f"fit {store} --output {weights}")
     vector = _counts(tmp_path / "v.json", PropertyVector.from_mapping({"flop.div.f64": 9}))
-
     error = run(f"predict {vector} --weights {weights}", status=1).err
     assert "flop.div.f64" in error
     assert "countperf measure --profile broad" in error
@@ -254,7 +248,6 @@ def test_evaluate_also_ranks_variants(tmp_path: Path, run: Run) -> None:
     measured.write_file(store)
     fit(measured).weights.write_file(weights)
     command = f"evaluate {store} --weights {weights}"
-
     ranking = run(f"{command} --json").json["ranking"]
     assert [ranked["parameters"]["n"] for ranked in ranking["sets"]] == list(SIZES)
     assert ranking["mean"]["kendall_tau"] == 1.0

@@ -18,7 +18,6 @@ GTX = "--on nvidia-gtx-970 --registers 40"
 
 def test_predict_prints_a_table_of_the_models(run: Run) -> None:
     lines = run(f"predict {MATMUL} --model volkov,roofline,tmm {ON}").out.splitlines()
-
     assert lines[1].split() == ["model", "time", "bound", "ignores", "lacks"]
     assert [line.split()[0] for line in lines[2:4]] == ["volkov", "roofline"]
     assert lines[2].split()[2] == "µs"
@@ -27,7 +26,6 @@ def test_predict_prints_a_table_of_the_models(run: Run) -> None:
 @pytest.mark.parametrize("model", ["--model all", ""])
 def test_all_models_answer_for_a_described_device(model: str, run: Run) -> None:
     models = run(f"predict {MATMUL} {model} {ON} --json").json["models"]
-
     assert list(models) == list(model_names())
     assert models["volkov"]["time_s"] > 0
     assert models["tmm"]["lacks"] == "device.latency_steps"
@@ -35,7 +33,6 @@ def test_all_models_answer_for_a_described_device(model: str, run: Run) -> None:
 
 def test_several_sizes_are_several_tables(run: Run) -> None:
     printed = run(f"predict {KERNEL} n=64,128 m=64 l=64 --model roofline {ON} --json").json
-
     times = [tables["models"]["roofline"]["time_s"] for tables in printed["sizes"]]
     assert times[1] == pytest.approx(2 * times[0])
 
@@ -59,7 +56,6 @@ def test_what_cannot_be_asked_is_an_error_in_one_line(more: str, said: str, run:
 
 def test_explained_steps_are_formulas_and_a_crossover(run: Run) -> None:
     asked = "predict published-apsp/16x16 --model tmm --explain --on nvidia-gtx-480 --registers 20"
-
     lines = run(f"{asked} --against-kernel published-apsp/32x32").out.splitlines()
     assert lines[2].split() == ["T_1,", "operations", "2*n^3", "2", "n^3"]
     assert lines[-1] == "fewer steps: published-apsp/32x32 from n = 64 on"
@@ -72,11 +68,9 @@ def test_explained_steps_are_formulas_and_a_crossover(run: Run) -> None:
 def test_several_devices_are_one_table_that_fits_a_terminal(run: Run) -> None:
     devices = "amd-radeon-pro-w6600,nvidia-h100,pocl-epyc-zen5,nvidia-titan-x,voodoo"
     command = f"predict {KERNEL} n=64,128 m=64 l=64 --registers 32 --on {devices}"
-
     lines = run(command).out.splitlines()
     answers = run(f"{command} --json").json["answers"]
     other = run(f"{command} --json --level 0.9").json["answers"]
-
     intervals = [one["interval_s"] for one in answers if one["interval_s"]]
     assert intervals != [one["interval_s"] for one in other if one["interval_s"]]
     assert lines[0] == "matmul_tiled, m = 64, l = 64"
@@ -95,16 +89,13 @@ def test_occupancy_says_what_limits_it(run: Run) -> None:
     lines = run(f"occupancy {MATMUL} {GTX}").out.splitlines()
     (now,) = [line.split() for line in lines if "matmul_tiled  " in line]
     assert now[1:] == ["256", "40", "2048", "6", "48", "75", "%", "registers"]
-
     (program,) = run(f"occupancy {MATMUL} {GTX} --json").json["programs"]
     assert (program["limited_by"], program["groups"]) == ("registers", 6)
 
 
 def test_a_sweep_by_many_models_fits_a_terminal(run: Run) -> None:
     models = "roofline,volkov,transit,mwp-cwp-restated,mwp-cwp-corrected,wfg-corrected"
-
     lines = run(f"sweep {MATMUL} --model {models} {ON}").out.splitlines()
-
     assert max(map(len, lines)) <= 100
     titles = [line.split()[2:] for line in lines if line.strip().startswith("occupancy")]
     assert [name for names in titles for name in names] == models.split(",")
@@ -112,16 +103,13 @@ def test_a_sweep_by_many_models_fits_a_terminal(run: Run) -> None:
 
 
 @pytest.mark.extra("plot")
-def test_curves_and_the_roofline_are_drawn(tmp_path: Path, run: Run) -> None:
-    curves, roof = tmp_path / "curves.svg", tmp_path / "roof.svg"
-
+def test_curves_are_drawn(tmp_path: Path, run: Run) -> None:
+    curves = tmp_path / "curves.svg"
     printed = run(f"sweep {MATMUL} --model volkov,roofline {ON} --figure {curves}").out
-    run(f"predict {MATMUL} --model volkov {ON} --figure {roof}")
-
     lines = printed.splitlines()
     assert lines[1].split() == ["occupancy", "sub-groups", "volkov", "roofline"]
     assert [line.split()[:2] for line in lines[2:5]] == [["1", "8"], ["2", "16"], ["3", "24"]]
-    assert min(figure.stat().st_size for figure in (curves, roof)) > 1000
+    assert curves.stat().st_size > 1000
 
 
 needs_tools = pytest.mark.skipif(
@@ -133,7 +121,6 @@ needs_tools = pytest.mark.skipif(
 @needs_tools
 def test_predict_takes_instructions_from_machine_code(run: Run) -> None:
     options = "--model merpsys --on nvidia-t4 --registers 32 --analysis sass --json"
-
     for command in ("predict", "sweep"):
         note = run(f"{command} {MATMUL} {options}").json["note"]
         assert note == "instructions: machine code for compute capability 7.5"
@@ -146,6 +133,5 @@ def test_an_application_takes_them_too_and_a_processor_has_none(tmp_path: Path, 
     counted, read = (run(f"{asked} {by}").json["time_s"] for by in ("counts", "sass"))
     alone = f"predict {MATMUL} --model merpsys --on nvidia-t4 --registers 32 --json --analysis sass"
     assert read == run(alone).json["models"]["merpsys"]["time_s"] != counted
-
     compared = "compare pocl-epyc-zen5 --model volkov --analysis sass"
     assert "leave --analysis out" in run(compared, status=1).err

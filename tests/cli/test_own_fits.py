@@ -51,7 +51,6 @@ def test_a_fit_has_a_name_of_its_own_and_says_how_it_compares(
     shipped, own = folders
     _ship(shipped)
     before = (shipped / DEVICE.slug / "linear.json").read_bytes()
-
     printed = run(f"fit {store} --name first").out
     assert f"written to {own / 'first' / 'linear.json'}; to use it: --weights mine/first" in printed
     assert printed.splitlines()[-1].endswith(f"{DEVICE.slug}, which ships, stays the default")
@@ -86,7 +85,6 @@ def test_fits_stored_at_once_all_remain(tmp_path: Path, monkeypatch: pytest.Monk
     fits = [make_weights({"launches": float(n)}, device=DEVICE) for n in range(6)]
     with ThreadPoolExecutor(6) as pool:
         stored = list(pool.map(lambda weights: store_own_fit(weights, name="a"), fits))
-
     assert sorted(name for name, _ in stored) == ["mine/a", *(f"mine/a-{n}" for n in range(2, 7))]
     assert [load_weights(name).weights for name, _ in stored] == [fit.weights for fit in fits]
 
@@ -139,12 +137,10 @@ def test_the_default_is_what_ships_while_it_matches_the_device(
     old = make_weights({"launches": 2.0}, device=DEVICE)
     old.write_file(own / DEVICE.slug / "linear.json")  # as older versions wrote fits
     assert default_weights(DEVICE).weights == old.weights  # nothing ships
-
     _ship(shipped)
     assert default_weights(DEVICE) == load_weights(DEVICE.slug)
     assert load_weights(DEVICE.slug).weights != old.weights
     assert load_weights(f"mine/{DEVICE.slug}").weights == old.weights
-
     more_units = DEVICE.model_copy(update={"compute_units": DEVICE.compute_units + 1})
     with pytest.raises(DeviceMismatchError):
         default_weights(more_units)
@@ -160,7 +156,6 @@ def test_the_table_lists_shipped_and_own_fits(folders: tuple[Path, Path], run: R
     store_own_fit(make_weights({"launches": 3.0}, device=DEVICE), name="quiet-night")
     (own / "damaged").mkdir()
     (own / "damaged" / "linear.json").write_text('{"format": "countperf-weights", "device": 3}')
-
     assert default_weights(DEVICE) == load_weights(DEVICE.slug)  # the damaged one does not matter
     table = available_weights()
     by_name = {fit.name: fit for fit in table}
@@ -172,6 +167,5 @@ def test_the_table_lists_shipped_and_own_fits(folders: tuple[Path, Path], run: R
     assert "$" in by_name["mine/damaged"].problem
     assert list(table.to_frame()["name"]) == list(by_name)
     assert "mine/quiet-night" in repr(table)
-
     assert run("weights --json").json == table.lay_out().object()["fits"]
     assert run("weights").out.splitlines()[0].split()[:3] == ["name", "device", "models"]

@@ -41,7 +41,6 @@ def test_long_work_has_lines_with_an_estimate_where_its_length_is_known(
     progress = Progress(now=lambda: now[0])
     for done, now[0] in enumerate(clock):
         progress.step("counting kernels", done, total)
-
     assert capsys.readouterr().err.splitlines() == [f"counting kernels: {line}" for line in lines]
 
 
@@ -58,7 +57,6 @@ def test_steps_within_steps_go_to_nobody() -> None:
         for _ in stepped([1, 2], "outer"):
             list(stepped("abc", "inner"))
         list(stepped(iter("ab"), "after"))
-
     assert told == [
         *(("outer", done, 2) for done in range(3)),
         *(("after", done, None) for done in range(3)),
@@ -86,7 +84,6 @@ def test_evaluating_tells_each_case() -> None:
         evaluation = evaluate(
             measurements_in(FITS / SLUG), weights=SLUG, model="linear", purposes=["test"]
         )
-
     assert isinstance(evaluation, Evaluation)
     done, total = [step[1:] for step in told if step[0] == "predicting cases"][-1]
     assert done == total
@@ -116,7 +113,6 @@ def test_an_interrupted_command_says_what_it_keeps(
     name = command.split()[0]
     module = COMMANDS[name].module or name
     monkeypatch.setattr(f"countperf.cli.{module}.run_{name}", interrupted)
-
     assert run(command, status=130).err == f"countperf: {said}\n"
 
 

@@ -109,7 +109,6 @@ def test_pages_say_what_they_are_for(pages: dict[str, Path], name: str, texts: l
 def test_a_search_in_which_nothing_ran_is_refused(tmp_path: Path, run: Run) -> None:
     path = _search(tmp_path)
     path.write_text(path.read_text().splitlines()[0] + "\n")
-
     said = run(f"report {path} --output {tmp_path / 'page.html'}", status=1).err
     assert "no variant of toy has run" in said
     assert not (tmp_path / "page.html").exists()

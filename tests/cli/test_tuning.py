@@ -41,7 +41,6 @@ def test_rank_without_a_prediction_is_an_error_with_the_reasons(
 ) -> None:
     file = tmp_path / "points.jsonl"
     printed = run(f"rank {SPACE} n=7 --weights {weights} --json --output {file}", status=1)
-
     assert printed.out == ""
     assert "no variant of 'double' has a prediction: 18 refused: " in printed.err
     assert "3 (build): ValueError: no fetch of eight" in printed.err
@@ -71,7 +70,6 @@ def test_rank_as_json_and_every_point_as_a_line(weights: str, tmp_path: Path, ru
 def test_rank_takes_the_statistics_that_it_asks_for(weights: str, run: Run) -> None:
     command = f"rank tests.tuning.spaces:CHOOSY --weights {weights} --incomplete --points 1"
     asked = run(command, status=1).err.strip().partition("; here: ")[2]
-
     assert asked.startswith("--statistics 'a[i] > ")
     assert run(command, *shlex.split(asked), "--json").json["predicted"] == 1
 
@@ -100,10 +98,8 @@ def test_tune_prints_the_winner_and_resumes(device: Device, tmp_path: Path, run:
     make_weights({"launches": 1e-5}).write_file(path)
     command = f"tune {SPACE} n=65536 --measurements 2 --weights {path} --force --store {store}"
     command += f" --device {device.label}"  # the fastest may be another one each time
-
     first = run(f"{command} --json").json
     text = run(command).out
-
     assert len(first["tried"]) == 2
     assert first["winner"]["time_s"] == min(tried["time_s"] for tried in first["tried"])
     assert "numbers checked" in text

@@ -51,8 +51,6 @@ def _names(cls: type) -> set[str]:
     }
 
 
-# {{{ expression nodes
-
 i, n = p.Variable("i"), p.Variable("n")
 x, y = p.Variable("x")[i], p.Variable("y")[i]
 k, m = p.Variable("k")[i], p.Variable("m")[i]
@@ -240,12 +238,6 @@ def test_what_loopy_replaces_counts_as_it_is_replaced(body: str, expected: dict[
     assert {name: counts[name] for name in expected} == expected
 
 
-# }}}
-
-
-# {{{ instructions
-
-
 INSTRUCTIONS = {
     "Assignment": "counted",
     "CallInstruction": "counted",
@@ -270,11 +262,6 @@ def test_c_code_is_refused_with_the_way_to_count_it(run: Callable[[Any], Any]) -
     with pytest.raises(UnsupportedExpressionError, match=message):
         run(made("i<n", [code], "z f32 n; n i32"))
 
-
-# }}}
-
-
-# {{{ schedule items
 
 ITEMS = {
     "EnterLoop": "read",
@@ -313,9 +300,6 @@ def test_schedules_of_kernels_have_the_items_that_are_read() -> None:
     seen = {type(item).__name__ for item in kernel.linearization}
     assert seen == {name for name, what in ITEMS.items() if what == "read"}
     assert len(schedule_of(kernel).programs) == 2
-
-
-# }}}
 
 
 def test_a_kernel_whose_types_are_not_known_is_refused() -> None:

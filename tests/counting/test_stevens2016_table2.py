@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from loopy.symbolic import get_dependencies
 
-from countperf.counting.count_properties import Counts, count_loopy_kernel, sort_by_taxonomy
+from countperf.counting.count_properties import Counts, count_loopy_kernel
 from countperf.counting.frontend.schedule import prepared
 from countperf.counting.operations.scalars import InstructionCounter
 from countperf.counting.vector import PropertyVector
@@ -105,7 +105,7 @@ def _fetches(t_unit: Any, parameters: dict[str, int]) -> dict[tuple[Any, ...], i
 def paper_counts(counts: Counts, t_unit: Any, parameters: dict[str, int]) -> dict[str, float]:
     """Return the counts of a kernel by the paper's conventions, by property name."""
     known = {name: parameters[name] for name in counts.parameters}
-    vector = PropertyVector(sort_by_taxonomy(counts), kernel=counts.kernel)
+    vector = PropertyVector(counts.by_property(), kernel=counts.kernel)
     values: dict[str, float] = dict(vector.evaluate({n: known[n] for n in vector.parameters}))
     fetches = _fetches(t_unit, parameters)
     for item in counts.accesses:

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import (
+from countperf.counting.keys import Granularity
+from countperf.counting.vector import (
     GROUP_SHAPE,
     Count,
+    PropertyVector,
     granularity_of,
     group_shape,
     says_group_shape,
 )
-from countperf.counting.keys import Granularity
-from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, DocumentError, ParameterError, PropertyNameError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial

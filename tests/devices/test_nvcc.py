@@ -18,7 +18,7 @@ from countperf.devices.nvcc import (
 )
 from countperf.devices.targets import generate_cuda
 from countperf.errors import DeviceError, KernelBuildError
-from countperf.mechanistic.sass import SassLatencies, analyze_sass
+from countperf.mechanistic.compiled_profile import SassLatencies, analyze_sass
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.entry import CatalogEntry
 from tests.devices.loopy_cases import two_launches

@@ -84,14 +84,12 @@ def test_strategy_finds_the_optimum_within_a_quarter_of_the_space(
     cache, answer = tmp_path / "cache.json", tmp_path / "answer.json"
     write_cache(cache)
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(_TUNE)]
-
     done = subprocess.run(
         [*command, str(cache), str(answer), model, "20"],
         capture_output=True,
         text=True,
         check=False,
     )
-
     assert done.returncode == 0, done.stderr
     found = json.loads(answer.read_text())
     assert len(found) <= 20
@@ -118,9 +116,7 @@ class Recorder:
 
 def test_negative_objectives_are_searched_by_their_reciprocal() -> None:
     recorder = Recorder()
-
     best, objective = PosteriorStrategy(first=2)(recorder, recorder)
-
     assert best == (8,)
     assert objective == -100.0
     assert len(recorder.results) == 5
@@ -128,7 +124,6 @@ def test_negative_objectives_are_searched_by_their_reciprocal() -> None:
 
 def test_several_objectives_are_refused() -> None:
     recorder = Recorder()
-
     with pytest.raises(ParameterError, match="by one objective: pass objective=, not objectives="):
         PosteriorStrategy()(lambda _: [1.0, 2.0], recorder)
 

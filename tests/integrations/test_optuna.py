@@ -41,7 +41,6 @@ def study_of(sampler: PosteriorSampler, trials: int) -> Any:
 
 def test_the_best_of_the_list_is_found_in_a_third_of_it() -> None:
     study = study_of(PosteriorSampler(CONFIGURATIONS, seed=1), 15)
-
     assert study.best_params == {"tile": 32, "unroll": 4, "layout": "aos"}
 
 
@@ -56,7 +55,6 @@ def test_the_study_ends_when_all_were_tried() -> None:
         return float(tile)
 
     study.optimize(objective, n_trials=50)
-
     assert len({(t.params["tile"], t.params["pad"]) for t in study.trials}) == 6
     assert len(study.trials) <= 7
 
@@ -64,11 +62,9 @@ def test_the_study_ends_when_all_were_tried() -> None:
 def test_trials_by_ask_and_tell_go_on_with_the_best_when_all_were_tried() -> None:
     configurations = [{"tile": tile} for tile in (8, 16, 32)]
     study = optuna.create_study(sampler=PosteriorSampler(configurations))
-
     for _ in range(5):
         trial = study.ask()
         study.tell(trial, 1.0 + abs(trial.suggest_categorical("tile", [8, 16, 32]) - 16))
-
     assert {trial.params["tile"] for trial in study.trials[:3]} == {8, 16, 32}
     assert [trial.params["tile"] for trial in study.trials[3:]] == [16, 16]
 
@@ -77,9 +73,7 @@ def test_enqueued_trials_teach_their_own_configuration() -> None:
     configurations = [{"tile": tile} for tile in (8, 16, 32)]
     study = optuna.create_study(sampler=PosteriorSampler(configurations))
     study.enqueue_trial({"tile": 32})
-
     study.optimize(lambda trial: trial.suggest_categorical("tile", [8, 16, 32]), n_trials=3)
-
     assert study.trials[0].params == {"tile": 32}
     assert {trial.params["tile"] for trial in study.trials} == {8, 16, 32}
 
@@ -87,7 +81,6 @@ def test_enqueued_trials_teach_their_own_configuration() -> None:
 @pytest.mark.parametrize("directions", [["maximize"], ["minimize", "minimize"]])
 def test_other_objectives_than_one_time_are_refused(directions: list[str]) -> None:
     study = optuna.create_study(sampler=PosteriorSampler(CONFIGURATIONS), directions=directions)
-
     with pytest.raises(ParameterError, match='create the study with direction="minimize"'):
         study.optimize(seconds, n_trials=1)
 
@@ -96,9 +89,7 @@ def test_a_cost_function_decides_the_first() -> None:
     sampler = PosteriorSampler(
         CONFIGURATIONS, cost=lambda c: 1.0 + abs(c["tile"] * c["unroll"] - 96)
     )
-
     study = study_of(sampler, 1)
-
     assert study.trials[0].params["tile"] * study.trials[0].params["unroll"] == 96
 
 
@@ -110,7 +101,6 @@ def test_the_example_of_the_documentation_runs() -> None:
     assert sampling.__doc__ is not None
     for example in DocTestParser().get_examples(sampling.__doc__):
         exec(example.source, names)
-
     assert names["study"].best_params == {"x": 2, "y": 3}
     assert len({str(trial.params) for trial in names["study"].trials}) == 6
 

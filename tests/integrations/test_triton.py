@@ -47,9 +47,7 @@ def configs() -> list[Any]:
 )
 def test_the_configurations_predicted_fastest_are_kept(n: int, wanted: list[Any]) -> None:
     prune = early_config_prune(seconds, keep=2)
-
     kept = prune(configs(), {"x": object(), "n": n})
-
     assert [(each.kwargs["BLOCK"], each.num_warps) for each in kept] == wanted
 
 

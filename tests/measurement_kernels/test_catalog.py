@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from countperf.errors import KernelSpecificationError
-from measurement_kernels import extended
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.entry import Collection
 
@@ -44,34 +43,65 @@ def test_listings_are_those_of_the_paper() -> None:
     assert families(purpose=None) == (*MEASURED, *TESTS, *APPLICATIONS)
 
 
-def test_names_are_unique_and_resolve_to_themselves() -> None:
-    everything = entries(element_type=None, purpose=None, collection=None)
+APART: list[tuple[dict[str, Any], dict[str, int]]] = [
+    ({"collection": "downstream"}, {"downstream-one-group": 18, "downstream-groups": 16}),
+    (
+        {"collection": "published"},
+        {
+            "published-matmul": 24,
+            "published-matrix-sum": 8,
+            "published-vector-add": 3,
+            "published-dot-product": 3,
+            "published-coulomb": 10,
+            "published-rodinia": 14,
+            "published-merge": 8,
+            "published-apsp": 2,
+            "published-saxpy2": 2,
+        },
+    ),
+    (
+        {"purpose": "variant"},
+        {
+            "variants-matmul": 40,
+            "variants-stencil": 24,
+            "variants-dg-differentiation": 16,
+            "variants-transpose": 12,
+            "variants-convolution": 12,
+        },
+    ),
+]
+
+
+def test_names_are_unique_and_resolve_to_themselves_and_collections_are_listed_apart() -> None:
+    every: dict[str, Any] = {"element_type": None, "purpose": None, "collection": None}
+    everything = entries(**every)
+    for asked, numbers in APART:
+        found = entries(**{**every, **asked})
+        assert Counter(e.family for e in found) == numbers
+        assert {*families(**{"purpose": None, **asked})} == {*numbers}
+        assert not {*numbers} & {e.family for e in everything}
+        everything += found
     assert len({e.name for e in everything}) == len(everything)
     assert all(entry(e.name) is e for e in everything)
+    assert entries(collection="downstream") == ()  # none is measured for fits
+    assert {e.collection for e in entries(purpose=None)} == {"paper"}
 
 
 @pytest.mark.parametrize(("collection", "least"), [("random", 1300), ("extended", 500)])
-def test_collections_are_listed_apart(collection: Collection, least: int) -> None:
+def test_collections_have_both_types_and_no_tests(collection: Collection, least: int) -> None:
     found = entries(collection=collection, element_type=None)
     assert len(found) >= least
-    assert {entry.collection for entry in found} == {collection}
     assert {entry.element_type for entry in found} == {"f32", "f64"}
     assert {*families(collection=collection)} == {entry.family for entry in found}
     assert entries(collection=collection, purpose="test") == ()
-    assert {entry.collection for entry in entries(purpose=None)} == {"paper"}
-
-
-def test_the_table_of_the_extended_collection_has_all_its_families() -> None:
-    table = extended.__doc__ or ""
-    listed = re.findall(r"^``([a-z0-9-]+)``", table, re.MULTILINE)
-
-    assert sorted(listed) == sorted(families(collection="extended"))
 
 
 def test_filters_combine() -> None:
     (tiled,) = entries(family="transpose", variant="tiled", group_shape=(16, 12))
     assert tiled.name == "transpose/tiled/16x12/f32"
     assert entries(family="transpose", group_shape=(256, 1)) == ()
+    one = entries(collection="published", family="published-matmul", group_shape=(12, 12))
+    assert {each.variant for each in one} == {"tiled", "tiled-swapped"}
     with pytest.raises(KernelSpecificationError, match="did you mean transpose"):
         entries(family="transposed")
 
@@ -95,6 +125,7 @@ def test_shorthands(shorthand: str, name: str) -> None:
     [
         ("nbody", "no kernel is called 'nbody'; did you mean n-body"),
         ("transpose/tild/16x12/f32", "did you mean transpose/tiled/16x12/f32"),
+        ("published-matmull/tiled/16x16/f32", "did you mean published-"),
         ("zzz", "there are the families matmul-tiled, matmul-naive, "),
         ("transpose/tiled", "could be any of 5 kernels; add parts of its name: transpose/tiled/16"),
         ("matmul-naive", "could be any of 5 kernels"),

@@ -1,4 +1,4 @@
-"""Kernels of other projects are listed apart, judge only, and are mapped as described."""
+"""Kernels of other projects judge only, and are mapped as described."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from countperf.api.catalogue import PROFILES, profile_entries
 from countperf.counting.count_properties import count_kernel
 from countperf.measuring import MeasurementSet
-from measurement_kernels.catalog import entries, entry, families
+from measurement_kernels.catalog import entries, entry
 from measurement_kernels.entry import CatalogEntry
 
 FITS = Path(__file__).parents[2] / "fits"
@@ -22,25 +22,13 @@ MEASURED = [
 ONE_GROUP = [each for each in (*MEASURED, *JUDGES) if each.family.endswith("one-group")]
 
 
-def test_they_are_listed_apart_and_judge() -> None:
-    assert Counter(each.family for each in JUDGES) == {
-        "downstream-one-group": 18,
-        "downstream-groups": 16,
-    }
-    assert {each.purpose for each in JUDGES} == {"application"}
-    assert set(families(collection="downstream", purpose=None)) == {e.family for e in JUDGES}
-    assert all(entry(each.name) is each for each in JUDGES)
-    everywhere = entries(element_type=None, purpose=None, collection=None)
-    assert not [each for each in everywhere if each.family.startswith("downstream-")]
-    assert entries(collection="downstream") == ()
-
-
 def test_campaigns_measure_them_only_if_asked() -> None:
     profile = PROFILES["broad"]
     judging = profile_entries(
         profile, "medium", collections=["downstream"], purposes=["application"]
     )
     assert set(judging) == set(JUDGES)
+    assert {each.purpose for each in JUDGES} == {"application"}
     usual = profile_entries(profile, "medium", purposes=["measurement", "application"])
     assert not {*usual} & {*JUDGES}
     assert {each.family for each in usual} >= {*CLASSES}

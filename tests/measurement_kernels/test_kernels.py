@@ -3,24 +3,72 @@
 from __future__ import annotations
 
 import re
-import warnings
-from functools import cache
-from typing import TYPE_CHECKING, Any
+import zlib
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import loopy as lp
 import numpy as np
 import pytest
 
-from measurement_kernels.arguments import TOLERANCES
+from countperf import analyze_kernel, count_kernel
+from countperf.devices.discovery import find_device
+from countperf.errors import DeviceError
+from countperf.measuring.runner import KernelRunner
 from measurement_kernels.catalog import entries, entry
-from measurement_kernels.entry import CatalogEntry
+from measurement_kernels.entry import CatalogEntry, Collection
+from measurement_kernels.extended import through_data
 from tests.nightly import one_of
-
-if TYPE_CHECKING:
-    import pyopencl as cl
+from tests.oracles import oclgrind
 
 PUBLISHED = entries(collection="published")
 DOWNSTREAM = entries(collection="downstream", element_type=None, purpose=None)
 EVERYTHING = (*entries(element_type=None, purpose=None), *PUBLISHED, *DOWNSTREAM)
+
+
+_SHARES: tuple[tuple[Collection, int], ...] = (("random", 8), ("extended", 3))
+_THROUGH_DATA = ("random", "rows-near", "columns-small", "uneven-12", "uneven-24-product")
+
+
+def _sample() -> list[CatalogEntry]:
+    """Choose one in 16 random kernels and one in 6 extended ones, of each family, by name."""
+    families: defaultdict[str, list[CatalogEntry]] = defaultdict(list)
+    for collection, share in _SHARES:
+        for each in entries(element_type=None, collection=collection):
+            if zlib.crc32(each.name.encode()) % share == 0:
+                families[each.family].append(each)
+    return [each for some in families.values() for each in some[::2]]
+
+
+SAMPLE = _sample()
+THROUGH_DATA = [each for each in through_data.entries() if each.variant in _THROUGH_DATA]
+
+
+_MOST_EXECUTED = 10**6
+"""Counted work that Oclgrind executes in about a second; kernels with more run at smaller sizes."""
+
+
+def _counts(each: CatalogEntry, sizes: Mapping[str, int]) -> Mapping[str, Any]:
+    statistics = each.statistics_at(each.check_parameters)
+    return count_kernel(each.build(), statistics=statistics).evaluate(sizes)
+
+
+def _integers(each: CatalogEntry) -> dict[str, list[int]]:
+    """Return the contents of arrays of integers."""
+    arguments = each.make_arguments(np.random.default_rng(0), each.check_parameters)
+    arrays = {n: a for n, a in arguments.items() if isinstance(a, np.ndarray)}
+    return {n: a.ravel().tolist() for n, a in arrays.items() if a.dtype.kind == "i"}
+
+
+@pytest.fixture(scope="module")
+def runner() -> KernelRunner:
+    try:
+        return KernelRunner.open(find_device())
+    except DeviceError as error:
+        pytest.skip(str(error))
 
 
 def _runs_on_device() -> list[CatalogEntry]:
@@ -36,45 +84,6 @@ def _runs_on_device() -> list[CatalogEntry]:
             chosen.setdefault((each.family, kind, each.element_type), each)
     # the four shapes of the tiled product share one kernel
     return [each for each in chosen.values() if not each.variant.startswith("half-")]
-
-
-@pytest.fixture(scope="session")
-def queue() -> cl.CommandQueue:
-    cl = pytest.importorskip("pyopencl")
-    try:
-        devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
-    except cl.Error as error:
-        pytest.skip(f"no OpenCL platform: {error}")
-    if not devices:
-        pytest.skip("no OpenCL device")
-    return cl.CommandQueue(_context(devices[0]))  # Intel's runtime keeps no contexts of queues
-
-
-@cache
-def _context(device: cl.Device) -> cl.Context:
-    cl = pytest.importorskip("pyopencl")
-    return cl.Context([device])
-
-
-def _run(each: CatalogEntry, queue: cl.CommandQueue, sizes: dict[str, int]) -> None:
-    from loopy.diagnostic import ParameterFinderWarning
-
-    if each.element_type == "f64" and "cl_khr_fp64" not in queue.device.extensions:
-        pytest.skip("the device has no double precision")
-    if each.group_shape[0] * each.group_shape[1] > queue.device.max_work_group_size:
-        pytest.skip("the device has no groups of that size")
-    case = each.case_at(**sizes)
-    given = each.make_arguments(np.random.default_rng(5), sizes)
-    wanted = each.reference(given, sizes)
-    with warnings.catch_warnings():
-        # Loopy's executor looks for n in products of extents too; it is passed
-        warnings.simplefilter("ignore", ParameterFinderWarning)
-        _, results = case.build().executor(queue.context)(queue, **given, **sizes, out_host=True)
-    computed: dict[str, Any] = dict(zip(wanted, results, strict=True))
-    for name, want in wanted.items():
-        assert computed[name].dtype == want.dtype
-        error = np.max(np.abs(computed[name].astype("f8") - want.astype("f8")))
-        assert error <= TOLERANCES[each.element_type] * max(1.0, float(np.max(np.abs(want))))
 
 
 @pytest.mark.parametrize("each", EVERYTHING, ids=lambda each: each.name)
@@ -95,31 +104,48 @@ def test_variants_that_differ_in_sizes_only_share_a_kernel() -> None:
     assert len({id(entry(f"{name}/16x12").build()) for name in names}) == 1
 
 
-@pytest.mark.device
-@pytest.mark.parametrize("each", one_of(9, _runs_on_device()))
-def test_numbers_are_right(each: CatalogEntry, queue: cl.CommandQueue) -> None:
-    _run(each, queue, dict(each.check_parameters))
+_OTHER_SIZES: Mapping[str, dict[str, int]] = {
+    "finite-differences": {"n": 16},
+    "matmul-skinny": {"n": 64, "m": 512, "l": 64},
+    "convolution": {"n": 48, "images": 4},
+    "n-body": {"n": 1024},
+}
 
 
 @pytest.mark.device
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [
-        ("finite-differences", {"n": 16}),
-        ("matmul-skinny", {"n": 64, "m": 512, "l": 64}),
-        ("convolution", {"n": 48, "images": 4}),
-        ("n-body", {"n": 1024}),
-    ],
-)
+@pytest.mark.parametrize("each", [*one_of(9, _runs_on_device()), *one_of(12, SAMPLE)])
+def test_numbers_are_right(each: CatalogEntry, runner: KernelRunner) -> None:
+    runner.check(each.case(each.exponents[0] + each.exponent_steps[0]))
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("name", "sizes"), _OTHER_SIZES.items())
 def test_test_kernels_are_right_at_other_sizes(
-    name: str, sizes: dict[str, int], queue: cl.CommandQueue
+    name: str, sizes: dict[str, int], runner: KernelRunner
 ) -> None:
-    _run(entry(name), queue, sizes)
+    runner.check(replace(entry(name).case_at(**sizes), check_parameters=sizes))
+
+
+@pytest.mark.oclgrind
+@pytest.mark.skipif(oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed")
+@pytest.mark.parametrize("each", one_of(10, [*SAMPLE[::2], *THROUGH_DATA]))
+def test_counts_equal_executed_instructions(each: CatalogEntry, tmp_path: Path) -> None:
+    sizes = each.check_parameters
+    if sum(_counts(each, sizes).values()) > _MOST_EXECUTED and each in SAMPLE:
+        halves = {size: max(1, sizes[size.name] // size.multiple // 2) for size in each.sizes}
+        sizes = {size.name: size.multiple * half for size, half in halves.items()}
+    executed = oclgrind.run(each.build(), sizes, tmp_path, contents=_integers(each))
+    assert oclgrind.disagreements(_counts(each, sizes), executed) == {}
+
+
+def test_sample_is_counted_and_analyzed() -> None:
+    for each in SAMPLE[1::24]:
+        assert _counts(each, each.check_parameters)["launches"] == 1
+        statistics = each.statistics_at(each.check_parameters)
+        assert analyze_kernel(each.build(), statistics=statistics)
 
 
 def _code(name: str) -> str:
-    import loopy as lp
-
     return lp.generate_code_v2(entry(name).build()).device_code()
 
 

@@ -52,7 +52,6 @@ TWO_CLASSES = example_device(
 )
 def test_costs(name: str, cpi: float, latency: float) -> None:
     cost = kernel_class(K620, name)
-
     assert cost.name == name
     assert (cost.cpi, cost.latency) == pytest.approx((cpi, latency), abs=1e-12)
 
@@ -60,7 +59,6 @@ def test_costs(name: str, cpi: float, latency: float) -> None:
 def test_kind_and_subsystem_are_those_of_the_stated_class() -> None:
     kinds = {"store.local.32": "compute", "load.global.64.x2": "memory", "barrier": "barrier"}
     classes = with_known_classes(K620, list(kinds))[0].classes
-
     assert {name: classes[name].kind for name in kinds} == kinds
     assert classes["store.local.32"].subsystem == "local"
     assert "(as ld.local.s32)" in classes["store.local.32"].source
@@ -70,7 +68,6 @@ def test_a_stated_class_wins() -> None:
     fused = {"fma.f32": make_class("fma.f32", "alu", 1, 4)}
     mul = make_class("mul.f32", "alu", 2, 8)
     device = TWO_CLASSES.with_values(classes={**TWO_CLASSES.classes, **fused, "mul.f32": mul})
-
     costs = [kernel_class(device, name).cpi for name in ("mul.f32", "add.f32", "compare.i32")]
     assert costs == [2, 1, 3]
     assert with_known_classes(device, ["mul.f32"])[0] == device

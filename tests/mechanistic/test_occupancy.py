@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.devices.parameters import (
-    COMPUTE_CAPABILITIES,
-    DeviceParameters,
-    capability_device,
-    declare_device,
-    load_device,
-)
+from countperf.devices import parameters
 from countperf.errors import ParameterError
 from countperf.mechanistic.occupancy import (
     KernelOccupancy,
@@ -34,7 +28,7 @@ from tests.printing import text_of
 GOLDEN = Path(__file__).parents[1] / "golden" / "cuda_occupancy.csv"
 
 
-def gtx480(**changes: Any) -> DeviceParameters:
+def gtx480(**changes: Any) -> parameters.DeviceParameters:
     values = {
         "sub_group_size": 32,
         "max_work_items_per_compute_unit": 1536,
@@ -43,7 +37,7 @@ def gtx480(**changes: Any) -> DeviceParameters:
         "local_bytes_per_compute_unit": 49152,
         "num_compute_units": 16,
     }
-    return declare_device("gtx480", **{**values, **changes})
+    return parameters.declare_device("gtx480", **{**values, **changes})
 
 
 @pytest.mark.parametrize(
@@ -96,14 +90,12 @@ def test_worked_examples(
 ) -> None:
     items, registers, local = kernel
     device = gtx480(**changes)
-
     residency = resident_groups(
         device,
         work_items_per_group=items,
         registers_per_work_item=registers,
         local_bytes_per_group=local,
     )
-
     occupancy = active * -(-items // 32)
     assert (residency.active_groups, residency.limiter) == (active, limiter)
     assert (residency.occupancy_max, dict(residency.limits)) == (occupancy, limits)
@@ -123,15 +115,13 @@ def test_concurrent_groups_of_a_launch() -> None:
 
 @pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
 def test_a_sub_group_of_a_cpu_is_its_vector_in_elements(slug: str) -> None:
-    device = load_device(slug)
-
+    device = parameters.load_device(slug)
     residency = resident_groups(device, work_items_per_group=100)
-
     assert "AVX-512 holds 16 elements" in device.source_of("sub_group_size")
     assert (residency.sub_groups_per_group, residency.active_groups) == (7, 1)
 
 
-def resident(device: DeviceParameters, row: dict[str, int]) -> Residency | None:
+def resident(device: parameters.DeviceParameters, row: dict[str, int]) -> Residency | None:
     """Return what is resident; None where not even one group is."""
     try:
         return resident_groups(
@@ -157,9 +147,8 @@ def golden_rows() -> dict[str, list[dict[str, int]]]:
 
 @pytest.mark.parametrize("capability", golden_rows())
 def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
-    device = capability_device(capability)
+    device = parameters.capability_device(capability)
     rows = golden_rows()[capability]
-
     assert len(rows) == 90
     for row in rows:
         residency = resident(device, row)
@@ -173,6 +162,20 @@ def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
         assert limits.get("registers") == row.get("registers"), row
         if row["local_bytes_per_group"]:
             assert limits["local"] == row["local"], row
+
+
+def test_two_register_files_of_a_p100_waste_less_than_four() -> None:
+    held = [
+        resident_groups(
+            parameters.capability_device(capability),
+            work_items_per_group=64,
+            registers_per_work_item=39,
+        )
+        for capability in ("6.0", "6.1")
+    ]
+
+    # a sub-group has 1280 registers, of which 32768 hold 25 and 16384 hold 12 (cuda_occupancy.h)
+    assert [residency.active_groups for residency in held] == [2 * 25 // 2, 4 * 12 // 2]
 
 
 @pytest.mark.parametrize("capability", ["1.0", "1.1", "1.3", "2.0"])
@@ -190,14 +193,12 @@ def test_occupancy_of_early_capabilities_is_that_of_the_older_header(
         "registers_per_work_item": registers,
         "local_bytes_per_group": local,
     }
-
-    residency = resident(capability_device(capability), row)
-
+    residency = resident(parameters.capability_device(capability), row)
     assert (residency.active_groups if residency else 0) == active_groups_of_cuda_7(capability, row)
 
 
 @given(
-    capability=st.sampled_from(COMPUTE_CAPABILITIES),
+    capability=st.sampled_from(parameters.COMPUTE_CAPABILITIES),
     items=st.integers(1, 512),
     registers=st.integers(0, 40),
     local=st.integers(0, 8192),
@@ -206,7 +207,7 @@ def test_occupancy_of_early_capabilities_is_that_of_the_older_header(
 def test_more_resources_never_give_more_groups_and_all_fit(
     capability: str, items: int, registers: int, local: int
 ) -> None:
-    device = capability_device(capability)
+    device = parameters.capability_device(capability)
 
     def active(items: int, registers: int, local: int) -> int:
         try:
@@ -220,7 +221,6 @@ def test_more_resources_never_give_more_groups_and_all_fit(
             return 0
 
     here = active(items, registers, local)
-
     assert active(items + 1, registers, local) <= here
     assert active(items, registers + 1, local) <= here
     assert active(items, registers, local + 1) <= here
@@ -239,9 +239,9 @@ def _profiled(group: int, registers: int | None) -> ProfiledKernel:
 def test_without_registers_the_occupancy_of_a_kernel_is_a_bound() -> None:
     # a sub-group takes 40*32 = 1280 registers, a multiple of 256: 51 of them fit, 48 in fours
     known, bound = (
-        program_occupancy(_profiled(256, n), load_device("nvidia-gtx-970")) for n in (40, None)
+        program_occupancy(_profiled(256, n), parameters.load_device("nvidia-gtx-970"))
+        for n in (40, None)
     )
-
     assert (known.residency.active_groups, known.residency.limiter) == (6, "registers")
     assert not known.is_bound
     assert (bound.residency.active_groups, bound.is_bound) == (8, True)
@@ -252,16 +252,15 @@ def test_without_registers_the_occupancy_of_a_kernel_is_a_bound() -> None:
 
 
 def test_a_device_whose_registers_limit_nothing_needs_none() -> None:
-    device = declare_device(
+    device = parameters.declare_device(
         sub_group_size=8, max_work_items_per_compute_unit=64, max_groups_per_compute_unit=1
     )
-
     assert not program_occupancy(_profiled(16, None), device).is_bound
 
 
 @pytest.mark.parametrize("slug", ["nvidia-gtx-970", "nvidia-k620", "nvidia-h200", "amd-r9-380"])
 def test_so_much_local_memory_leaves_so_many_groups(slug: str) -> None:
-    device = load_device(slug).with_values(max_local_bytes_per_group=None)
+    device = parameters.load_device(slug).with_values(max_local_bytes_per_group=None)
 
     def resident(local_bytes: int) -> int:
         return resident_groups(

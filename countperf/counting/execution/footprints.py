@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
-from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
+from countperf.counting.access_classes import unite_accessed_cells
 from countperf.counting.accesses import Address
 from countperf.counting.domains import Domains
 from countperf.counting.execution.reuse import StepSorter, within_line
@@ -159,11 +159,10 @@ class FootprintCounter:
                 self._count_cells(members, ())
             except CountingError:
                 return None
-        what = f"kernel '{self._domains.kernel.name}': the footprint of array '{array}'"
         by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
         thin = next((m.thin for m in members if m.thin is not None), None)
         try:
-            with isl_sets.limit_operations(4 * FOOTPRINT_OPERATIONS, what):
+            with self._domains.limit(f"the footprint of array '{array}'", 4):
                 for axes, some in by_axes.items():
                     elements = self._count_cells(some, axes)
                     by_group += elements * repeats[axes]

@@ -17,7 +17,7 @@ from loopy.kernel.data import GroupInameTag, VectorizeTag
 from loopy.schedule import CallKernel, RunInstruction
 from loopy.types import LoopyType
 
-from countperf.counting.automatic import with_strides
+from countperf.counting.accesses import with_strides
 from countperf.counting.frontend.callees import inline_callees
 from countperf.counting.frontend.copies import (
     check_element_types,

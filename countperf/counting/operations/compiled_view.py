@@ -228,7 +228,7 @@ class CompiledCounter(SourceCounter):
                 self._values.assign(programs.written_by(self.kernel, instruction_before))
         self._predicates, self._data_predicates = self.domains.predicates(instruction)
 
-    def _pass(self, events: Sequence[programs.Event]) -> None:
+    def _pass(self, events: Sequence[programs.ProgramEvent]) -> None:
         """Forget what loops and barriers on the way change."""
         for kind, region in events:
             if kind == "enter" and not region.iname:

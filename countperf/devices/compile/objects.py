@@ -19,7 +19,7 @@ import pyopencl as cl
 
 from countperf.caches import OBJECT_FILES, OBJECTS, cache_folder, give_a_cache, tell_not_kept
 from countperf.caches import POCL as POCL_CACHE
-from countperf.counting.automatic import offset_parameters
+from countperf.counting.accesses import offset_parameters
 from countperf.devices.binding import bind_arguments
 from countperf.devices.description import describe_kernel, with_argument_types
 from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from countperf import __version__
-from countperf.counting.counts import says_group_shape, transaction_roots
 from countperf.counting.structure.memory_hierarchy import (
     ASSUMED,
     UNKNOWN,
@@ -18,7 +17,7 @@ from countperf.counting.structure.memory_hierarchy import (
     MemoryHierarchy,
 )
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, View, property_unit
-from countperf.counting.vector import PropertyVector
+from countperf.counting.vector import PropertyVector, says_group_shape, transaction_roots
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.measuring import Header, Measurement, MeasurementSet
 from countperf.models.correction import Correction
@@ -95,7 +94,7 @@ class FitResult(Result):
                 f"error: {error} (geometric means of relative errors)",
                 f"{short_name(self.weights.model)} model on {self.weights.device.slug},"
                 f" {len(self.observations)} cases,"
-                f" rank {self.estimate.diagnosis.rank} of {len(self.weights.unknowns)}",
+                f" rank {self.estimate.rank} of {len(self.weights.unknowns)}",
                 *expression,
             ],
             rows=[
@@ -116,7 +115,7 @@ class FitResult(Result):
                 "device": self.weights.device.slug,
                 "model": self.weights.model,
                 "cases": len(self.observations),
-                "rank": self.estimate.diagnosis.rank,
+                "rank": self.estimate.rank,
                 "verdicts": self.verdicts,
                 "weights": self.weights.to_object(),
             },
@@ -285,7 +284,7 @@ def weight_set(
             for name, values in fitted.design.scales.items()
             if np.any(values)
         },
-        indistinguishable=fitted.diagnosis.groups,
+        indistinguishable=fitted.groups,
         quality=quality,
         source=measurement_source(observations, header),
         correction=correction,
@@ -309,7 +308,7 @@ def _weights(fitted: Estimate, device_type: str) -> tuple[Weight, ...]:
     # where a launch is a notable part of some case, there is nothing to extrapolate below
     notable_s = NOTABLE_SHARE * float(design.times_s.min())
     has_short = notable_s <= SHORTEST_LAUNCH_S.get(device_type, 0.0)
-    grouped = {feature for group in fitted.diagnosis.groups for feature in group.features}
+    grouped = {feature for group in fitted.groups for feature in group.features}
     weights: list[Weight] = []
     for i, (term, feature) in enumerate(fitted.function.columns):
         values = design.counts[:, i]
@@ -394,9 +393,9 @@ def _check(name: str, problems: Sequence[str], otherwise: str, remedy: str) -> V
 
 def _rank_verdict(fitted: Estimate) -> Verdict:
     number = len(fitted.function.keys)
-    groups = "; ".join(" and ".join(group.features) for group in fitted.diagnosis.groups)
+    groups = "; ".join(" and ".join(group.features) for group in fitted.groups)
     problem = (
-        f"{fitted.diagnosis.rank} of {number}: the measurements cannot tell apart {groups}; each"
+        f"{fitted.rank} of {number}: the measurements cannot tell apart {groups}; each"
         " group shares its cost in proportion"
     )
     return _check(
