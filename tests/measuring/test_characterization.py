@@ -27,7 +27,6 @@ from countperf.measuring.characterization import (
     Finding,
     characterize,
     chase_order,
-    fit_transfer,
     time_per_turn,
 )
 from tests.devices.nvcc_batches import compile_sources
@@ -79,65 +78,59 @@ def value(found: Characterization, name: str) -> float:
     return finding.value
 
 
-@pytest.mark.parametrize("name", EFFORT.classes)
+TRUTH = Truth()
+_SHARE = TRUTH.bandwidth / TRUTH.units / TRUTH.clock_hz  # of a compute unit, byte a cycle
+# cost and latency of classes; bytes per second = units * sub-group * bytes / cpi * clock (the
+# source's table 6)
+CLASSES = {
+    **{name: (*TRUTH.cost(name), "compute", 1e-3) for name in EFFORT.classes},
+    "ld.global.s32": (32 * 4 / _SHARE, TRUTH.memory_latency, "memory", 0.05),
+    "ld.local.s32": (*TRUTH.local, "compute", 1e-3),
+    "bar.sync": (*TRUTH.barrier, "barrier", 1e-3),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
 def test_cost_and_latency_of_a_class(found: Characterization, name: str) -> None:
-    cpi, latency = Truth().cost(name)
+    cpi, latency, kind, exactness = CLASSES[name]
     measured = found.parameters.classes[name]
-    assert measured.cpi == pytest.approx(cpi, rel=1e-3)
+    assert measured.cpi == pytest.approx(cpi, rel=exactness)
     assert measured.latency == pytest.approx(latency, rel=1e-3)
+    assert measured.kind == kind
     assert measured.source.startswith("measured, spread")
 
 
-def test_memory(found: Characterization) -> None:
-    truth, parameters = Truth(), found.parameters
-    assert value(found, "memory latency") == pytest.approx(truth.memory_latency, rel=1e-3)
-    memory = parameters.classes["ld.global.s32"]
-    assert memory.kind == "memory"
-    assert memory.latency == pytest.approx(truth.memory_latency, rel=1e-3)
-    # the source's table 6: bytes per second = units * sub-group * bytes / cpi * clock
-    rate = truth.units * 32 * 4 / memory.cpi * truth.clock_hz
-    assert rate == pytest.approx(truth.bandwidth, rel=0.05)
-    assert parameters.bandwidth_byte_per_s == pytest.approx(1e11, rel=0.05)
-    assert parameters.cache_line_bytes == 64  # the driver's
+@pytest.mark.parametrize(
+    ("field", "wanted", "exactness"),
+    [
+        *(("bandwidth_byte_per_s", TRUTH.bandwidth, 0.05), ("cache_line_bytes", 64, 0)),
+        *(("clock_hz", 1e9, 0.01), ("launch_overhead_s", TRUTH.overhead_s, 1e-6)),
+        *(("issue_cycles", 0.25, 0.01), ("cores_per_compute_unit", 32 / 0.25, 0)),
+        *(("mem_ld_cycles", 600, 1e-3), ("latency_steps", 600, 1e-3)),
+        # 128 byte of each unit's share of the bandwidth; a line of 32 byte for each of 32 items
+        ("departure_del_coal_cycles", 128 / _SHARE, 0.05),
+        ("departure_del_uncoal_cycles", 32 / _SHARE, 0.15),
+    ],
+)
+def test_constants_of_the_device(
+    found: Characterization, field: str, wanted: float, exactness: float
+) -> None:
+    assert getattr(found.parameters, field) == pytest.approx(wanted, rel=exactness)
+    assert found.parameters.source_of(field)
+
+
+def test_findings_links_and_what_is_not_measured(found: Characterization) -> None:
+    assert value(found, "memory latency") == pytest.approx(TRUTH.memory_latency, rel=1e-3)
     assert value(found, "load bandwidth stride 32") == pytest.approx(1e11 / 8, rel=0.15)
-
-
-def test_local_memory_barriers_and_the_devices_own_clock(found: Characterization) -> None:
-    local, barrier = (found.parameters.classes[name] for name in ("ld.local.s32", "bar.sync"))
-    assert (local.cpi, local.latency) == pytest.approx((1.0, 25.0), rel=1e-3)
-    assert (barrier.cpi, barrier.latency) == pytest.approx((2.0, 18.0), rel=1e-3)
-    assert barrier.kind == "barrier"
-    assert found.parameters.clock_hz == pytest.approx(1e9, rel=0.01)
     assert "counter" in found.parameters.source_of("clock_hz")
-
-
-def test_launch_overhead_and_links(found: Characterization) -> None:
-    truth = Truth()
-    assert found.parameters.launch_overhead_s == pytest.approx(truth.overhead_s)
-    for direction, (startup, bandwidth) in (("h2d", truth.h2d), ("d2h", truth.d2h)):
-        link = found.parameters.links[direction]  # pyright: ignore[reportArgumentType]
-        assert link.startup_s == pytest.approx(startup, rel=1e-3)
-        assert link.bandwidth_byte_per_s == pytest.approx(bandwidth, rel=1e-3)
-
-
-def test_that_pipelines_are_not_measured_is_said(found: Characterization) -> None:
+    links: Any = found.parameters.links
+    for direction, wanted in (("h2d", TRUTH.h2d), ("d2h", TRUTH.d2h)):
+        link = links[direction]
+        assert (link.startup_s, link.bandwidth_byte_per_s) == pytest.approx(wanted, rel=1e-3)
     assert {found.parameters.classes[name].subsystem for name in EFFORT.classes} == {"alu"}
     assert found.parameters.issue_limit is None
     assert "'subsystem' and 'issue_limit'" in found.left_out["pipelines"]
     assert "left out: pipelines: which classes" in str(found)
-
-
-def test_constants_of_the_older_models_follow(found: Characterization) -> None:
-    truth, parameters = Truth(), found.parameters
-    cpi, _ = truth.cost("fma.f32")
-    assert parameters.issue_cycles == pytest.approx(cpi, rel=0.01)
-    assert parameters.cores_per_compute_unit == round(32 / cpi)
-    assert parameters.latency_steps == pytest.approx(truth.memory_latency, rel=0.01)
-    # 128 byte of each unit's share of the bandwidth; a line of 32 byte for each of 32 items; rates
-    # are as exact as in the tests above
-    share = truth.bandwidth / truth.units / truth.clock_hz
-    assert parameters.departure_del_coal_cycles == pytest.approx(128 / share, rel=0.05)
-    assert parameters.departure_del_uncoal_cycles == pytest.approx(32 / share, rel=0.15)
 
 
 def test_on_a_cpu_what_makes_no_sense_is_left_out_by_name() -> None:
@@ -229,13 +222,6 @@ def test_the_compiler_leaves_every_step_in() -> None:
     for text, instruction in zip(texts, instructions.values(), strict=True):
         steps = text.count(f"\t{instruction} ") + text.count(f"\t{instruction}\t")
         assert steps >= UNROLLED, instruction
-
-
-def test_a_transfer_with_noise() -> None:
-    random = np.random.default_rng(1)
-    sizes = [2**k for k in range(10, 27, 2)]
-    times = [(8e-6 + size / 2e10) * random.uniform(0.97, 1.03) for size in sizes]
-    assert fit_transfer(sizes, times) == pytest.approx((8e-6, 2e10), rel=0.05)
 
 
 def test_a_chase_visits_every_line_once() -> None:

@@ -52,38 +52,35 @@ class Entry:
         return make_case(self.name, n, memory=memory, family=self.family)
 
 
+CHOICES: dict[str, tuple[Any, ...]] = {
+    # 1e-4 s is reached at 1000 elements, so from 2**10 on
+    "beyond the overhead": ({}, (1e-7, 1), 0, {}, (10, 11, 12, 13), ""),
+    # 1e-3 s is reached from 2**14 on, but of 2**14 to 2**17 only two take at most 5e-3 s; 2**12 is
+    # still clearly longer than a launch
+    "all sizes from a smaller one are better than some": (
+        *({}, (1e-7, 1), 0, {"overhead_factor": 100.0, "max_run_s": 5e-3}, (12, 13, 14, 15)),
+        "longer than 0.005 s",
+    ),
+    "memory": ({"bytes_per_element": 4}, (1e-9, 1), 0, {}, (17, 18), "more than 1048576 byte of"),
+    "time": ({"exponent_steps": (0, 2, 4, 6, 8)}, (1e-8, 2), 0, {}, (7, 9, 11), "longer than 0.1"),
+    "time to set up": ({}, (1e-4, 0), 1 / 8, {}, (2, 3), "to set up"),
+    "too fast": (
+        {"exponents": range(2, 5)},
+        (1e-9, 1),
+        0,
+        {},
+        (4, 5, 6, 7),
+        "no size takes",
+    ),
+    "refused": ({"largest": 12}, (1e-7, 1), 0, {}, (10, 11, 12), "no array has"),
+    "slow at any size": ({}, (0.05, 1), 0, {}, (2,), "longer than"),
+    "hopeless": ({}, (1.0, 1), 0, {}, (), "longer than"),
+}
+
+
 @pytest.mark.parametrize(
-    ("entry", "run_s", "setup_s", "limits", "exponents", "reason"),
-    [
-        # 1e-4 s is reached at 1000 elements, so from 2**10 on
-        pytest.param({}, (1e-7, 1), 0, {}, (10, 11, 12, 13), "", id="beyond the overhead"),
-        # 1e-3 s is reached from 2**14 on, but of 2**14 to 2**17 only two take at most 5e-3 s; 2**12
-        # is still clearly longer than a launch
-        pytest.param(
-            *({}, (1e-7, 1), 0, {"overhead_factor": 100.0, "max_run_s": 5e-3}, (12, 13, 14, 15)),
-            "longer than 0.005 s",
-            id="all sizes from a smaller one are better than some",
-        ),
-        pytest.param(
-            *({"bytes_per_element": 4}, (1e-9, 1), 0, {}, (17, 18)),
-            "more than 1048576 byte of memory",
-            id="memory",
-        ),
-        pytest.param(
-            *({"exponent_steps": (0, 2, 4, 6, 8)}, (1e-8, 2), 0, {}, (7, 9, 11)),
-            "longer than 0.1 s",
-            id="time",
-        ),
-        pytest.param({}, (1e-4, 0), 1 / 8, {}, (2, 3), "to set up", id="time to set up"),
-        pytest.param(
-            {"exponents": range(2, 5)}, (1e-9, 1), 0, {}, (4, 5, 6, 7), "no size takes 0.0001 s",
-            id="a device too fast for all sizes",
-        ),
-        pytest.param({"largest": 12}, (1e-7, 1), 0, {}, (10, 11, 12), "no array has", id="refused"),
-        pytest.param({}, (0.05, 1), 0, {}, (2,), "longer than", id="slow at any size"),
-        pytest.param({}, (1.0, 1), 0, {}, (), "longer than", id="hopeless"),
-    ],
-)  # fmt: skip
+    ("entry", "run_s", "setup_s", "limits", "exponents", "reason"), CHOICES.values(), ids=CHOICES
+)
 def test_sizes_are_chosen_by_overhead_memory_and_time(
     entry: Any, run_s: Any, setup_s: float, limits: Any, exponents: Any, reason: str
 ) -> None:
