@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_KINDS: tuple[DeviceType, ...] = ("cpu", "gpu", "accelerator")
+_KINDS: tuple[DeviceType, ...] = ("accelerator", "gpu", "cpu")  # the last that holds is taken
 
 
 class OpenClBackend:
@@ -85,8 +85,10 @@ class OpenClBackend:
 
 def describe(handle: cl.Device, label: str) -> common.Device:
     """Read identity and limits of a pyopencl device."""
-    types = (kind for kind in _KINDS if handle.type & getattr(cl.device_type, kind.upper()))
-    device_type: DeviceType = next(types, "other")
+    device_type: DeviceType = "other"
+    for kind in _KINDS:
+        if handle.type & getattr(cl.device_type, kind.upper()):
+            device_type = kind
     processor = read_processor() if device_type == "cpu" else ""
     name = handle.name.strip()
     slug = make_slug(handle.platform.name, name, processor)

@@ -33,22 +33,6 @@ IDENTITY = DeviceIdentity(
 
 
 @pytest.mark.parametrize(
-    ("platform", "prefix"),
-    [
-        (POCL, "pocl"),
-        ("Intel(R) OpenCL", "intel"),
-        ("Intel(R) OpenCL Graphics", "intel"),
-        ("NVIDIA CUDA", "nvidia"),
-        ("AMD Accelerated Parallel Processing", "amd"),
-        ("Some New Platform", "some"),
-        ("", "opencl"),
-    ],
-)
-def test_platform_prefix(platform: str, prefix: str) -> None:
-    assert platform_prefix(platform) == prefix
-
-
-@pytest.mark.parametrize(
     ("platform", "name", "processor", "slug"),
     [
         (POCL, "pthread-skylake-avx512-AMD EPYC", ZEN5, "pocl-epyc-zen5"),
@@ -62,20 +46,21 @@ def test_platform_prefix(platform: str, prefix: str) -> None:
         ("NVIDIA CUDA", "NVIDIA H200", "", "nvidia-h200"),
         ("AMD Accelerated Parallel Processing", "gfx1100", "", "amd-gfx1100"),
         ("NVIDIA CUDA", "", "", "nvidia-device"),
+        ("Intel(R) OpenCL Graphics", "UHD 770", "", "intel-uhd-770"),
+        ("Some New Platform", "x", "", "some-x"),
+        ("", "x", "", "opencl-x"),
     ],
 )
 def test_slug(platform: str, name: str, processor: str, slug: str) -> None:
     assert make_slug(platform, name, processor) == slug
+    assert platform_prefix(platform) == slug.partition("-")[0]
 
 
 @pytest.mark.parametrize(
     ("change", "matches"),
     [
-        ({}, True),
-        ({"driver_version": "6.0"}, True),  # a caveat
-        ({"slug": "other"}, True),  # only a name
-        ({"platform": "Intel(R) OpenCL"}, False),
-        ({"compute_units": 4}, False),
+        *(({}, True), ({"driver_version": "6.0"}, True), ({"slug": "other"}, True)),
+        *(({"platform": "Intel(R) OpenCL"}, False), ({"compute_units": 4}, False)),
         # that PoCL calls by the same name
         ({"processor": "AMD EPYC (AuthenticAMD family 25 model 17)"}, False),
     ],
