@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import loopy as lp
 import numpy as np
@@ -151,21 +149,6 @@ def test_the_emulator_sees_writes_outside_and_barriers_that_not_all_reach(tmp_pa
         module.launch("code", "half", (1,), (4,), [np.int32(2)])
 
 
-INT_TYPES = ("int16", "int32", "int64", "uint32")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """An expression in ``x[i]``, ``y[i]``, ``z[i]``, and NumPy's word for it."""
-
-    expression: Any
-    dtype: str
-    wanted: Callable[..., NDArray[Any]]
-    result: str = ""
-    scale: tuple[float, float] = (0.1, 0.9)
-    arity: int = 1
-
-
 def _call(name: str, number: int) -> Any:
     return var(name)(*(var(array)[var("i")] for array in "xyz"[:number]))
 
@@ -174,88 +157,71 @@ def _power(exponent: Any) -> Any:
     return var("x")[var("i")] ** exponent
 
 
-_NUMPY_NAMES = {
-    "acos": "arccos",
-    "asin": "arcsin",
-    "asinh": "arcsinh",
-    "atan": "arctan",
-    "atanh": "arctanh",
-    "atan2": "arctan2",
-    "pow": "power",
-    "round": "round",
-    "fabs": "abs",
-}
+class Case(NamedTuple):
+    """An expression in ``x[i]``, ``y[i]``, ``z[i]``, and NumPy's word for it."""
+
+    expression: Any
+    dtype: str
+    wanted: Any = np.exp
+    arity: int = 1
+    result: str = ""
+    scale: tuple[float, float] = (0.1, 0.9)
+
+
+def _clamp(x: Any, low: Any, high: Any) -> NDArray[Any]:
+    return np.where(x < low, low, np.minimum(x, high))
+
+
+def _product(x: Any, y: Any, z: Any) -> NDArray[Any]:
+    return x * y + z
+
+
 _UNARY = (
     *("acos", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sin", "sinh", "tan", "tanh"),
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "ceil", "floor"),
     *("trunc", "rint", "round", "fabs", "abs"),
 )
-
-
-def _clamp(x: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
-    return np.where(x < low, low, np.minimum(x, high))
-
-
-def _integer_power(exponent: int, x: NDArray[Any]) -> NDArray[Any]:
-    return x.astype(np.float64) ** exponent
+_BINARY = ("atan2", "copysign", "fmax", "fmin", "fmod", "hypot", "pow")
+FUNCTIONS: dict[str, tuple[Any, int]] = {
+    **{name: (getattr(np, name), 1) for name in _UNARY},
+    **{name: (getattr(np, name), 2) for name in _BINARY},
+    **{"max": (np.maximum, 2), "min": (np.minimum, 2)},
+    **{"rsqrt": (lambda x: 1 / np.sqrt(x), 1)},
+    **{"fma": (_product, 3), "mad": (_product, 3), "clamp": (_clamp, 3)},
+}
+POWERS = {
+    **{n: (partial(lambda n, x: x.astype(np.float64) ** n, n), 1) for n in (2, 3, 5, 11, -2)},
+    0.5: (np.sqrt, 1),
+    var("y")[var("i")]: (np.power, 2),
+}
 
 
 @cache
 def cases() -> dict[str, Case]:
-    found: dict[str, Case] = {}
-
-    def add(name: str, dtype: str, wanted: Any, arity: int = 1, **more: Any) -> None:
-        expression = more.pop("expression", None)
-        found[f"{name}-{dtype}"] = Case(
-            expression=_call(name, arity) if expression is None else expression,
-            dtype=dtype,
-            wanted=wanted,
-            arity=arity,
-            **more,
-        )
-
+    found: list[Case] = []
     for dtype in ("float32", "float64"):
-        for name in _UNARY:
-            add(name, dtype, getattr(np, _NUMPY_NAMES.get(name, name)))
-        for name in ("atan2", "copysign", "fmax", "fmin", "fmod", "hypot", "pow"):
-            add(name, dtype, getattr(np, _NUMPY_NAMES.get(name, name)), 2)
-        add("acosh", dtype, np.arccosh, scale=(1.1, 3.0))
-        add("rsqrt", dtype, lambda x: 1 / np.sqrt(x))
-        add("max", dtype, np.maximum, 2)
-        add("min", dtype, np.minimum, 2)
-        add("fma", dtype, lambda x, y, z: x * y + z, 3)
-        add("mad", dtype, lambda x, y, z: x * y + z, 3)
-        add("clamp", dtype, _clamp, 3)
-        add("isnan", dtype, np.isnan, result="int32")
-        for exponent in (2, 3, 5, 11, -2):
-            wanted = partial(_integer_power, exponent)
-            add(f"x**{exponent}", dtype, wanted, expression=_power(exponent))
-        add("x**0.5", dtype, np.sqrt, expression=_power(0.5))
-        add("x**y", dtype, np.power, 2, expression=_power(var("y")[var("i")]))
-    for dtype in INT_TYPES:
-        unsigned = dtype if dtype.startswith("u") else f"u{dtype}"
-        add("max", dtype, np.maximum, 2, scale=(-90, 90))
-        add("min", dtype, np.minimum, 2, scale=(-90, 90))
-        add("clamp", dtype, _clamp, 3, scale=(-90, 90))
-        add("abs", dtype, np.abs, result=unsigned, scale=(-90, 90))
-        add("isnan", dtype, np.isnan, result="int32")
-        add("x**3", dtype, partial(_integer_power, 3), expression=_power(3), scale=(-9, 9))
-        add("sqrt", dtype, np.sqrt, result="float32", scale=(1, 90))
-    return found
+        found += [Case(_call(name, how[1]), dtype, *how) for name, how in FUNCTIONS.items()]
+        found += [Case(_power(exponent), dtype, *how) for exponent, how in POWERS.items()]
+        found.append(Case(_call("acosh", 1), dtype, np.arccosh, scale=(1.1, 3.0)))
+        found.append(Case(_call("isnan", 1), dtype, np.isnan, result="int32"))
+    for dtype in ("int16", "int32", "int64", "uint32"):
+        unsigned, wide = f"u{dtype.removeprefix('u')}", (-90, 90)
+        for name in ("max", "min", "clamp"):
+            wanted, arity = FUNCTIONS[name]
+            found.append(Case(_call(name, arity), dtype, wanted, arity, scale=wide))
+        found.append(Case(_call("abs", 1), dtype, np.abs, result=unsigned, scale=wide))
+        found.append(Case(_call("isnan", 1), dtype, np.isnan, result="int32"))
+        found.append(Case(_power(3), dtype, *POWERS[3], scale=(-9, 9)))
+        found.append(Case(_call("sqrt", 1), dtype, np.sqrt, result="float32", scale=(1, 90)))
+    return {f"{case.expression}-{case.dtype}": case for case in found}
 
 
 def _unit(case: Case) -> Any:
-    dtype = np.dtype(case.dtype)
-    return made(
-        "i<n",
-        [lp.Assignment(var("out")[var("i")], case.expression)],
-        "n i32",
-        lp.GlobalArg("x,y,z", dtype, shape="n"),
-        lp.GlobalArg("out", np.dtype(case.result or dtype), shape="n"),
-        assumptions="",
-        name="function",
-        split="i:16",
-    )
+    dtype, result = np.dtype(case.dtype), np.dtype(case.result or case.dtype)
+    assignment = lp.Assignment(var("out")[var("i")], case.expression)
+    arrays = lp.GlobalArg("x,y,z", dtype, shape="n"), lp.GlobalArg("out", result, shape="n")
+    options: Any = {"assumptions": "", "name": "function", "split": "i:16"}
+    return made("i<n", [assignment], "n i32", *arrays, **options)
 
 
 @cache
@@ -310,8 +276,7 @@ def test_every_function_is_tried() -> None:
 @pytest.mark.parametrize("name", _NOT_IN_NUMPY)
 @pytest.mark.parametrize(("dtype", "suffix"), [("float32", "f"), ("float64", "")])
 def test_functions_that_numpy_has_not(name: str, dtype: str, suffix: str) -> None:
-    case = Case(expression=_call(name, 1), dtype=dtype, wanted=np.exp)
-    assert f"{name}{suffix}(x[" in generate_cuda(_unit(case)).source
+    assert f"{name}{suffix}(x[" in generate_cuda(_unit(Case(_call(name, 1), dtype))).source
 
 
 @pytest.mark.parametrize(
@@ -324,4 +289,4 @@ def test_functions_that_numpy_has_not(name: str, dtype: str, suffix: str) -> Non
 )
 def test_what_is_refused(expression: Any, dtype: str, said: str) -> None:
     with pytest.raises(KernelBuildError, match=said):
-        generate_cuda(_unit(Case(expression=expression, dtype=dtype, wanted=np.exp)))
+        generate_cuda(_unit(Case(expression, dtype)))
