@@ -230,14 +230,14 @@ MADE = [[("k.so", b"code")]]
 
 
 @pytest.fixture
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv(OBJECTS, str(tmp_path / "objects"))
     monkeypatch.setattr(objects, "_compile", lambda units, _: [*MADE] * len(units))
     return tmp_path / "objects"
 
 
-def test_a_folder_that_cannot_be_written_keeps_nothing(cache: Path) -> None:
-    cache.touch()
+def test_a_folder_that_cannot_be_written_keeps_nothing(folder: Path) -> None:
+    folder.touch()
     with pytest.warns(CacheWarning, match=f"object files.*set {OBJECTS} to a folder"):
         assert objects.objects_of(KEPT, DEVICE) == MADE
 
@@ -251,9 +251,9 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(cache: Path) -> None:
         lambda _: b"\x80\x04\x8c\x01\xff.",  # a text that is not UTF-8
     ],
 )
-def test_a_file_that_is_damaged_is_made_anew(cache: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_file_is_made_anew(folder: Path, damage: Callable[[bytes], bytes]) -> None:
     assert objects.objects_of(KEPT, DEVICE) == MADE
-    (kept,) = cache.iterdir()
+    (kept,) = folder.iterdir()
     kept.write_bytes(damage(kept.read_bytes()))
     with pytest.warns(CacheWarning, match="cannot be used"):
         assert objects.objects_of(KEPT, DEVICE) == MADE
