@@ -102,18 +102,6 @@ def test_damaged_json_is_found_by_its_line() -> None:
         _read(TEXT.replace("build", "bu\nild"))
 
 
-def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path: Path) -> None:
-    raw = TEXT.encode()
-    first = raw.index(b"\n") + 1
-    path = tmp_path / "store.jsonl"
-    for cut in range(first, len(raw), 7):
-        path.write_bytes(raw[:cut])
-        read = MeasurementSet.read_file(path)
-        whole = raw[: cut + 1].count(b"\n")  # also a line of which only the line feed is missing
-        entries = len(read.resumptions) + len(read) + len(read.failures)
-        assert entries + 1 == whole
-
-
 def test_a_case_that_failed_and_was_measured_later_is_measured() -> None:
     text = "".join(map(format_line, (HEADER, _failed(16), _measured(16))))
     read = _read(text)

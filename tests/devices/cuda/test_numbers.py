@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from countperf.devices.cuda import CudaBackend
-from countperf.errors import WrongResultError
 from countperf.measuring.runner import KernelRunner
 from measurement_kernels.catalog import entries
 from tests.devices.cuda.emulator import COMPILER
@@ -35,22 +30,6 @@ def test_every_kernel_computes_what_its_reference_says(runner: KernelRunner) -> 
     for entry in CHECKED:
         exponent = entry.exponents[0] + entry.exponent_steps[0]
         runner.check(entry.case(exponent))
-
-
-def test_a_wrong_number_would_be_seen(runner: KernelRunner) -> None:
-    entry = next(each for each in CHECKED if each.family == "transpose")
-    case = entry.case(entry.exponents[0] + entry.exponent_steps[0])
-    reference = case.reference
-    assert reference is not None
-
-    def wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-        outputs = {name: np.array(right) for name, right in reference(inputs, sizes).items()}
-        next(iter(outputs.values())).flat[-1] += 1
-        return outputs
-
-    fresh = KernelRunner(runner.session)
-    with pytest.raises(WrongResultError, match="1 of"):
-        fresh.check(replace(case, reference=wrong))
 
 
 NAMES = [name for name in LAID if "vectors" not in name]

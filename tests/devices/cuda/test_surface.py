@@ -135,32 +135,9 @@ def test_every_call_in_the_code_is_listed() -> None:
     assert {"cupy.cuda.runtime.memcpyAsync", "cupy.cuda.Stream"} <= calls
 
 
-def _fake(name: str, folder: Path) -> Any:
-    """Return what the fake has in the place of a name."""
-    cupy = FakeCupy(folder)
-    built = fake_cupy.FakeRawModule(cupy, 'extern "C" __global__ void nothing(int *a) { }')
-    stand_ins: dict[str, Any] = {
-        "cupy.RawModule.compile": built.compile,
-        "cupy.RawModule.get_function": built.get_function,
-        "cupy.cuda.Device.use": cupy.cuda.Device(0).use,
-        "cupy.cuda.Event.record": cupy.cuda.Event().record,
-        "cupy.cuda.Event.synchronize": cupy.cuda.Event().synchronize,
-        "cupy.cuda.Function.__call__": fake_cupy.FakeRawKernel.kernel.__get__(built),
-        "cupy.cuda.Stream.synchronize": cupy.cuda.Stream().synchronize,
-    }
-    if name in stand_ins:
-        return stand_ins[name]
-    value: Any = cupy
-    for part in name.split(".")[1:]:
-        value = getattr(value, part)
-    return value
-
-
 @names
-def test_recorded_signatures_and_the_fake_take_the_calls(call: Call, tmp_path: Path) -> None:
+def test_recorded_signatures_take_the_calls(call: Call) -> None:
     assert _takes(call.parameters, call)
-    signature = inspect.signature(_fake(call.name, tmp_path))
-    signature.bind(*call.arguments, **dict.fromkeys(call.keywords))
 
 
 def test_the_fake_has_the_real_bases_of_exceptions_and_names_of_properties(tmp_path: Path) -> None:
