@@ -101,7 +101,7 @@ def pick_errors(text: str) -> str:
     return cut("; ".join(lines) or " ".join(text.split()), 600)
 
 
-Launch = Callable[[str, int, int, Sequence[Any]], Sequence["Event"]]
+Launch = Callable[[str, int, int, Sequence[Any]], Sequence["LaunchEvent"]]
 """Enqueues a hand-written kernel of one axis: name, groups, group size, memory and scalars."""
 
 
@@ -180,7 +180,7 @@ _PLAUSIBLE_OVERHEAD_S = 1e-3
 _CLOCK_RATE_TOLERANCE = 0.01
 
 
-class Event(Protocol):
+class LaunchEvent(Protocol):
     """The part of ``pyopencl.Event`` that is used here."""
 
     def wait(self) -> object:
@@ -191,7 +191,7 @@ class Event(Protocol):
         """When the command began and ended: `start` and `end`, ns."""
 
 
-Enqueue = Callable[[], Sequence[Event]]
+Enqueue = Callable[[], Sequence[LaunchEvent]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
