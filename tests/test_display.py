@@ -20,10 +20,7 @@ from countperf.figures import draw
 from countperf.mechanistic.comparison import Comparison
 from countperf.models.fitting.fit_model import fit
 from countperf.models.library import load_weights
-from countperf.models.metrics import (
-    Evaluation,
-    RankingEvaluation,
-)
+from countperf.models.metrics import Evaluation, RankingEvaluation
 from countperf.models.predictions import Prediction
 from countperf.text import MOST_LINES, ShortRepr, short_repr, shortened
 from measurement_kernels.catalog import entry

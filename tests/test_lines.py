@@ -42,8 +42,7 @@ def test_a_last_line_that_was_cut_short_is_left_out(content: bytes, lines: list[
 
 
 @pytest.mark.parametrize(
-    ("content", "line"),
-    [(b'{"a": 1}\n{"\xff": 2}\n{"c": 3}\n', 2), (b'{"\xff": 1}\n', 1)],
+    ("content", "line"), [(b'{"a": 1}\n{"\xff": 2}\n{"c": 3}\n', 2), (b'{"\xff": 1}\n', 1)]
 )
 def test_the_line_of_a_damaged_byte_is_named(content: bytes, line: int) -> None:
     with pytest.raises(DocumentError, match=rf"0xff is not UTF-8 \(line {line};") as caught:
