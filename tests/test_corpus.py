@@ -12,7 +12,7 @@ import pytest
 
 import countperf
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.frontend.schedule import prepared
+from countperf.counting.frontend.schedule import prepare_unit
 from countperf.errors import DataDependentControlFlowError, ParameterError, UnmeasuredPropertyError
 from countperf.models.library import load_weights
 from tests.corpus import all_units
@@ -131,7 +131,7 @@ def test_counts_equal_executed_instructions(name: str, tmp_path: Path) -> None:
     unit: Any = ALL[name][0]()
     vector = count_kernel(unit)
     sizes = _smallest(vector)
-    arguments = prepared(unit)[0].args
+    arguments = prepare_unit(unit)[0].args
     offsets = {argument.name: 0 for argument in arguments if argument.name.endswith("_offset")}
     dynamic = oclgrind.run(unit, sizes | offsets, tmp_path)
     counts = vector.evaluate(sizes)

@@ -24,7 +24,7 @@ from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.isl_sets import IntegerSet, names_of, to_isl
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.piecewise import ONE_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.point_arrays import Points, points_of_set, split_off_full, values_at
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import ShortRepr
@@ -401,7 +401,7 @@ def lane_patterns(
     """Sort the executions of an instruction into patterns."""
     base, pieces = _split_domain(scope, address, parameters)
     # that differ only along axes that the instruction does not use
-    groups = scope.domains.times_groups(one_count(), scope.within, scope.grid).evaluate(parameters)
+    groups = scope.domains.times_groups(ONE_COUNT, scope.within, scope.grid).evaluate(parameters)
     return [
         pattern
         for components in pieces

@@ -392,7 +392,7 @@ def by_strides(
             if not of_loops:
                 constants.append((stride, value))
                 continue
-            parts[stride] += QuasiPolynomial.atom(of_loops[0][0]) * value
+            parts[stride] += QuasiPolynomial.name(of_loops[0][0]) * value
         for stride, value in constants:
             if constants_in_rows and stride in parts:
                 parts[stride] += value
@@ -504,4 +504,4 @@ class _Widener:
         if not gaps:
             return counter, frozenset()
         reasons = frozenset(f"rows do not overlap: {gap} >= 0 is assumed" for gap in gaps)
-        return counter.assuming(gaps), reasons
+        return counter.add_assumptions(gaps), reasons

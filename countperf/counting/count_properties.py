@@ -33,7 +33,7 @@ from countperf.counting.taxonomy import VIEWS, View, validate_name
 from countperf.counting.vector import Count, PropertyVector, granularity_of
 from countperf.errors import CountingError, ParameterError, PropertyNameError
 from countperf.sizes import checks_keywords
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.piecewise import ONE_COUNT, PiecewiseQuasiPolynomial
 
 _MAXIMUM_IN_MEMORY = 512
 _COUNTED_BETWEEN = 64
@@ -233,7 +233,7 @@ class Counts:
         for barrier in program.barriers:
             self.reasons["barrier.local"] |= given.reasons(barrier.within | program.launch_loops)
         if program is prepared.schedule.programs[-1]:
-            items = launch.grid.work_groups * one_count().scale(launch.grid.group_size)
+            items = launch.grid.work_groups * ONE_COUNT.scale(launch.grid.group_size)
             for within in prepared.schedule.global_barriers:
                 passes = launch.domains.executions(within, (), NOWHERE)
                 self.parts["barrier.global"].append(passes * items)

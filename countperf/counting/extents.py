@@ -31,9 +31,8 @@ from countperf.counting.accesses import (
     offset_of,
 )
 from countperf.counting.expression_types import name_of, type_of
-from countperf.counting.frontend.callees import inline_callees
-from countperf.counting.frontend.copies import preprocessed
-from countperf.counting.frontend.loopy_patches import unattended
+from countperf.counting.frontend.loopy_patches import forbid_questions
+from countperf.counting.frontend.schedule import inline_callees, preprocess_unit
 from countperf.errors import CountingError, option
 from countperf.sizes import Sizes
 from countperf.symbolic import isl_sets, sets
@@ -84,11 +83,11 @@ class AddressedElements:
     def kernel(self) -> Any:
         """The kernel, preprocessed, with its callees in it; None if Loopy does not do that."""
         try:
-            with unattended():
+            with forbid_questions():
                 unit = inline_callees(self.t_unit)
                 kernel = unit.default_entrypoint
                 if kernel.state < lp.KernelState.PREPROCESSED:
-                    kernel = preprocessed(unit).default_entrypoint
+                    kernel = preprocess_unit(unit).default_entrypoint
         except CountingError:
             return None
         return kernel

@@ -25,11 +25,10 @@ from countperf.counting.device_programs import (
 )
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import text_of
-from countperf.counting.frontend.schedule import prepared
+from countperf.counting.frontend.schedule import prepare_unit
 from countperf.counting.keys import NOWHERE, Case, FirstIteration, Grid, MemoryAccess, Operation
-from countperf.counting.operations.access_counter import Key
 from countperf.counting.operations.compiled_view import CompiledCounter
-from countperf.counting.operations.scalars import find_tagged_inames
+from countperf.counting.operations.scalars import Key, find_tagged_inames
 from countperf.counting.operations.source_view import SourceCounter
 from countperf.counting.scopes import AxisKind, Scope, barrier_passes
 from countperf.counting.size_parameters import SizeParameters
@@ -176,7 +175,7 @@ class PreparedKernel:
         statistics: Mapping[str, Any] | None = None,
         instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self.kernel, self.callables = prepared(t_unit)
+        self.kernel, self.callables = prepare_unit(t_unit)
         self.statistics = Statistics(self.kernel, statistics or {})
         counter = Counter(assumptions_of(self.kernel))
         self.domains = Domains(self.kernel, self.callables, counter, self.statistics)

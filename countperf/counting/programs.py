@@ -36,8 +36,7 @@ from countperf.counting.device_programs import Item
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType, is_constant
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation, type_name
-from countperf.counting.operations.access_counter import Key
-from countperf.counting.operations.scalars import InstructionCounter
+from countperf.counting.operations.scalars import InstructionCounter, Key
 from countperf.counting.preparation import PreparedKernel, computing
 from countperf.counting.work_groups import typical_group
 from countperf.errors import (
@@ -47,7 +46,7 @@ from countperf.errors import (
 )
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS, NotAffineError, try_affine
-from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.piecewise import ONE_COUNT, ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.point_arrays import Point, find_sub_groups_executing
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 from countperf.text import ShortRepr
@@ -395,13 +394,20 @@ def kernel_programs(
             for access in accesses:
                 if access.is_estimate not in ("", PROBABILITY):
                     domains.statistics.pattern_of(access.access.array, access.access.text)
-    programs: list[KernelProgram] = []
-    for launch, by_id in zip(prepared.launches(), statements, strict=True):
-        program, number = launch.program, launch.number or one_count()
-        own = tuple(access for access in accesses if access.program == program.number)
-        around = (program.launch_loops, program.body, by_id, launch.barriers, own)
-        programs.append(KernelProgram(program.name, domains, launch.grid, number, *around))
-    return tuple(programs)
+    return tuple(
+        KernelProgram(
+            name=launch.program.name,
+            domains=domains,
+            grid=launch.grid,
+            launches=launch.number or ONE_COUNT,
+            launch_loops=launch.program.launch_loops,
+            body=launch.program.body,
+            by_id=by_id,
+            barriers=launch.barriers,
+            accesses=tuple(access for access in accesses if access.program == number),
+        )
+        for number, (launch, by_id) in enumerate(zip(prepared.launches(), statements, strict=True))
+    )
 
 
 def sub_group_work(

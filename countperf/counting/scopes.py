@@ -300,7 +300,7 @@ def _changes(expression: QuasiPolynomial, name: str) -> list[_Change]:
     for combination in product(*options):
         moved: dict[Atom, QuasiPolynomial] = {name: following}
         for floor, (change, _, _) in zip(floors, combination, strict=True):
-            moved[floor] = QuasiPolynomial.atom(floor) + change
+            moved[floor] = QuasiPolynomial.name(floor) + change
         conditions = frozenset[QuasiPolynomial]().union(*(c for _, c, _ in combination))
         share = prod((part for _, _, part in combination), start=Fraction(1))
         changes.append((expression.map_atoms(moved.get) - expression, conditions, share))
@@ -321,7 +321,7 @@ def _changes_of_floor(floor: Floor, name: str) -> list[_Change]:
             changes.append((stays, conditions, share))
             continue
         after = (floor.numerator + change).floor_divide(floor.denominator)
-        jump = after - QuasiPolynomial.atom(floor) - low
+        jump = after - QuasiPolynomial.name(floor) - low
         part = Fraction(rest, floor.denominator)
         changes.append((stays, conditions | {jump, -jump}, share * (1 - part)))
         changes.append((stays + 1, conditions | {jump - 1, 1 - jump}, share * part))
