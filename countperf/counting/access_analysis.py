@@ -351,14 +351,12 @@ def _split_full_groups(
 
 
 def _is_convex(case: Case, names: frozenset[str]) -> bool:
-    """Return whether a condition is a conjunction of affine ones on some loop variables."""
     guards = [guard for guards in case.alternatives for guard in guards]
     is_linear = all(g.is_linear and g.names() <= names for g in guards)
     return is_linear and case.holds and len(case.alternatives) == 1
 
 
 def _list_factors(scope: Scope, parameters: Mapping[str, int]) -> list[IntegerSet]:
-    """Return the independent parts of the loop domain."""
     if not scope.within:
         return []
     factored = scope.domains.factored(scope.within)

@@ -266,7 +266,6 @@ class Footprints:
     def _find_addresses(
         self, access: MemoryAccess, key: tuple[str, str]
     ) -> list[AddressIterations]:
-        """Return where an array is accessed in one direction."""
         if key in self.opaque:
             why = f"instruction '{self.opaque[key]}', which has no counting rule, may access it too"
             raise self._refuse_footprint(access, why)
@@ -455,7 +454,6 @@ class _Widener:
         )
 
     def _split_arrays(self, cells: IntegerSet) -> list[IntegerSet]:
-        """Return the cells of each array, where axes are implemented as several arrays."""
         layout = self.layout
         if not layout.separate:
             return [cells]

@@ -93,7 +93,6 @@ class Layout(ShortRepr):
         return tuple(axes), (self.shape[axes[0]] if axes else None, *extents)
 
     def _divides(self, axis: int, others: Sequence[int]) -> bool:
-        """Return whether the stride of an axis divides those of others."""
         quotients = (exact_quotient(self.strides[k], self.strides[axis]) for k in others)
         return all(quotient is not None for quotient in quotients)
 

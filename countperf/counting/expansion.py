@@ -154,7 +154,6 @@ class _Writer:
                     self._run_statement(statement)
 
     def _is_executed(self, iterations: Iterations) -> bool:
-        """Return whether something is executed for the values of the loops so far."""
         members = self._find_members(iterations)
         if members.is_empty:
             return False
@@ -211,7 +210,6 @@ class _Writer:
     def _evaluate(
         self, within: frozenset[str], expressions: tuple[QuasiPolynomial, ...]
     ) -> tuple[int, ...]:
-        """Evaluate expressions in the loop variables of a statement."""
         fixed = self._fix_values(within, expressions)
         return tuple(int(part.evaluate(self.values)) for part in fixed)
 

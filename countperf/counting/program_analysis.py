@@ -266,7 +266,6 @@ def _find_references(expression: Any, names: Mapping[str, str]) -> set[Any]:
 
 
 def _yield_ways(expr: Any, reference: Any) -> Iterator[list[str]]:
-    """Yield the operations on each way, innermost first."""
     if expr == reference:
         yield []
         return
@@ -296,7 +295,6 @@ def _yield_ways_through_sum(expr: Any, reference: Any) -> Iterator[list[str]]:
 
 
 def _is_product(expr: Any) -> bool:
-    """Return whether an expression multiplies, negations aside."""
     if not isinstance(expr, p.Product):
         return isinstance(expr, p.Power) and expr.exponent == 2
     factors = [f for f in flatten_operands(expr, p.Product) if f != -1]

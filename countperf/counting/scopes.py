@@ -161,7 +161,6 @@ def barrier_passes(
 
 
 def _find_deciding_groups(domains: Domains, loops: frozenset[str]) -> frozenset[str]:
-    """Return the group inames on which the trip counts of loops depend."""
     counted, _ = domains.trip_statistics(loops)
     if not counted:
         return frozenset()

@@ -119,7 +119,6 @@ def group_shape(counts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shapes_of(names: Iterable[str]) -> set[tuple[int, int]]:
-    """Return row length and number of rows of the groups."""
     return {key.site.shape for key in map(site_key, names) if key is not None}
 
 
@@ -371,7 +370,6 @@ class PropertyVector(Result, Mapping[str, Count]):
         return mapped
 
     def _change(self, **attributes: Any) -> PropertyVector:
-        """Return the vector with other attributes."""
         changed = self.mapped(lambda known: known)
         changed.__dict__.update(attributes)
         return changed

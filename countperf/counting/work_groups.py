@@ -106,7 +106,6 @@ class WorkGroups:
     def _find_values(
         self, program: str, sizes: Mapping[str, int], arguments: Sequence[int | None]
     ) -> dict[str, int]:
-        """Return the values of sizes, and of loops of the host."""
         names = get_subkernel_arg_info(self._prepared.kernel, program).passed_names
         loops = self._prepared.domains.inames
         passed = zip(names, arguments, strict=False)
