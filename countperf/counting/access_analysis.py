@@ -29,8 +29,7 @@ from countperf.symbolic.point_arrays import Points, points_of_set, split_off_ful
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import ShortRepr
 
-PROBABILITY = "the probability of a condition"
-"""Name of a probability that the caller states, in messages."""
+PROBABILITY = "the probability of a condition"  # that the caller states, in messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +100,7 @@ def _analyze_access(
 # 3.2.1, leaves it open); the last one may be partial. All its items execute an access together.
 
 BANKS = 32
-BANK_WIDTH_BYTES = 4
-"""Of local memory: those of every NVIDIA GPU since Fermi but Kepler's."""
+BANK_WIDTH_BYTES = 4  # of local memory: those of every NVIDIA GPU since Fermi but Kepler's
 
 _NOTHING = np.iinfo(np.int64).max  # in the place of items that access nothing
 
@@ -234,15 +232,13 @@ def _count_distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
 # between their addresses. Components of the domain without work items only shift addresses, which
 # matters modulo a number of elements (a cache line, say).
 
-Histogram = dict[int, int]
-"""Occurrences of each remainder of an address."""
+Histogram = dict[int, int]  # occurrences of each remainder of an address
 
 _MAXIMUM_PATTERNS = 2**16
 _PATTERNS = "different patterns in which the work items of a group access memory"
 _SPLIT_FROM = 2**18  # points; full work groups are split off, so as not to list them one by one
 _MAXIMUM_POINTS = 2**24
-_MAXIMUM_ENTRIES = 2**25
-"""Points of one part, and addresses, that are listed at most."""
+_MAXIMUM_ENTRIES = 2**25  # points of one part, and addresses, that are listed at most
 
 
 def _check_number(number: int, most: int, what: str) -> None:

@@ -70,8 +70,7 @@ class Occurrence(NamedTuple):
     number: Number
 
 
-AddressIterations = tuple[accesses.Address, frozenset[str], Cases]
-"""Where an array is accessed: address, loops around it, conditions."""
+AddressIterations = tuple[accesses.Address, frozenset[str], Cases]  # with the loops around it
 Occurrences = Mapping[tuple[MemoryAccess, frozenset[str]], Sequence[Occurrence]]
 
 

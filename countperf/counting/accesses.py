@@ -37,8 +37,7 @@ from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, QuasiPolynomial
 from countperf.text import ShortRepr
 
-_SEPARATE_ELEMENTS = 2**40
-"""Assumed distance of separate arrays: beyond the end of any of them."""
+_SEPARATE_ELEMENTS = 2**40  # assumed distance of separate arrays: beyond the end of any of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +286,7 @@ def _parts_of(stride: int | None) -> tuple[int, str]:
 
 # --- Accesses as they are written in instructions
 
-Conditions = tuple[tuple[Any, bool], ...]
-"""Expressions that must hold, or must not."""
+Conditions = tuple[tuple[Any, bool], ...]  # expressions that must hold, or must not
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,9 @@ from countperf.sizes import checks_keywords
 from countperf.symbolic.piecewise import ONE_COUNT, PiecewiseQuasiPolynomial
 
 _MAXIMUM_IN_MEMORY = 512
-_COUNTED_BETWEEN = 64
-"""After so many counts is forgotten what Loopy keeps in memory, 160 kB for each kernel."""
+_COUNTED_BETWEEN = 64  # counts, after which what Loopy keeps in memory (160 kB each) is forgotten
 
-_NOTHING = (None, False, {})
-"""Values of options that state nothing."""
+_NOTHING = (None, False, {})  # values of options that state nothing
 
 _memory: dict[str | None, PropertyVector] = {}
 _memory_lock = threading.Lock()

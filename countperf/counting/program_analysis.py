@@ -32,8 +32,7 @@ from countperf.errors import CountingError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.text import ShortRepr
 
-Operations = tuple[tuple[str, int], ...]
-"""Kinds of operations and how many, sorted."""
+Operations = tuple[tuple[str, int], ...]  # kinds of operations and how many, sorted
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,7 @@ from countperf.symbolic.point_arrays import Point, find_sub_groups_executing
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 from countperf.text import ShortRepr
 
-Index: TypeAlias = tuple[QuasiPolynomial, ...] | None
-"""Subscript of a private array; None: read from data."""
+Index: TypeAlias = tuple[QuasiPolynomial, ...] | None  # of a private array; None: from data
 
 _CHAINS = (p.Sum, p.Product, p.Min, p.Max, p.BitwiseAnd, p.BitwiseOr, p.BitwiseXor)
 
@@ -75,8 +74,7 @@ class Node(ShortRepr):
     operands: list[Source]  # what it waits for
 
 
-Source: TypeAlias = Node | Read
-"""Source of a value that an instruction waits for."""
+Source: TypeAlias = Node | Read  # source of a value that an instruction waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +264,7 @@ def _contract_products(nodes: list[Node], value: Sequence[Source]) -> list[Node]
     return [node for node in nodes if node not in fused]
 
 
-Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
-"""Loop variables around something, and the conditions on them under which it is executed."""
+Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]  # loops, and conditions on them
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,8 +45,7 @@ class Scope:
         return {name: axes[name] for name in self.within if name in axes}
 
 
-Known = PiecewiseQuasiPolynomial | None
-"""A count; None where it is not known."""
+Known = PiecewiseQuasiPolynomial | None  # a count; None where it is not known
 
 
 def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) -> Known:

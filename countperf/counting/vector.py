@@ -88,8 +88,7 @@ class Count:
         return shortened(f"Count({self}, each by a {self.granularity.value}{exact})")
 
 
-GROUP_SHAPE = ("items", "rows")
-"""Names of properties that say how large work groups are."""
+GROUP_SHAPE = ("items", "rows")  # names of properties that say how large work groups are
 
 
 def says_group_shape(names: Iterable[str]) -> bool:
@@ -223,7 +222,6 @@ def caches_of(document: Mapping[str, Any]) -> CountedCaches:
 
 
 AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT) = ("transactions", "subgroups", "distinct")
-"""First parts of the names that have no formula (`countperf.counting.analysis`)."""
 
 _ROOT = re.compile(
     rf"(?:{TRANSACTIONS}\.[1-9]\d*x[1-9]\d*|{SUB_GROUPS}\.[1-9]\d*|{DISTINCT})(?![^.])"
@@ -236,8 +234,7 @@ def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
 
 
 _COMPARED = ("kernel", "parameters", "assumption_guards", "view", "defaults", "caches")
-_SHARED = (*_COMPARED, "assumptions", "ranges")
-"""Attributes that a vector made from another one has in common with it."""
+_SHARED = (*_COMPARED, "assumptions", "ranges")  # of vectors made from another one
 
 
 class PropertyVector(Result, Mapping[str, Count]):

@@ -41,8 +41,7 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 _LIMIT = "which work groups execute the same", 4  # beyond, they are sorted by place alone
 _MOST_IN_ORDER = 4096  # groups up to which the kind of each is told
 
-Executed = tuple[frozenset[str], tuple[Case | FirstIteration, ...]]
-"""Loops around something, and conditions under which it is executed."""
+Executed = tuple[frozenset[str], tuple[Case | FirstIteration, ...]]  # loops, and conditions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
