@@ -132,8 +132,7 @@ def transactions(
 ) -> SubGroupCounts:
     """Count the lines that each sub-group touches whenever it executes an access.
 
-    Items that share a line share its transaction (CUDA C++ Best Practices Guide, "Coalesced Access
-    to Global Memory", for lines of 32 bytes).
+    CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory".
     """
     return _measure_sub_groups(access, parameters, line_bytes, sub_group_size, _count_distinct)
 
@@ -160,8 +159,7 @@ def bank_conflicts(
 ) -> SubGroupCounts:
     """Find how many words of one bank the items of a sub-group need at a time: passes over them.
 
-    CUDA C++ Programming Guide, sections "Shared Memory" of the compute capabilities. Elements wider
-    than a word take all their words at once.
+    CUDA C++ Programming Guide, sections "Shared Memory"; wide elements take all words at once.
     """
     if access.access.address_space != "local":
         raise CountingError(
@@ -226,11 +224,9 @@ def _count_distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 # --- Addresses that all work items of a group access at the same time
-# Loops without a barrier run at each item's own pace: items meet in their first, second ...
-# iteration. Loops with one, and unrolled ones, have the same value for all items. Executions are
-# sorted into *patterns*: all passes at which the same items are active with the same distances
-# between their addresses. Components of the domain without work items only shift addresses, which
-# matters modulo a number of elements (a cache line, say).
+# In loops without a barrier, items meet in their first, second ... iteration; loops with one, and
+# unrolled ones, have one value for all. A *pattern* is all passes with the same active items and
+# distances between addresses. Components of the domain without work items only shift addresses.
 
 Histogram = dict[int, int]  # occurrences of each remainder of an address
 

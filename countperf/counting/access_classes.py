@@ -1,16 +1,12 @@
 """Classes of memory accesses: strides along local axis 0, and the use of what lies between.
 
-The stride is that of the flattened address. Where lanes do not step evenly,
-
-1. steps where a floor of a quotient by a size parameter changes, as at the end of a row in
-   ``a[i, (j + 2) % m]``, are left out: the other lanes decide;
-2. lanes that access the element of the lane before them, or one beside that (``a[j // 2]``), are
-   counted apart: as ``uniform`` and as ``stride1``;
-3. else the step of more than half of the lanes, in the long run, decides for all of them;
-4. else each step counts apart where it is made.
-
-What has no class by these rules counts as the coarsest one, marked as not exact, unless the caller
-states a class. Where what data reads leaves a strided access without a class, it is refused.
+The stride is that of the flattened address. Where lanes do not step evenly, steps where a floor of
+a quotient by a size parameter changes (the end of a row in ``a[i, (j + 2) % m]``) are left out.
+Lanes that access the element of the lane before them, or one beside that (``a[j // 2]``), are
+counted apart, as ``uniform`` and as ``stride1``; else the step of more than half of the lanes
+decides for all; else each step counts apart. What has no class by these rules counts as the
+coarsest one, marked as not exact, unless the caller states a class; where what data reads leaves
+a strided access without a class, it is refused.
 """
 
 from __future__ import annotations

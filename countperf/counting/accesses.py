@@ -1,9 +1,8 @@
-"""Memory accesses: addresses, strides between work items, footprints, utilization.
+"""Memory accesses: addresses, layouts of arrays, utilization.
 
-The *stride* of an access is the change of its flattened address, in elements, along local axis 0.
-Its *utilization ratio* is the number of cells that the kernel accesses in that direction, over the
-number of those cells each widened by the stride - 1 cells after it (Stevens & Klöckner 2016,
-section 2.1: the gaps along axis 0 filled in).
+The *utilization ratio* of an access is the number of cells that the kernel accesses in that
+direction, over the number of those cells each widened by the stride - 1 cells after it (Stevens &
+Klöckner 2016, section 2.1: the gaps along axis 0 filled in).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Elements of its arrays that a kernel addresses: how far each subscript goes.
 
-isl finds the ends of a subscript over the loops and conditions around it, as far as these are
-affine; what else bounds it is left out, and its range is marked as not exact. An element of an
-integer array stands for any number from the smallest to the largest of its array, the same one
-wherever it is read again; so rows from one element to the next (CSR) have ends, too.
+isl finds the ends of a subscript over the loops and affine conditions around it; what else bounds
+it is left out, and its range is marked as not exact. An element of an integer array stands for any
+number from the smallest to the largest of its array, the same one wherever it is read again.
 """
 
 from __future__ import annotations

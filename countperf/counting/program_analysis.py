@@ -3,8 +3,7 @@
 A read of a private variable in a loop is *carried* if no instruction before it in the body writes
 the element. Instructions that feed each other in a cycle with one carried read form a chain, of
 those that share instructions the longest: the recurrence that bounds the time of an iteration from
-below (B. R. Rau, Iterative modulo scheduling, MICRO 1994, section 2.2). Ways that come back after
-several iterations only are no chains.
+below (B. R. Rau, Iterative modulo scheduling, MICRO 1994, section 2.2).
 """
 
 from __future__ import annotations

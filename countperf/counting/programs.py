@@ -1,15 +1,12 @@
 """Programs of sub-groups, symbolic in the sizes.
 
 A sub-group executes something where one of its work items does; these meet in equal values of the
-loop variables. A statement is what an instruction of the kernel is executed as, and what each part
-waits for. The counting rules are those of `countperf.counting.operations`, strung together:
-
-1. Sums, products, minima and the like associate from left to right; every other operation waits for
-   all its operands.
-2. A load waits for what its subscript reads from data, a store for its value and subscript.
-3. Negations are free and pass on what they negate; so do private variables and constants.
-4. With contraction, an addition and a multiplication of one real type, whose product nothing else
-   in the statement uses, are one ``fma`` (what OpenCL and CUDA compilers do by default).
+loop variables. A statement is what an instruction is executed as, and what each part waits for, by
+the counting rules of `countperf.counting.operations`: sums, products and minima associate from left
+to right, other operations wait for all operands; a load waits for what its subscript reads from
+data, a store for its value and subscript; negations, private variables and constants are free. With
+contraction, an addition and a multiplication of one real type, whose product nothing else in the
+statement uses, are one ``fma`` (what OpenCL and CUDA compilers do by default).
 """
 
 from __future__ import annotations

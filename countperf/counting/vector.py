@@ -243,18 +243,10 @@ class PropertyVector(Result, Mapping[str, Count]):
     Iterates over the properties that can be other than zero. Looking up another valid name gives a
     count of zero; ``flop.special.<type>`` gives the sum over its functions.
 
-    Parameters
-    ----------
-    parameters : iterable of str
-        Size parameters; those of the counts are added.
-    assumptions, assumption_guards : str, tuple of (nonnegative, zero)
-        What the parameters must satisfy, in words and as alternatives.
-    defaults : mapping from str to QuasiPolynomial
-        Values of parameters that need not be given: offsets of arrays, and strides.
-    caches : CountedCaches, optional
-        Caches of the device that the kernel was counted for, in the structure view.
-    ranges : mapping from str to range
-        Values that the types of a kernel's arguments hold.
+    Size parameters of the counts are added to `parameters`; `assumptions` say in words what they
+    must satisfy, `assumption_guards` as alternatives (nonnegative, zero); `defaults` are values of
+    those that need not be given, `ranges` what their types hold, `caches` those of the device that
+    the kernel was counted for, in the structure view.
     """
 
     def __init__(
@@ -406,10 +398,9 @@ class PropertyVector(Result, Mapping[str, Count]):
     ) -> dict[str, Any]:
         """Evaluate all counts.
 
-        Parameters are integers or arrays of them, which broadcast against each other; those in
-        `defaults` and those that decide no count may be left out. Values are exact integers
-        (Fractions where statistics entered), for arrays arrays: of int64, or of Python integers
-        where int64 would overflow.
+        Parameters are integers or arrays of them; those in `defaults` and those that decide no
+        count may be left out. Values are exact integers (Fractions where statistics entered), for
+        arrays arrays: of int64, or of Python integers where int64 would overflow.
 
         Raises
         ------
