@@ -66,21 +66,6 @@ class Listing:
         assert not expansion.is_shortened
 
 
-def test_saxpy() -> None:
-    expected = Listing()
-    x, y = expected.add("load x"), expected.add("load y")
-    expected.add("store z", expected.add("fma", x, y))
-    expected.assert_is(expand_instructions(profiled.saxpy(), {"n": 128}))
-
-
-def test_stencil() -> None:
-    expected = Listing()
-    left, middle, right = (expected.add("load x") for _ in range(3))
-    total = expected.add("add", expected.add("add", left, middle), right)
-    expected.add("store z", total)
-    expected.assert_is(expand_instructions(profiled.stencil(), {"n": 128}))
-
-
 @pytest.mark.parametrize("m", [16, 32, 80])
 def test_tiled_matrix_product_is_a_chain_between_barriers(m: int) -> None:
     expected = Listing()
