@@ -195,7 +195,7 @@ def _measure_sub_groups(
         )
     size = access.access.bits // 8
     modulus = unit_bytes // gcd(unit_bytes, size)
-    values = access.sizes.checked(parameters)
+    values = access.sizes.check_values(parameters)
     counted: Multiset[int] = Multiset()
     for pattern in lane_patterns(access.scope, access.address, values, modulus):
         rows = -(-len(pattern.offsets) // sub_group_size)  # the last one is padded
@@ -351,7 +351,7 @@ def _is_convex(case: Case, names: frozenset[str]) -> bool:
 def _list_factors(scope: Scope, parameters: Mapping[str, int]) -> list[IntegerSet]:
     if not scope.within:
         return []
-    factored = scope.domains.factored(scope.within)
+    factored = scope.domains.factor_domain(scope.within)
     polyhedra = None if factored is None else factored.onto(scope.within)
     if polyhedra is None:
         return [sets.at_values(scope.domains.domain(scope.within), parameters)]

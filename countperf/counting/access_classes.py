@@ -171,7 +171,7 @@ class Footprints:
         if not lanes:
             return [_Stride(ZERO, (ZERO,) * len(address.index), ALWAYS)]
         lane = lanes[0]
-        address = address.with_values(domains.determined(within))
+        address = address.with_values(domains.bind_loops(within))
         bounds: isl_sets.Bounds = dict.fromkeys(within, (None, None))
         counted, _ = domains.trip_statistics(within)
         if any(lane in part.names() for part in address.index if not part.is_linear):

@@ -58,7 +58,7 @@ class KernelAnalysis(ShortRepr, Result):
 
     def lay_out(self, parameters: Mapping[str, Any] | None = None) -> Printed:
         """Give the structure of a kernel, with values where parameters are given."""
-        values = None if parameters is None else self.sizes.checked(parameters)
+        values = None if parameters is None else self.sizes.check_values(parameters)
         facts = {"kernel": self.kernel, "assumptions": self.sizes.assumptions}
         facts |= {"parameters": values, "is_estimate": self.is_estimate}
         head = [f"kernel {self.kernel}, assumes {self.sizes.assumptions}"]
@@ -81,7 +81,7 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
     `CountingError`.
     """
     prepared = PreparedKernel(t_unit, statistics=statistics)
-    with prepared.counting():
+    with prepared.count_with_advice():
         tally = prepared.tally("source")
         accesses = analyze_accesses(prepared)
         programs = tuple(analyze_program(prepared, tally, one) for one in prepared.launches())
@@ -105,7 +105,7 @@ class Footprint(ShortRepr):
 
     def cells_at(self, parameters: Mapping[str, Any]) -> int:
         """Return the distinct elements at parameters; where no formula is known, by enumeration."""
-        values = self.members[0].sizes.checked(parameters)
+        values = self.members[0].sizes.check_values(parameters)
         if self.cells is not None:
             return int(self.cells.evaluate(values))
         touched: list[NDArray[np.int64]] = []
@@ -232,7 +232,7 @@ class TransactionCounts(FieldsAlone):
 
     @cached_property
     def _accesses(self) -> tuple[AccessAnalysis, ...]:
-        with self._prepared.counting():
+        with self._prepared.count_with_advice():
             return analyze_accesses(self._prepared)
 
     @cached_property
