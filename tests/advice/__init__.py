@@ -80,7 +80,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "compute unit",
         "inline __device__",
         "keep=…",
-        "pass what one execution of it does, instruction_counts={{{id!r}",
         "raise ValueError",
         "time of one launch, …s",
         "time of the best of the k predicted to be fastest over the fastest",
