@@ -231,6 +231,7 @@ class Origin:
         ends = made.interval_s
         time_s = raise_to_launch(factor * made.time_s, self.weights.shortest_launch_s)
         others_s = made.time_s - made.breakdown.get(predictions.CORRECTION, 0.0)
+        parts = {**made.breakdown, predictions.CORRECTION: time_s - others_s}
         verdict = Verdict(
             name="anchor",
             passed=True,
@@ -241,9 +242,7 @@ class Origin:
             made,
             model=f"{made.model}, anchored",
             time_s=time_s,
-            breakdown=predictions.largest_first(
-                {**made.breakdown, predictions.CORRECTION: time_s - others_s}
-            ),
+            breakdown=predictions.largest_first(parts),
             interval_s=None if ends is None else (factor * ends[0], factor * ends[1]),
             verdicts=(*made.verdicts, verdict),
         )
@@ -269,9 +268,7 @@ class Origin:
 
     def _log_error(self, parameters: Mapping[str, int], time_s: float) -> float:
         if not (math.isfinite(time_s) and time_s > 0):
-            raise ParameterError(
-                f"a measured time must be positive, not {time_s} s", parameter="time_s"
-            )
+            raise ParameterError(f"a measured time is positive, not {time_s} s", parameter="time_s")
         made = self.weights.predict_counts(self.kernel, parameters, **self.options)
         predicted_s = float(made.time_s)
         if predicted_s <= 0:

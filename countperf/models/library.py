@@ -141,10 +141,8 @@ def list_fits() -> dict[str, NamedFit]:
         for path in folder.glob("*/"):
             if (fit := NamedFit(name=path.name, folder=path)).default is not None:
                 shipped[fit.name] = fit
-    mine = [
-        NamedFit(name=f"{OWN}{path.name}", folder=path, is_own=True)
-        for path in user_fits_folder().glob("*/")
-    ]
+    folders = user_fits_folder().glob("*/")
+    mine = [NamedFit(name=f"{OWN}{p.name}", folder=p, is_own=True) for p in folders]
     own = {fit.name: fit for fit in mine if fit.default is not None}
     return dict(sorted(shipped.items())) | dict(sorted(own.items()))
 

@@ -168,10 +168,8 @@ class _Search:
         self.known = Candidates(self.task.space.parameters, self.plan)
         self.rounds: Counter[results.Key] = Counter()  # in which each was run
         most_s = (self.budget.seconds or math.inf) / 50
-        self.benches = [
-            VariantBench(self.task, runner, self.plan, most_s=most_s, left_s=self.left_s)
-            for runner in self.runners
-        ]
+        limits: dict[str, Any] = {"most_s": most_s, "left_s": self.left_s}
+        self.benches = [VariantBench(self.task, one, self.plan, **limits) for one in self.runners]
         self.built_by: dict[results.Key, VariantBench] = {}
         self.ranking: rankers.Ranking
         for entry in [] if self.journal is None else self.journal.entries:

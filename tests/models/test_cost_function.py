@@ -52,9 +52,7 @@ def test_it_gives_the_predicted_time() -> None:
     [(None, 0.2e-6), (0.6e-8, 0.2e-6), (0.5e-8, 1.6e-8)],
     ids=["unknown", "not-known-well", "known-well"],
 )
-def test_no_time_is_below_that_of_the_shortest_launch(
-    error: float | None, shortest_s: float
-) -> None:
+def test_no_time_is_below_the_shortest_launch(error: float | None, shortest_s: float) -> None:
     known = make_weights({"flop.add.f32": 2e-9, "launches": 0.0, "flop.special.f32": 0.0})
     launch = make_weight("launches", 1.6e-8, standard_error_s=error)
     weights = known.model_copy(update={"weights": (known.weights[0], launch, known.weights[2])})

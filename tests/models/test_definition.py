@@ -143,7 +143,7 @@ def _cost(*charged: str, **changes: Any) -> dict[str, Any]:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_bad_model_is_refused_with_the_path_of_the_field(
+def test_a_bad_model_is_refused_with_its_field(
     changes: dict[str, Any], field: str, said: str
 ) -> None:
     with pytest.raises(DocumentError, match=said) as caught:
@@ -287,9 +287,7 @@ _positive = st.floats(0.1, 10.0)
 
 
 @given(st.sampled_from(list(PYTHON)), _positive, _positive, _positive, st.floats(1.0, 8.0))
-def test_values_are_those_of_python_for_numbers_and_arrays(
-    text: str, a: float, b: float, c: float, s: float
-) -> None:
+def test_values_are_those_of_python(text: str, a: float, b: float, c: float, s: float) -> None:
     values = {"a": a, "b": b, "c": c, "s": s}
     expected = PYTHON[text](SimpleNamespace(**values))
     assert parse(text)(values) == pytest.approx(expected, rel=1e-12, abs=1e-12)

@@ -153,7 +153,7 @@ def test_arrays_of_sizes_are_refused() -> None:
         ("scalar_load_l1_reuse_out_of_reach", 9e-8, "11.1 Minstruction/s", "instruction"),
     ],
 )
-def test_rates_of_shares_are_in_what_the_whole_is_counted_in(
+def test_rates_of_shares_are_of_the_whole(
     feature: str, value_s: float, rate: str, unit: str
 ) -> None:
     model = structural(ExecutionPolicy())

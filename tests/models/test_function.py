@@ -51,7 +51,7 @@ def test_features_that_hardly_matter_do_not_extrapolate() -> None:
     ("count", "smallest", "passed"),
     [(9.0, 10.0, False), (10.0, 10.0, True), (0.0, 10.0, True), (9.0, None, True)],
 )
-def test_extrapolation_begins_below_the_smallest_work(
+def test_range_begins_at_the_smallest(
     count: float, smallest: float | None, *, passed: bool
 ) -> None:
     added = make_weight(ADD, 1.0, smallest=smallest)

@@ -78,9 +78,7 @@ def _paper_means(shift_ms: float = 0.0) -> dict[str, dict[str, MeanError]]:
 @pytest.mark.parametrize(
     ("device", "printed"), [("titan_x", 0.16), ("c2070", 0.14), ("r9_fury", 0.42)]
 )
-def test_the_means_over_kernels_printed_in_table_1_follow_from_its_times(
-    device: str, printed: float
-) -> None:
+def test_the_means_printed_in_table_1_follow_from_its_times(device: str, printed: float) -> None:
     assert round(mean_of_means(_paper_means()[device]).value, 2) == printed
 
 

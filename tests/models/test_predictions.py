@@ -113,9 +113,7 @@ def test_nothing_takes_no_rows_and_is_bound_by_nothing() -> None:
         ),
     ],
 )
-def test_what_bounds_a_time_is_told_from_its_largest_parts(
-    breakdown: dict[str, float], said: str
-) -> None:
+def test_what_bounds_a_time_is_its_largest_parts(breakdown: dict[str, float], said: str) -> None:
     assert describe_bound(made(breakdown)) == said
 
 

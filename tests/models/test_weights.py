@@ -137,9 +137,7 @@ def _with_a_correction() -> WeightSet:
 
 
 @pytest.mark.parametrize("made", [lambda: WEIGHTS, _with_a_correction])
-def test_a_size_is_predicted_the_same_whatever_other_sizes_the_call_has(
-    made: Callable[[], WeightSet],
-) -> None:
+def test_a_size_is_predicted_the_same_whatever_others_are(made: Callable[[], WeightSet]) -> None:
     weights = made()
     name = "axpy" if weights is WEIGHTS else "matmul-tiled/square/16x16/f32"
     kernel = KERNEL if weights is WEIGHTS else entry(name).build()
@@ -320,7 +318,7 @@ def test_a_kernel_that_needs_inseparable_weights_apart_is_refused_or_flagged() -
         (("version",), 3, "$.version", "countperf fit STORE --name NAME"),
     ],
 )
-def test_a_damaged_document_is_refused_with_its_field(
+def test_damage_is_refused(
     keys: tuple[str | int, ...], value: object, field: str, said: str
 ) -> None:
     content = json.loads(_scaled().write_text())

@@ -50,9 +50,7 @@ def _lines(store: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in store.read_text().splitlines()]
 
 
-def test_an_interrupted_search_says_what_it_measured_and_resumes_and_repeats_nothing(
-    store: Path,
-) -> None:
+def test_an_interrupted_search_says_what_it_measured_and_resumes(store: Path) -> None:
     with pytest.raises(SearchInterrupt) as caught:
         search(_interrupting(7), store=store, plan=PLAN)
     kept = [line["choice"] for line in _lines(store) if line.get("kind") == "tried"]
@@ -87,9 +85,7 @@ class _Interrupted(Inline):
     ],
     ids=["predicting", "at the first run", "later"],
 )
-def test_ctrl_c_without_a_file_says_what_is_lost(
-    runner: FakeRunner, executor: Inline, said: str
-) -> None:
+def test_ctrl_c_without_a_file_says_losses(runner: FakeRunner, executor: Inline, said: str) -> None:
     with pytest.raises(SearchInterrupt, match=said) as caught:
         tune_space(QUESTION, runner, MANY, executor=executor, plan=PLAN)
     assert (caught.value.result is None) == (", 0 ran" in str(caught.value))
@@ -180,7 +176,7 @@ _BUILDER = "digest of the space's values, constraints and builder is "
     ],
     ids=["sizes", "weights", "space", "builder", "statistics", "device"],
 )
-def test_the_file_of_another_search_is_refused(
+def test_other_searches_are_refused(
     store: Path, change: dict[str, Any], device: str, said: str
 ) -> None:
     search(scripted(), store=store)

@@ -281,9 +281,7 @@ def test_impossible_wishes_are_refused(make: Callable[[], object], said: str) ->
         make()
 
 
-def test_candidates_that_were_not_kept_count_in_the_regret_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_dropped_candidates_count_in_the_regret_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("countperf.tuning.candidates._MOST", 2)
     few = search(scripted())
     assert (len(few.tried), few.predicted, few.bounded) == (2, 16, 16)
@@ -297,9 +295,7 @@ def result() -> TuningResult:
 
 
 @pytest.mark.extra("plot")
-def test_the_figure_shows_what_ran_the_winner_and_the_best_so_far(
-    result: TuningResult, tmp_path: Path
-) -> None:
+def test_the_figure_shows_what_ran_and_the_best(result: TuningResult, tmp_path: Path) -> None:
     draw(result, tmp_path / "search.svg")
     drawn = (tmp_path / "search.svg").read_text()
     assert {"ran", "winner", "best-so-far"} <= set(re.findall(r'<g id="([a-z-]+)"', drawn))

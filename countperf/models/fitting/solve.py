@@ -203,10 +203,8 @@ class Problem:
         present = np.count_nonzero(self.matrix, axis=0)
         possible = np.all(np.abs(self.matrix) * np.sqrt(present) <= _MOST_OF_LARGE, axis=1)
         try:  # relative residuals, weights of at least zero
-            target = np.ones(int(possible.sum()))
-            linear = minimize_within_bounds(
-                self.matrix[possible], target, np.maximum(self.low, 0.0)
-            )
+            ones = np.ones(int(possible.sum()))
+            linear = minimize_within_bounds(self.matrix[possible], ones, np.maximum(self.low, 0.0))
         except FitError:
             linear = np.ones_like(self.scale)
         positive = linear[linear > 0]

@@ -262,9 +262,7 @@ def test_cases_that_no_processor_can_execute_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(("mebibytes", "in_l2", "beyond_llc"), [(48, 1 / 48, 0.5), (24, 1 / 24, 0)])
-def test_memory_hides_work_beyond_l2_and_shares_the_last_level(
-    mebibytes: int, in_l2: float, beyond_llc: float
-) -> None:
+def test_memory_hides_work_beyond_l2(mebibytes: int, in_l2: float, beyond_llc: float) -> None:
     size = mebibytes << 20
     model = compiled(memory=load_hierarchy("amd-zen4"))  # 1 MiB of L2, 24 of 32 MiB of L3
     counts = {
@@ -345,7 +343,7 @@ def test_a_model_that_reads_code_is_not_judged_without_any(work: Any, stored: st
         work(without, weights=stored, model="compiled")
 
 
-def test_without_a_compiler_the_structural_model_predicts_and_says_why(
+def test_without_a_compiler_the_reason_is_said(
     stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fits, "matching_devices", lambda identity: [identity])

@@ -116,7 +116,7 @@ def test_fewer_cases_than_features_leave_relations() -> None:
 
 
 @given(st.permutations(range(17)), st.floats(1e-9, 1e9))
-def test_what_is_told_apart_depends_neither_on_row_order_nor_on_the_unit_of_time(
+def test_what_is_told_apart_depends_on_no_order_nor_unit_of_time(
     order: list[int], unit: float
 ) -> None:
     cases = observe_all() + [

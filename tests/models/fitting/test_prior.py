@@ -284,9 +284,7 @@ def test_weights_are_nearer_to_the_truth_and_predictions_are_of_the_raw_times() 
 @pytest.mark.usefixtures("made_up")
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize("expected", [True, False])
-def test_intervals_grow_where_a_device_is_unlike_others_and_by_noise(
-    noise: float, *, expected: bool
-) -> None:
+def test_intervals_grow_with_unlikeness_and_noise(noise: float, *, expected: bool) -> None:
     errors = ExpectedErrors(
         kernels=6,
         log_error_90=0.3,
@@ -477,9 +475,7 @@ def test_a_calibration_is_not_worse_than_what_ships_for_the_device(
     assert calibrated.source.cases == len(measured)
 
 
-def test_intervals_of_a_calibration_grow_with_its_errors(
-    cases: list[Observation], header: Header
-) -> None:
+def test_intervals_grow_with_errors(cases: list[Observation], header: Header) -> None:
     weights = load_weights("pocl-epyc-zen5", model="structural")
     noisy = [replace(c, time_s=c.time_s * 2.5 ** (n % 2 * 2 - 1)) for n, c in enumerate(cases)]
     usual, wider = (rescale_weights(weights, some, header).quality for some in (cases, noisy))
