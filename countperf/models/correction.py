@@ -219,10 +219,8 @@ class Origin:
         sizes = [dict(at) for at, _ in runs]
         if doubled := [at for position, at in enumerate(sizes) if at in sizes[:position]]:
             listed = ", ".join(f"{name}={value}" for name, value in doubled[0].items())
-            raise ParameterError(
-                f"two runs have the same sizes, {listed or 'none'}: give one, the faster",
-                parameter="runs",
-            )
+            said = f"two runs have the same sizes, {listed or 'none'}: give one, the faster"
+            raise ParameterError(said, parameter="runs")
         logs = [self._log_error(*run) for run in runs]
         factor, shrink = shrink_errors(quality.calibration, logs)
         made: Prediction = self.weights.predict_counts(

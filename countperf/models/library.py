@@ -239,10 +239,9 @@ def load_weights(name: Path | str, *, model: str | None = None) -> WeightSet:
     if fit is None and not is_path:
         known = list_fits()
         there = ", ".join(known) or "none: measure and fit a device first"
-        raise DocumentError(
-            f"no fitted weights are named {name!r}{nearest(str(name), known)} (available: {there})",
-            path=str(name),
-        )
+        near = nearest(str(name), known)
+        message = f"no fitted weights are named {name!r}{near} (available: {there})"
+        raise DocumentError(message, path=str(name))
     weights = WeightSet.read_file(path)
     if model is not None and model not in (weights.model, short_name(weights.model)):
         raise ParameterError(

@@ -354,20 +354,15 @@ IGNORED_BY_PAPER = (
     *("lmem.store.*", "flop.minmax.*", "flop.compare.*", "flop.select.*", "flop.convert.*"),
     *("flop.neg.*", "iop.*", "barrier.global"),
 )
+_PAPER_RESOURCES: dict[Pattern, Resource] = {
+    **{"flop": "compute", "gmem": "memory: global", "lmem": "memory: local"},
+    **{"launches": "launch", "*": "overhead"},
+}
 LINEAR = ModelDefinition(
     name="linear",
     description="The paper's: a sum over properties, weights free",
     ignored=IGNORED_BY_PAPER,
-    terms={
-        COST: Term(
-            charged=CHARGED_BY_PAPER,
-            lower=None,
-            resource={
-                **{"flop": "compute", "gmem": "memory: global", "lmem": "memory: local"},
-                **{"launches": "launch", "*": "overhead"},
-            },
-        )
-    },
+    terms={COST: Term(charged=CHARGED_BY_PAPER, lower=None, resource=_PAPER_RESOURCES)},
 )
 
 

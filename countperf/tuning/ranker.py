@@ -138,12 +138,10 @@ def predict_point(task: PredictionTask, choice: Choice) -> Point:
         if task.limits is not None and (too_much := find_exceeded_limit(task.limits, resources)):
             return refuse("limits", too_much)
         stage = "count"
+        statistics = space.statistics_at(choice, task.statistics)
+        caches = weights.counted_caches
         vector = count_kernel(
-            ready,
-            statistics=space.statistics_at(choice, task.statistics),
-            view=weights.view,
-            caches=weights.counted_caches,
-            cache=False,
+            ready, statistics=statistics, view=weights.view, caches=caches, cache=False
         )
         vector = with_transactions(vector, unit, weights.definition.named_transactions)
         stage = "predict"

@@ -126,13 +126,10 @@ def tune_space(
         journal = None
         if store is not None:
             journal = stack.enter_context(results.Journal(store, task, runner.identity, plan))
-        ranker = rankers.Ranker(
-            task,
-            stack.enter_context(pool_or(executor)),
-            now=now,
-            by_promise=budget.seconds is not None,
-            longest_s=budget.longest_s if longest_s is None else longest_s,
-        )
+        pool = stack.enter_context(pool_or(executor))
+        longest_s = budget.longest_s if longest_s is None else longest_s
+        by_promise = budget.seconds is not None
+        ranker = rankers.Ranker(task, pool, now=now, by_promise=by_promise, longest_s=longest_s)
         search = _Search(
             task=task,
             ranker=stack.enter_context(ranker),

@@ -230,14 +230,9 @@ class SearchSpace(ShortRepr):
         >>> space.name, sum(1 for _ in space.choices())
         ('variant', 9)
         """
-        return cls(
-            name=name or getattr(build, "__name__", "space"),
-            parameters=parameters_of(build),
-            build=build,
-            constraints=tuple(constraints),
-            sizes=dict(sizes or {}),
-            **more,
-        )
+        name = name or getattr(build, "__name__", "space")
+        fields = {"constraints": tuple(constraints), "sizes": dict(sizes or {}), **more}
+        return cls(name=name, parameters=parameters_of(build), build=build, **fields)
 
     @property
     def cardinality(self) -> int:

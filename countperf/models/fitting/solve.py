@@ -151,13 +151,11 @@ class Problem:
         if self.recipe.residual == "relative":
             return self.row_weights * (1.0 - ratio)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            residuals = self.row_weights * np.where(
-                ratio >= self._floor,
-                np.log(np.maximum(ratio, self._floor)),
-                np.log(self._floor) + ratio / self._floor - 1.0,
-            )
+            low = self._floor
+            line = np.log(low) + ratio / low - 1.0
+            logs = np.where(ratio >= low, np.log(np.maximum(ratio, low)), line)
         away = unknowns - (0.0 if self.prior is None else self.prior.mean)
-        return np.concatenate([residuals, self._error * (self._root @ away)])
+        return np.concatenate([self.row_weights * logs, self._error * (self._root @ away)])
 
     def jacobian(self, unknowns: Vector) -> Matrix:
         """Return the derivatives of the residuals, shape (n_residuals, n_weights)."""
