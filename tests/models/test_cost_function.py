@@ -148,12 +148,9 @@ def test_a_count_that_is_no_integer_is_refused() -> None:
 
 
 def test_counts_that_are_no_integers_by_their_nature_are_taken_as_they_are() -> None:
-    share = replace(
-        KERNEL["flop.add.f32"],
-        quantity=PiecewiseQuasiPolynomial.from_value(N * N * Fraction(1, 12) + Fraction(1, 4)),
-        exact=False,
-        reason="statistics",
-    )
+    quantity = PiecewiseQuasiPolynomial.from_value(N * N * Fraction(1, 12) + Fraction(1, 4))
+    add = KERNEL["flop.add.f32"]
+    share = replace(add, quantity=quantity, exact=False, reason="statistics")
     third = replace(share, quantity=share.quantity.scale(Fraction(1, 3)))
     vector = KERNEL.mapped(
         lambda counts: {**counts, "flop.add.f32": share, "flop.special.f32.exp": third}
@@ -179,22 +176,16 @@ MODEL = sum_model(
     ignored=["iop.*"],
 )
 CHARGED = {
-    ("launch", "launches"): 1e-6,
-    ("launch", "groups"): 2e-9,
-    ("chip", "flop.add.f32"): 1e-10,
-    ("chip", "flop.mul.f32"): 3e-10,
-    ("chip", "flop.div.f32"): 0.0,
-    ("memory", LOAD): 5e-10,
+    **{("launch", "launches"): 1e-6, ("launch", "groups"): 2e-9, ("chip", "flop.add.f32"): 1e-10},
+    **{("chip", "flop.mul.f32"): 3e-10, ("chip", "flop.div.f32"): 0.0, ("memory", LOAD): 5e-10},
     ("memory", "beyond"): 2e-10,
 }
 TILED = PropertyVector.from_mapping(
     {
-        "launches": 1,
-        "groups": "[n] -> { floor((n + 3)/4) : n > 0 }",
+        **{"launches": 1, "groups": "[n] -> { floor((n + 3)/4) : n > 0 }"},
         "flop.add.f32": "[n] -> { 64 * floor((n + 3)/4) : n > 0 }",
         "flop.mul.f32": "[n] -> { 6 * n^2 : n > 0 }",
-        "flop.div.f32": "[n] -> { 6 * n^2 : n > 0 }",
-        LOAD: "[n] -> { n^2 + 5 * n : n > 0 }",
+        **{"flop.div.f32": "[n] -> { 6 * n^2 : n > 0 }", LOAD: "[n] -> { n^2 + 5 * n : n > 0 }"},
         "iop.add.i32": "[n] -> { n : n > 0 }",
     },
     kernel="tiled",

@@ -48,10 +48,7 @@ def make_summed(**changes: Any) -> WeightSet:
 
 VECTOR = PropertyVector.from_mapping(
     {
-        "launches": 1,
-        "groups": 10,
-        "gmem.load.32.stride1": 1000,
-        "gmem.store.64.stride1": 500,
+        **{"launches": 1, "groups": 10, "gmem.load.32.stride1": 1000, "gmem.store.64.stride1": 500},
         "flop.add.f32": "[n] -> { n }",
     },
     kernel="mine",

@@ -16,16 +16,8 @@ from countperf.errors import DocumentError, MeasurementError
 from countperf.tuning.result import Budget, Plan, SearchInterrupt
 from countperf.tuning.search import tune_space
 from tests.devices.fakes import FakeRunner
-from tests.tuning.test_search import (
-    BEST,
-    LARGE,
-    MANY,
-    QUESTION,
-    Inline,
-    scripted,
-    search,
-    usual_time_s,
-)
+from tests.tuning import test_search
+from tests.tuning.test_search import LARGE, MANY, QUESTION, Inline, scripted, search, usual_time_s
 
 PLAN = Plan(runs=2, warm_up_s=0.0)
 
@@ -68,7 +60,7 @@ def test_an_interrupted_search_says_what_it_measured_and_resumes(store: Path) ->
     anew = search(scripted(), plan=PLAN)
     assert whole.winner == replace(anew.winner, at_s=whole.winner.at_s)
     once = {name.split("/")[1] for name in runner.rounds if runner.rounds.count(name) == 1}
-    assert once & {LARGE.label(choice) for choice in kept} <= {LARGE.label(BEST)}
+    assert once & {LARGE.label(choice) for choice in kept} <= {LARGE.label(test_search.BEST)}
 
 
 class _Interrupted(Inline):

@@ -160,12 +160,8 @@ def test_the_order_of_the_measurements_does_not_matter(random: object) -> None:
 @settings(max_examples=20, deadline=None)
 def test_weights_scale_with_the_unit_of_time(unit: float) -> None:
     plain = fit(measure(noise=np.random.default_rng(1)))
-    scaled = fit(
-        measure(
-            weights={name: value * unit for name, value in TRUE_WEIGHTS.items()},
-            noise=np.random.default_rng(1),
-        )
-    )
+    weights = {name: value * unit for name, value in TRUE_WEIGHTS.items()}
+    scaled = fit(measure(weights=weights, noise=np.random.default_rng(1)))
     assert _values(scaled) == pytest.approx(
         {name: value * unit for name, value in _values(plain).items()}, rel=1e-7
     )
@@ -186,10 +182,7 @@ def test_standard_errors_cover_the_truth() -> None:
     assert 0.90 <= np.mean(covered) <= 0.99
 
 
-THRICE = (
-    *KERNELS,
-    *(replace(kernel, name=f"{kernel.name}-{i}") for kernel in KERNELS for i in range(2)),
-)
+THRICE = (*KERNELS, *(replace(k, name=f"{k.name}-{i}") for k in KERNELS for i in range(2)))
 
 
 def _with_a_noisy_case(*, slower: float) -> MeasurementSet:
@@ -249,12 +242,8 @@ def test_what_cannot_be_told_apart_is_named_and_shared_and_has_no_standard_error
 
 
 def test_a_property_that_is_never_exercised_gets_no_weight_and_is_named() -> None:
-    kernel = MadeUpKernel(
-        name="odd",
-        family="odd",
-        sizes=(2, 3),
-        counts={"flop.div.f64": "[n] -> { n - 9 : n > 9 }", "flop.add.f32": "[n] -> { n }"},
-    )
+    counts = {"flop.div.f64": "[n] -> { n - 9 : n > 9 }", "flop.add.f32": "[n] -> { n }"}
+    kernel = MadeUpKernel(name="odd", family="odd", sizes=(2, 3), counts=counts)
     result = fit(measure((*KERNELS, kernel)))
     assert "flop.div.f64" not in _values(result)
     assert "never exercised: flop.div.f64" in _failed(result)["exercise"]
