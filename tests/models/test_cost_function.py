@@ -39,14 +39,6 @@ UNMEASURED = PropertyVector.from_mapping(
 )
 
 
-def test_it_gives_the_predicted_time() -> None:
-    cost = WEIGHTS.compile(KERNEL)
-    time_s = cost(n=100)
-    assert isinstance(time_s, float)
-    assert time_s == WEIGHTS.predict(KERNEL, n=100).time_s
-    assert (cost.kernel, cost.device) == ("example", "pocl-testchip")
-
-
 @pytest.mark.parametrize(
     ("error", "shortest_s"),
     [(None, 0.2e-6), (0.6e-8, 0.2e-6), (0.5e-8, 1.6e-8)],
@@ -221,6 +213,7 @@ def test_overlaps_and_derived_features_are_those_of_predictions(is_corrected: bo
     cost = weights.compile(TILED)
     sizes = np.array([1, 2, 31, 32, 33, 500, 4000])  # 4096 bytes are exceeded from 30 on
     times = np.array([cost(n=n) for n in sizes.tolist()])
+    assert (type(cost(n=1)), cost.kernel, cost.device) == (float, "tiled", "pocl-testchip")
     expected = [float(weights.predict(TILED, n=n).time_s) for n in sizes.tolist()]
     for found in (times, cost(n=sizes), weights.predict(TILED, n=sizes).time_s):
         assert np.array_equal(found, expected)

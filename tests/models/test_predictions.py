@@ -110,15 +110,6 @@ def test_what_bounds_a_time_is_its_largest_parts(breakdown: dict[str, float], sa
     assert describe_bound(made(breakdown)) == said
 
 
-def test_a_corrected_prediction_is_read_in_this_order() -> None:
-    lines = text_of(made({"launches": 3e-3, "groups": 1e-3})).splitlines()
-    assert lines == [
-        *("4.00 ms", "bound by launch: launching (75 %)"),
-        *("k on d, n = 512; structural model, warm caches", "  launch    3.00 ms  75 %  launching"),
-        "  overhead  1.00 ms  25 %  starting work groups",
-    ]
-
-
 @cache
 def _weights() -> list[WeightSet]:
     """Return the weights of all shipped models."""

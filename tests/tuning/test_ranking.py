@@ -283,8 +283,6 @@ def test_spaces_are_found_by_name(tmp_path: Path) -> None:
             load_space(text)
 
 
-# {{{ the order of points, and the next to try
-
 SPACE = make_space(parameters={"x": range(8), "y": [1, 2]}, sizes={})
 
 
@@ -375,6 +373,3 @@ def test_promising_points_are_predicted_early_and_none_twice() -> None:
     assert (part.complete, whole.complete) == (False, True)
     assert whole.predicted + whole.refused == space.cardinality
     assert len({as_key(point.choice) for point in whole.best}) == whole.predicted
-
-
-# }}}

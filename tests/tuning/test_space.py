@@ -138,8 +138,6 @@ def test_a_function_without_values_is_refused_with_what_to_write(function: Any, 
         SearchSpace.from_function(function)
 
 
-# {{{ the spaces of the library
-
 FAMILIES = ("matmul", "stencil", "dg-differentiation", "transpose", "convolution")
 
 
@@ -160,6 +158,3 @@ def test_variants_of_five_families_compute_what_the_reference_says(
         runner.check(space.case(point.choice))
     entry = variant_entries(f"variants-{name}")[0]
     runner.check(entry.case(entry.exponents[0]))
-
-
-# }}}

@@ -229,9 +229,6 @@ def test_linear_models_end_where_scipy_ends() -> None:
     )
 
 
-# {{{ the whole fit
-
-
 def test_a_fit_that_stops_early_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     hasty = partial(recipe_of, max_evaluations=1)
     monkeypatch.setattr("countperf.models.fitting.design.recipe_of", hasty)
@@ -249,10 +246,6 @@ def test_a_term_without_a_finite_value_is_a_fit_error() -> None:
     with pytest.raises(FitError, match="no finite value"):
         fit(measure(), model=model)
 
-
-# }}}
-
-# {{{ fits end at one point wherever they begin, with cases that cannot be among them
 
 SAME = 1e-3
 COSTS = {f"flop.{kind}.f{bits}": 10.0**-i for kind, bits, i in [
@@ -331,6 +324,3 @@ def test_a_shipped_store_is_fitted_alike_from_any_start(with_impossible: bool) -
     assert [end.cost for end in ends] == pytest.approx([best.cost] * len(ends), rel=SAME)
     off, without = (np.median(np.abs(e.residuals[: len(cases)])) for e in (best, alone))
     assert off == pytest.approx(without, rel=0.05)
-
-
-# }}}

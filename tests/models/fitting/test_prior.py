@@ -283,8 +283,6 @@ def test_intervals_grow_with_unlikeness_and_noise(noise: float, *, expected: boo
     assert after == pytest.approx(math.hypot(before, NORMAL_QUANTILES[0.9] * noise))
 
 
-# {{{ the prior of a new device
-
 COLUMN = ("traffic", "bytes.group.load.dense")
 
 
@@ -373,9 +371,6 @@ def test_kernels_that_ship_can_be_measured() -> None:
         assert [case.family for case in cases] == [kernel.family] * len(cases)
         bytes_in_all = [case.global_memory_bytes for case in cases]
         assert bytes_in_all == sorted(bytes_in_all)
-
-
-# }}}
 
 
 FITS = Path(__file__).parents[3] / "fits"
