@@ -221,9 +221,8 @@ def first_cover(patterns: tuple[str, ...], name: str) -> int | None:
     parts = name.split(".")
     for position, pattern in enumerate(patterns):
         wanted = pattern.split(".")
-        if len(parts) >= len(wanted) and all(
-            component in ("*", actual) for component, actual in zip(wanted, parts, strict=False)
-        ):
+        matches = (one in ("*", part) for one, part in zip(wanted, parts, strict=False))
+        if len(parts) >= len(wanted) and all(matches):
             return position
     return None
 

@@ -302,12 +302,10 @@ class SearchSpace(ShortRepr):
                 raise ParameterError(message, parameter=name)
         return {**self.sizes, **others}
 
-    def statistics_at(
-        self, choice: Choice, others: Statistics | None = None
-    ) -> dict[str, Statistic]:
-        """Return the statistics of a choice; others take the place of the space's."""
+    def statistics_at(self, choice: Choice, more: Statistics | None = None) -> dict[str, Statistic]:
+        """Return the statistics of a choice; more take the place of the space's."""
         found: dict[str, Statistic] = {}
-        for given in (self.statistics, others or {}):
+        for given in (self.statistics, more or {}):
             if not callable(given):
                 found |= given
                 continue

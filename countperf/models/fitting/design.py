@@ -54,9 +54,8 @@ class Observation(ShortRepr):
     def has_code(self) -> bool:
         """True if its compiled code was read, and followed to an end that the time allows."""
         executed = self.counts.get(f"{CODE}all", 0)
-        return any(name.startswith(CODE) for name in self.counts) and (
-            float(executed) <= _MOST_INSTRUCTIONS_PER_S * self.time_s
-        )
+        is_possible = float(executed) <= _MOST_INSTRUCTIONS_PER_S * self.time_s
+        return is_possible and any(name.startswith(CODE) for name in self.counts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -245,14 +245,12 @@ def weight_set(
     )
 
 
-def measurement_source(
-    observations: Sequence[Observation], header: Header
-) -> functions.MeasurementSource:
+def measurement_source(cases: Sequence[Observation], header: Header) -> functions.MeasurementSource:
     """Say what weights rest on."""
     return functions.MeasurementSource(
-        cases=len(observations),
-        unstable_cases=sum(not case.stable for case in observations),
-        families=tuple(dict.fromkeys(case.family for case in observations)),
+        cases=len(cases),
+        unstable_cases=sum(not case.stable for case in cases),
+        families=tuple(dict.fromkeys(case.family for case in cases)),
         protocol=header.protocol.name,
         recorded_at=header.environment.recorded_at,
     )

@@ -475,10 +475,8 @@ def rescale_weights(
         predicted[out] += expected[out] * (shares[out] @ factors)
     if quality is not None:
         now = log_scatter(predicted.tolist(), measured.tolist()) or then
-        changes: dict[str, Any] = {
-            "held_out_error": mean_error(np.abs(predicted / measured - 1.0)).value,
-            "held_out_scatter": now,
-        }
+        error = mean_error(np.abs(predicted / measured - 1.0)).value
+        changes: dict[str, Any] = {"held_out_error": error, "held_out_scatter": now}
         if quality.calibration is not None:
             changes["calibration"] = quality.calibration.widen(max(1.0, now / then), noise)
         quality = quality.model_copy(update=changes)
