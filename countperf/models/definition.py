@@ -44,12 +44,8 @@ from countperf.text import cut
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "min": lambda *parts: reduce(np.minimum, parts),
-    "max": lambda *parts: reduce(np.maximum, parts),
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "sqrt": np.sqrt,
-    "log": np.log,
-    "exp": np.exp,
+    **{"max": lambda *parts: reduce(np.maximum, parts), "floor": np.floor, "ceil": np.ceil},
+    **{"sqrt": np.sqrt, "log": np.log, "exp": np.exp},
 }
 _OPERATIONS: Mapping[type[ast.operator], str] = {
     **{ast.Add: "({} + {})", ast.Sub: "({} - {})", ast.Mult: "({} * {})"},

@@ -182,10 +182,8 @@ class Evaluation(Document, text.Result):
             parts=[one for purpose, part in parts.items() for one in _of_purpose(purpose, part)],
             notes=self.remarks,
             facts={
-                "device": self.device,
-                "model": text.short_name(self.model),
-                "remarks": self.remarks,
-                "geometric_mean": _means(self),
+                **{"device": self.device, "model": text.short_name(self.model)},
+                **{"remarks": self.remarks, "geometric_mean": _means(self)},
                 "by_purpose": {purpose: _means(part) for purpose, part in parts.items()},
                 "coverage": {"level": 0.9, "covered": covered, "cases": cases, **width},
             },

@@ -93,11 +93,8 @@ def compiled(
     """Return the model for a device, or as it was before cycles of short loops overlapped."""
     memory = memory or load_hierarchy(ASSUMED)
     charged = {
-        "overhead": ("groups", "groups_in_l2"),
-        "cycles": CYCLES,
-        "instructions": INSTRUCTIONS,
-        "spills": SPILLS,
-        "lines": tuple(_LINES),
+        **{"overhead": ("groups", "groups_in_l2"), "cycles": CYCLES, "instructions": INSTRUCTIONS},
+        **{"spills": SPILLS, "lines": tuple(_LINES)},
         "traffic": ("segments.group.store", *_TRAFFIC),
     }
     rounds = _rounds(units)

@@ -88,12 +88,9 @@ class FitResult(Result):
             shown=weights_table(self.weights),
             notes=verdict_lines(self.verdicts),
             facts={
-                "device": self.weights.device.slug,
-                "model": self.weights.model,
-                "cases": len(self.observations),
-                "rank": self.estimate.rank,
-                "verdicts": self.verdicts,
-                "weights": self.weights.to_object(),
+                **{"device": self.weights.device.slug, "model": self.weights.model},
+                **{"cases": len(self.observations), "rank": self.estimate.rank},
+                **{"verdicts": self.verdicts, "weights": self.weights.to_object()},
             },
         )
 
