@@ -24,8 +24,7 @@ InstructionKind = Literal["compute", "memory", "barrier"]
 TransferDirection = Literal["h2d", "d2h", "d2d"]
 RegisterMode = Literal["work_item", "sub_group", "group"]
 _Parameters = TypeVar("_Parameters", bound="DeviceParameters")
-DECLARED = "declared by the caller"
-"""The source of a number that came without one."""
+DECLARED = "declared by the caller"  # the source of a number that came without one
 
 _PositiveFloat = Annotated[float, Field(gt=0)]
 _NonNegativeFloat = Annotated[float, Field(ge=0)]

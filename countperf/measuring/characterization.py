@@ -154,8 +154,7 @@ _FIRST_TURNS, _MAX_TURNS = 8, 2**26
 _ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
 _GROUP = 256
 
-Estimate = tuple[float, float]
-"""A number with its spread, that of a `Finding`."""
+Estimate = tuple[float, float]  # a number with its spread, that of a `Finding`
 
 
 def summarize(repetitions: Sequence[float], value: float | None = None) -> Estimate:
@@ -181,8 +180,7 @@ def time_per_turn(run: Callable[[int], float], effort: Effort) -> Estimate:
     return summarize(differences, (longest - shortest) / (2 * turns))
 
 
-Possible = tuple[str, float, float]
-"""Unit of a quantity, and between which values it is possible."""
+Possible = tuple[str, float, float]  # unit of a quantity, and between which values it is possible
 
 _SECONDS: Possible = "s", 0.0, 1e-2  # of an empty launch, or a short transfer
 _LATENCY: Possible = "cycle", 0.2, 20000

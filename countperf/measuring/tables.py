@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 ELSEWHERE = "measured elsewhere; spread and noise are not known"
 """Remark of every line that came from a table."""
 
-UNKNOWN = "unknown"
-"""Word for properties of an environment that nobody noted."""
+UNKNOWN = "unknown"  # word for properties of an environment that nobody noted
 
 # columns that may hold the time, and their unit, s
 _SECONDS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}

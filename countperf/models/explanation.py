@@ -13,8 +13,7 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.function import DERIVED, Weight
 from countperf.models.predictions import OTHER, plain_name, write_uncharged
 
-_PLAIN = {"segment": "piece", "B": "byte"}
-"""Units of documents, as people call them."""
+_PLAIN = {"segment": "piece", "B": "byte"}  # units of documents, as people call them
 
 
 def find_amount(

@@ -25,8 +25,7 @@ from countperf.text import short_name
 DEFAULT_STEMS = ("weights", STRUCTURAL, "linear")
 """Names of the documents that are meant where no model is asked for, the first that there is."""
 
-OWN = "mine/"
-"""First part of the names of the user's own fits."""
+OWN = "mine/"  # first part of the names of the user's own fits
 
 _HEAD_BYTES = 400  # of a document: its format and model come first
 _HEAD = re.compile(r'\s*{\s*"format": "countperf-weights",\s*"version": \d+,\s*"model": "([^"]*)"')

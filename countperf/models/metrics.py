@@ -301,8 +301,7 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     return Evaluation(device=weights.device.slug, model=weights.model, cases=tuple(cases))
 
 
-TOP = (1, 3, 5)
-"""Numbers of variants for which the regret is reported."""
+TOP = (1, 3, 5)  # numbers of variants for which the regret is reported
 
 
 class RankedVariant(Part):

@@ -17,8 +17,7 @@ from countperf import text
 from countperf.errors import CountperfError, ParameterError, PredictionError
 
 Array = NDArray[np.float64]
-Quantity = float | Array
-"""A number, or an array of them where parameters were given as arrays."""
+Quantity = float | Array  # a number, or an array of them where parameters were given as arrays
 
 ParameterValue = int | NDArray[np.integer]
 """Value of a size parameter: an integer, or integers at which to predict in one call."""
@@ -27,8 +26,7 @@ ParameterValue = int | NDArray[np.integer]
 CORRECTION = "correction"
 """Part of a time that is none of the model's: what a correction adds or takes away."""
 
-OTHER = "other"
-"""Resource of a part for which the model states none."""
+OTHER = "other"  # resource of a part for which the model states none
 
 _WORDS: Mapping[str, str] = {
     **{"issue": "", "code": "machine code:", "gmem": "global", "lmem": "local", "pmem": "private"},
@@ -79,8 +77,7 @@ def write_uncharged(names: Sequence[str], *, every: bool = False) -> list[str]:
     return [f"not charged by this model: {', '.join(said)}"]
 
 
-MOST_ROWS = 8
-"""Rows of a breakdown for people."""
+MOST_ROWS = 8  # rows of a breakdown for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,11 +296,9 @@ def _facts_of(prediction: Prediction | None) -> dict[str, Any]:
     }
 
 
-_ALIKE = 0.05
-"""Of a time: a difference below is none to explain."""
+_ALIKE = 0.05  # of a time: a difference below is none to explain
 
-_LEAST_CAUSE = 0.2
-"""Of a difference: parts that make less of it are not named, nor more than two."""
+_LEAST_CAUSE = 0.2  # of a difference: parts that make less of it are not named, nor more than two
 
 _BREAKDOWN = ("group", "time", "share", "part")
 
@@ -434,8 +429,7 @@ def _incomplete(of: Prediction) -> str:
     return f" (incomplete: without the cost of {text.some_of(of.missing, most=NAMED_OTHERS)})"
 
 
-NAMED_OTHERS = 4
-"""Number of indistinguishable features that a remark names."""
+NAMED_OTHERS = 4  # number of indistinguishable features that a remark names
 
 _DERIVED = re.compile(r"(?<![\w.])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w.])")
 
@@ -450,12 +444,9 @@ def _plain(message: str) -> str:
     return _DERIVED.sub(lambda name: plain_name(name[0]), message)
 
 
-_LEAST_SHARE = 0.005
-"""Of a time: parts that take less are shown together."""
-_BOUND_SHARE = 0.5
-"""Of a time: what takes so much bounds it by itself."""
-_SAID_SHARE = 0.15
-"""Of a time: parts that take less are not named as reasons."""
+_LEAST_SHARE = 0.005  # of a time: parts that take less are shown together
+_BOUND_SHARE = 0.5  # of a time: what takes so much bounds it by itself
+_SAID_SHARE = 0.15  # of a time: parts that take less are not named as reasons
 
 
 @dataclass(frozen=True, slots=True)

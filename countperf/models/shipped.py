@@ -35,8 +35,7 @@ from countperf.errors import ParameterError, nearest
 from countperf.models.definition import ModelDefinition, Pattern, Resource, Term
 from countperf.store import read_file_text
 
-COMPILED = "compiled"
-"""Name of the model, and what asks for it instead of a model's name."""
+COMPILED = "compiled"  # name of the model, and what asks for it instead of a model's name
 
 Order = Literal["lanes", "items"]
 ORDERS: Mapping[Order, ExecutionPolicy] = {
@@ -45,8 +44,7 @@ ORDERS: Mapping[Order, ExecutionPolicy] = {
 }
 """Orders in which lanes access memory: neighbors side by side, or item after item."""
 
-_MOST_STREAMS = 16
-"""Pieces of memory of a group up to which prefetchers follow each of them."""
+_MOST_STREAMS = 16  # pieces of memory of a group up to which prefetchers follow each of them
 
 LAST_LEVEL_SHARE = 0.75
 """Share of the last-level cache that a kernel has for its data: others use the cache, too."""
@@ -203,8 +201,7 @@ _COMPILED_RESOURCES: Mapping[str, Mapping[Pattern, Resource]] = {
 """Resources by term, and by pattern of features."""
 
 
-STRUCTURAL = "structural"
-"""Name of the model, and what asks for it instead of a model's document."""
+STRUCTURAL = "structural"  # name of the model, and what asks for it instead of a model's document
 
 _LLVM = ExecutionPolicy(
     width=16,
@@ -220,8 +217,7 @@ POLICIES: Mapping[str, ExecutionPolicy] = {
 }
 """Execution policies by runtime: those that most of the fits that ship were found to follow."""
 
-STREAMS = (4, 16)
-"""Pieces of memory of a group up to which prefetchers follow each of them."""
+STREAMS = (4, 16)  # pieces of memory of a group up to which prefetchers follow each of them
 
 _FAR = {"scalar": ("walk", "l1_reuse", "l2_reuse", "beyond_l2", "data"), "vector": ("strided",)}
 _FAR_FEATURES = {
@@ -339,8 +335,7 @@ def policy_on(device: DeviceIdentity) -> ExecutionPolicy:
     return policy.model_copy(update={"units": device.compute_units})
 
 
-COST = "cost"
-"""The term of models that are one sum."""
+COST = "cost"  # the term of models that are one sum
 
 CHARGED_BY_PAPER = (
     *("flop.add.*", "flop.mul.*", "flop.div.*", "flop.pow.*", "flop.special.*", "flop.fma.*"),

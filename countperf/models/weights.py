@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 MOST_GUESSED = 0.5
 """Share of a time that may rest on weights which the fit cannot tell apart; more is refused."""
 
-_WELL_FITTED = 3.0
-"""Standard errors from zero of a weight of launches that is known."""
+_WELL_FITTED = 3.0  # standard errors from zero of a weight of launches that is known
 
 _SHORT = (
     "the model gives less than {:.3g} µs, the time of the shortest launch known of a {}, which is"

@@ -38,11 +38,9 @@ PRIOR_FREEDOM = 4.0
 PART_VARIANCE = 2.0
 _LEVEL = 0.5  # of the logarithm of predicted times, which is as far apart as two ranks are
 JITTER = 1e-9
-MATTERS = np.array([0.01, 0.05, 0.15, 0.35, 0.65, 0.95])
-"""Values of how much a parameter matters."""
+MATTERS = np.array([0.01, 0.05, 0.15, 0.35, 0.65, 0.95])  # values of how much a parameter matters
 
-OWN = np.array([0.02, 0.08, 0.25, 0.6])
-"""Values of how much is each variant's own."""
+OWN = np.array([0.02, 0.08, 0.25, 0.6])  # values of how much is each variant's own
 
 _DRAWS = 8
 _BURN_IN = 2  # draws before those

@@ -328,8 +328,7 @@ class Ranking(Result):
         )
 
 
-KEPT = 10_000
-"""Default number of best predicted points that are kept."""
+KEPT = 10_000  # default number of best predicted points that are kept
 
 _AHEAD = 512  # points among which those of promise are looked for
 _LATEST = 256  # points from which that is estimated

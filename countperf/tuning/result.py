@@ -30,8 +30,7 @@ from countperf.tuning.space import Choice, SearchSpace, Value
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
 """Why a search ended; `_STOPS` says it in words."""
 
-Key: TypeAlias = tuple[tuple[str, Value], ...]
-"""A choice as something that can be looked up."""
+Key: TypeAlias = tuple[tuple[str, Value], ...]  # a choice as something that can be looked up
 
 _LARGEST_CLAIM = 0.995
 _MOST_TIES = 5

@@ -38,8 +38,7 @@ _UNPREDICTED = ("count", "predict")  # stages at which variants fall out that th
 CHEAP = 0.05
 """Runs that take no more than this fraction of the time of building a variant are not spared."""
 
-COLD = 3.0
-"""So many times as long as later ones, or less, runs take before a device is warm."""
+COLD = 3.0  # so many times as long as later ones, or less, runs take before a device is warm
 
 
 @dataclass(eq=False)

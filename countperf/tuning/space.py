@@ -102,11 +102,9 @@ def holds(text: str, choice: Mapping[str, Any]) -> bool:
     return bool(made)
 
 
-Value: TypeAlias = bool | int | float | str
-"""Value of a parameter; it has to survive JSON."""
+Value: TypeAlias = bool | int | float | str  # value of a parameter; it has to survive JSON
 
-Choice: TypeAlias = Mapping[str, Value]
-"""A value for each parameter."""
+Choice: TypeAlias = Mapping[str, Value]  # a value for each parameter
 
 Constraint: TypeAlias = str | Callable[[Choice], bool]
 """Constraint on every choice: an expression of the parameters, or a function."""

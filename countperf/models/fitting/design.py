@@ -251,14 +251,11 @@ def common_caches(measurements: Iterable[Measurement]) -> CountedCaches:
 
 
 _SAME_TIME = 1e-8
-_NOT_SHARED = 1e-9
-"""Entries of the null space, of norm one, that are but rounding."""
+_NOT_SHARED = 1e-9  # entries of the null space, of norm one, that are but rounding
 
-NORMAL_MEDIAN = 0.6744897501960817
-"""Median of the absolute value of a standard normal variable."""
+NORMAL_MEDIAN = 0.6744897501960817  # median of the absolute value of a standard normal variable
 
-LEAST_MODEL_ERROR = 0.01
-"""No model is taken to be better than one percent."""
+LEAST_MODEL_ERROR = 0.01  # no model is taken to be better than one percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

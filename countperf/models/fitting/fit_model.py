@@ -323,8 +323,7 @@ def correction_of(
     return leaving_out.learn_correction(fitted, observations)
 
 
-ERROR_LIMIT = 0.2
-"""In-sample error above which a fit does not describe its own measurements."""
+ERROR_LIMIT = 0.2  # in-sample error above which a fit does not describe its own measurements
 
 HELD_OUT_LIMIT = 0.5
 """Error over families left out above which predictions of new kernels mean little."""

@@ -37,12 +37,10 @@ from countperf.steps import stepped
 NOISE = 0.1
 """Variance of what a kernel's logarithm has of its own, as a share of what similar ones share."""
 
-LARGEST_LOG = 1.5
-"""Kernels that are off by more say no more than that."""
+LARGEST_LOG = 1.5  # kernels that are off by more say no more than that
 
 FEWEST_KERNELS = 20
-_DIGITS = 2, 1
-"""Decimals of roots and logs."""
+_DIGITS = 2, 1  # decimals of roots and logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -151,11 +149,9 @@ def correct_left_out(
     return log_factors
 
 
-Group = tuple[str, ...]
-"""Families that are left out together."""
+Group = tuple[str, ...]  # families that are left out together
 
-LARGEST_FACTOR = 10.0
-"""Factors beyond it count for as much."""
+LARGEST_FACTOR = 10.0  # factors beyond it count for as much
 
 _FEWEST_FAMILIES = 3
 _OVERHEAD = frozenset({"groups", "launches", "passes"})

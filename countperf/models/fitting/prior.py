@@ -44,12 +44,10 @@ SPREAD = 0.5
 BETWEEN_PLATFORMS = 0.8
 """That of a feature's mean from platform to platform, in units of the spread within one."""
 
-_DEGREES = 4.0
-"""The common spread counts for so many devices where a feature's own is found."""
+_DEGREES = 4.0  # the common spread counts for so many devices where a feature's own is found
 
 _LEAST_SPREAD, _LARGEST_SPREAD = 0.2, 2.0
-_ENOUGH_ALIKE = 2
-"""Number of known devices of a platform from which on they alone are the prior."""
+_ENOUGH_ALIKE = 2  # number of known devices of a platform from which on they alone are the prior
 
 CARRIED = 0.7
 """Share of the known fits' residual of a kernel that is expected of a fit to a new device."""
@@ -57,8 +55,7 @@ CARRIED = 0.7
 _SPEED, _OTHER_SPEED = 0.2, 2.0
 """Standard deviation of the logarithm of a device's speed; of one whose kind no known device is."""
 
-FOLDER = Path(__file__).parent
-"""Place of the documents that ship."""
+FOLDER = Path(__file__).parent  # place of the documents that ship
 
 _MEMORY_TERMS = ("traffic", "misses")
 _LAUNCH = "launch"
@@ -249,11 +246,9 @@ def _spread(values: Vector, variances: Vector, alike: Vector) -> float:
     return float(np.clip(np.sqrt(squares / freedom), _LEAST_SPREAD, _LARGEST_SPREAD))
 
 
-_FOLDS = 6
-"""Into at most so many parts the families of kernels go that are left out together."""
+_FOLDS = 6  # into at most so many parts the families of kernels go that are left out together
 
-_FIRST_SHARE = 0.05
-"""Share of the time that a first guess gives each feature, in the median."""
+_FIRST_SHARE = 0.05  # share of the time that a first guess gives each feature, in the median
 
 _UNLIKE = 1.25
 """Factor of errors over those of other devices from which on a device is called unlike them."""
@@ -404,8 +399,7 @@ CORE, FAR, MEMORY = GROUPS = ("core", "far", "memory")
 
 _PRIOR = np.array([[1 / 0.5, 0.0, 0.0], [0.0, 1 / 0.3, -1 / 0.3], [0.0, 0.0, 1 / 1.0]])
 """Of the logarithms of factors: they are small, and memory's are alike."""
-_SCATTER = 0.5
-"""Scatter of logarithms of errors that is assumed of weights without one."""
+_SCATTER = 0.5  # scatter of logarithms of errors that is assumed of weights without one
 _STEPS = 20
 
 _IN_MEMORY = re.compile(r"beyond_llc|load_memory")

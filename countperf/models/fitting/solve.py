@@ -36,8 +36,7 @@ RANK_TOLERANCE = 1e-10
 
 _PENALTY = 1e-7
 _NNLS_STEPS = 30
-_FLOOR = 1e-4
-"""Below this share of the measured time, the logarithm goes on as a straight line."""
+_FLOOR = 1e-4  # below this share of the measured time, the logarithm goes on as a straight line
 
 _SEED = 20160713
 _LIFT = 0.03
@@ -58,8 +57,7 @@ _LEAST_SIZE = 1e-3
 _AGREEING = 1e-4
 _AS_GOOD = 1e-6
 """Costs that differ by less are the same, and then an end that converged is preferred."""
-_LONGEST = 2.0
-"""No step changes the logarithm of a weight by more."""
+_LONGEST = 2.0  # no step changes the logarithm of a weight by more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
