@@ -17,7 +17,7 @@ import numpy as np
 import pyopencl as cl
 
 from countperf.caches import POCLS, give_a_cache
-from countperf.counting.frontend.copies import check_element_types, uses_half
+from countperf.counting.frontend.schedule import check_element_types, uses_half
 from countperf.devices import device as common
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
 from countperf.devices.identity import (

@@ -133,7 +133,7 @@ class KernelCase(ShortRepr):
         if given is not None and not isinstance(given, FunctionType | MethodType | partial):
             from countperf.counting.frontend import producers
 
-            bound = producers.bound_arguments(given)
+            bound = producers.find_bound_arguments(given)
             if (unit := producers.take_unit(given)) is not None:
                 given = lambda: unit  # noqa: E731  pickled by value
         if not callable(given):

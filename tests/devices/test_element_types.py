@@ -14,7 +14,7 @@ from loopy.symbolic import TypeCast
 from pymbolic.primitives import Variable
 
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.frontend.copies import generate_code
+from countperf.counting.frontend.schedule import generate_code
 from countperf.devices.device import Device
 from countperf.devices.opencl import OpenCLSession
 from countperf.errors import CountingError, KernelBuildError, UnsupportedExpressionError
