@@ -76,10 +76,7 @@ class LinkParameters:
 
 
 class DeviceParameters(Document):
-    """Constants of one device; every number may be absent (``None``).
-
-    Direct construction raises pydantic's errors; use `declare_device` for ours.
-    """
+    """Constants of one device, each or None; `declare_device` raises our errors, not pydantic's."""
 
     format: Literal["countperf-device-parameters"] = "countperf-device-parameters"
     version: Literal[1] = 1

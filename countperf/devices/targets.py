@@ -1,7 +1,6 @@
-"""Code that Loopy generates for a device, and what its host function launches.
+"""Code that Loopy generates for a device, and what its host function launches, in Python.
 
-The host function is Python, for OpenCL as for CUDA: it works out grid, group and arguments of each
-launch. It is called without Loopy's executor, which looks at every argument again at each run.
+It is called without Loopy's executor, which looks at every argument again at each run.
 """
 
 from __future__ import annotations

@@ -237,10 +237,7 @@ def pool_or(
 
 
 def capacity(executor: Executor) -> int:
-    """Return how many tasks an executor runs at a time; the processors of this machine if unknown.
-
-    Of Dask's executor the threads of all workers now, of those of Python and MPI the workers.
-    """
+    """Return how many tasks an executor (Python's, MPI's, Dask's) runs at a time, or our cores."""
     runner: Any = executor
     workers = getattr(runner, "_max_workers", None) or getattr(runner, "num_workers", None)
     if isinstance(workers, int) and workers > 0:

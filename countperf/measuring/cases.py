@@ -374,10 +374,7 @@ class Measurement(_Line):
         )
 
     def property_vector(self) -> PropertyVector | None:
-        """Return the property vector, if the kernel could be counted; DocumentError if damaged.
-
-        What has no formula in it, code and transactions, is known at the case's own sizes alone.
-        """
+        """Return the property vector, if the kernel could be counted; DocumentError if damaged."""
         from countperf.counting.vector import PropertyVector
 
         if self.properties is None:

@@ -289,10 +289,7 @@ def _measure_clock(bench: Bench) -> Iterator[Finding]:
 
 
 def _measure_bandwidth(bench: Bench) -> Iterator[Finding]:
-    """Measure copies of arrays that no cache holds, and loads of words side by side and apart.
-
-    Bytes are those that work items ask for; those of a copy count twice, read and written.
-    """
+    """Measure copies (bytes count twice) that no cache holds, and loads side by side and apart."""
     launch, effort = bench.load(COMMON_SOURCE), bench.effort
     words = bench.array_bytes // _WORD
     source, target = (bench.session.allocate(words * _WORD) for _ in range(2))
@@ -322,11 +319,7 @@ def _measure_bandwidth(bench: Bench) -> Iterator[Finding]:
 def _measure_steps(
     name: str, source: str, kernels: Sequence[str], steps: int, after: Sequence[Any], bench: Bench
 ) -> Iterator[Finding]:
-    """Measure the cycles of a step of a kernel's loop.
-
-    The first kernel gives its latency where one sub-group runs alone; the last one the cycles in
-    which a compute unit that is full does the step of a sub-group.
-    """
+    """Measure a step of a loop: its latency in one sub-group, its cost in a full compute unit."""
     launch = bench.load(source)
     alone = 1 if bench.is_cpu else bench.lanes
     for what, possible, kernel, groups, group in (

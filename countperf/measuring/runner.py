@@ -185,9 +185,8 @@ class RoundSchedule:
 def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
     """Put kernels in an order that has nothing to do with what they are, each time the same.
 
-    Cases of one kernel, which is built once, come together, in the order in which they are given.
-    Where others use the machine too, its memory may become several times as fast or slow within an
-    hour: measured family by family, that would be a difference between families.
+    Cases of one kernel come together. Where others use the machine too, its memory may become much
+    faster or slower within an hour: that shall not be a difference between families.
     """
     return sorted(cases, key=lambda case: hashlib.blake2b(case.kernel.encode()).digest())
 
@@ -212,10 +211,7 @@ class CaseRunner:
         return {}
 
     def time_of_others_s(self) -> float | None:
-        """Return the processor time that other programs have used so far, s.
-
-        None where nobody knows, or where it does not hold up the device.
-        """
+        """Return the time that other programs have used so far, s; None if it does not matter."""
         return None
 
     def check(self, case: KernelCase) -> None:
@@ -223,10 +219,7 @@ class CaseRunner:
         raise NotImplementedError(case.name)
 
     def load_case(self, case: KernelCase) -> AbstractContextManager[Run]:
-        """Put the case's arguments into fresh memory, and give what runs it once.
-
-        Only the process that runs the case can; `apply` has a function called there.
-        """
+        """Give what runs the case once, in fresh memory; only in the process that runs it."""
         raise NotImplementedError(case.name)
 
     def apply(self, function: Callable[..., _T], case: KernelCase, *more: Any) -> _T:
@@ -295,15 +288,12 @@ class KernelRunner(CaseRunner):
 
     @contextmanager
     def load_case(self, case: KernelCase) -> Generator[Run]:
-        """Put a case's arguments into fresh memory, and give what runs it once.
-
-        Fresh memory each time, since times depend on where arrays happen to lie; allocators like to
-        give back what they got last, so memory of another size is held before the arrays.
-        """
+        """Give what runs a case once, in fresh memory: times depend on where arrays lie."""
         check_process(self.device.process, self.device.label)
         kernel = self._kernel(case)
         with self._failing_as(MeasurementError, case, "does not run"):
             inputs = self._inputs_at_full_size(case, kernel)
+            # allocators like to give back what they got last
             held_bytes = int(self._displacements.integers(1, _PLACES)) * _STEP_BYTES
             held = self.session.allocate(held_bytes)
             arguments = bind_arguments(

@@ -1,7 +1,4 @@
-"""Object files that an OpenCL runtime for CPUs makes of kernels, from a process of its own.
-
-They are kept between processes by all that they are made from.
-"""
+"""Object files that an OpenCL runtime for CPUs makes of kernels, kept by all they are made from."""
 
 from __future__ import annotations
 
