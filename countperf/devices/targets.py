@@ -172,16 +172,13 @@ def _three(extents: Sequence[int]) -> Shape:
 
 # --- CUDA: what is mended for loopy 2025.2
 #
-# - functions: Loopy lists ``rsqrt`` and ``atan2`` but cannot infer their types, and its helpers for
-#   integers and integer powers are host functions, which nvcc refuses; results have the types that
-#   its OpenCL target gives them;
+# - functions: Loopy cannot infer types of some, and its helpers for integers are host functions;
+#   results have the types of its OpenCL target (names: CUDA Math API, "Mathematical Functions");
 # - kernels that need several launches, of which only the first is generated;
 # - arrays that launches share, which are declared like kernels, and arguments in constant memory,
 #   which CUDA does not have: both are plain pointers;
 # - 64-bit compare-and-swap, which wants ``unsigned long long``;
 # - infinities and NaN, whose types Loopy does not know, and for which NVRTC has no macros.
-#
-# Source: CUDA Math API, "Single Precision Mathematical Functions", "Double Precision ..."
 
 _FLOAT_FUNCTIONS: Mapping[str, int] = {
     **dict.fromkeys(

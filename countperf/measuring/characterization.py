@@ -89,10 +89,8 @@ class Effort:
 QUICK = Effort(shortest_s=5e-4, tries=2, array_bytes=2**26)
 FULL = Effort()
 
-# --- kernels, in the dialect of `countperf.devices.device`
-#
-# Compilers shall find nothing to leave out: operands come as arguments and differ between work
-# items, every result depends on the one before, and is stored at the end.
+# --- kernels; compilers shall find nothing to leave out: operands come as arguments and differ
+# between work items, every result depends on the one before, and is stored at the end
 
 COMMON_SOURCE = Path(__file__).with_name("microbenchmarks.cl").read_text(encoding="utf-8")
 UNROLLED = 32  # steps of a chain in one turn of its loop
@@ -154,8 +152,7 @@ _FIRST_TURNS, _MAX_TURNS = 8, 2**26
 _ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
 _GROUP = 256
 
-Estimate = tuple[float, float]
-"""A number with its spread, that of a `Finding`."""
+Estimate = tuple[float, float]  # a number with its spread, that of a `Finding`
 
 
 def summarize(repetitions: Sequence[float], value: float | None = None) -> Estimate:
@@ -181,9 +178,7 @@ def time_per_turn(run: Callable[[int], float], effort: Effort) -> Estimate:
     return summarize(differences, (longest - shortest) / (2 * turns))
 
 
-Possible = tuple[str, float, float]
-"""Unit of a quantity, and between which values it is possible."""
-
+Possible = tuple[str, float, float]  # unit of a quantity, and between which values it is possible
 _SECONDS: Possible = "s", 0.0, 1e-2  # of an empty launch, or a short transfer
 _LATENCY: Possible = "cycle", 0.2, 20000
 _CPI: Possible = "cycle", 1 / 8, 5000  # no compute unit starts more instructions in a cycle

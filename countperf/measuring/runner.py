@@ -347,8 +347,7 @@ class KernelRunner(CaseRunner):
                 raise
             raise type(error)(f"{case.name}: {error}", case=case.name) from error
         except Exception as error:
-            # builders, inputs and references are anybody's code: whatever they raise is a failed
-            # case and not the end of the campaign
+            # of builders, inputs and references, which are anybody's code
             message = f"{case.name} {what}: {describe_failure(error)}"
             raise kind(message, case=case.name) from error
 
@@ -379,10 +378,7 @@ def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) 
     raise WrongResultError(message, case=case.name)
 
 
-# --- in a process of its own
-#
-# A kernel that crashes or never ends costs its case alone: a process that is lost is replaced.
-# Whole rounds are timed there, so that nothing is said between two runs.
+# --- in a process of its own: a kernel that crashes or never ends costs its case alone
 
 LONGEST_S = 300.0
 """By default, what building and checking a kernel may take, or a round of its runs, s."""

@@ -67,9 +67,8 @@ class HostCode(Launches):
 
 # --- A process of its own builds kernels
 #
-# PoCL compiles for the shape of the group, and at the first launch; it reads the name of its cache
-# once in a process; and a kernel that fails may end the process. Arrays are full of zeros, and few
-# groups are launched. Intel's runtime hands out the object within the program's binary.
+# PoCL compiles at the first launch, here of few groups and arrays full of zeros; it reads the name
+# of its cache once in a process. Intel's runtime hands out the object within the program's binary.
 
 
 class _Apart(OpenCLSession):
