@@ -30,9 +30,7 @@ from countperf.devices.identity import available_cores
 from countperf.errors import FLAGS
 from countperf.user_code import path_of_children
 
-NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)
-"""Errors that a task raises if it cannot be pickled."""
-
+NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)  # of what is not pickled
 _MESSAGE_LIMIT = 800
 _PROGRAM = """
 import ctypes, os, sys

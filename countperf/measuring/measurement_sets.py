@@ -205,7 +205,6 @@ def _parse_content(content: bytes, path: str) -> MeasurementSet:
 
 
 TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]
-"""Verdicts of measured times on predictions."""
 
 
 class TimedSize(Part):

@@ -380,9 +380,7 @@ def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) 
 
 # --- in a process of its own: a kernel that crashes or never ends costs its case alone
 
-LONGEST_S = 300.0
-"""By default, what building and checking a kernel may take, or a round of its runs, s."""
-
+LONGEST_S = 300.0  # by default, for building and checking a kernel, or for a round of its runs, s
 _START_S = 60.0  # for a process to open the device, after which it is given up
 
 

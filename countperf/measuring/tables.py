@@ -39,12 +39,8 @@ from countperf.user_code import describe_failure
 if TYPE_CHECKING:
     import pandas as pd
 
-ELSEWHERE = "measured elsewhere; spread and noise are not known"
-"""Remark of every line that came from a table."""
-
-UNKNOWN = "unknown"
-"""Word for properties of an environment that nobody noted."""
-
+ELSEWHERE = "measured elsewhere; spread and noise are not known"  # remark of every line
+UNKNOWN = "unknown"  # of an environment that nobody noted
 # columns that may hold the time, and their unit, s
 _SECONDS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
 _TEXTS = ("case", "family", "variant", "purpose")
