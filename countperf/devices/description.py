@@ -1,8 +1,4 @@
-"""Description of a kernel for launches: its arguments, and the elements it addresses.
-
-An array of Loopy's may begin at an offset, have gaps between its rows or run backwards, have an
-axis of vectors, or be split into an argument for each place along an axis.
-"""
+"""Description of a kernel for launches: its arguments, and the elements it addresses."""
 
 from __future__ import annotations
 

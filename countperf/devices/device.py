@@ -201,8 +201,7 @@ class EventClock:
 def check_clocks(runs: Sequence[tuple[float, float]]) -> tuple[float, str]:
     """Return the median of what the host's clock adds to event times, s, and what is wrong.
 
-    An event is not longer than the host's time (but for 1 % between the clocks' rates), and what
-    the host adds is launching and waking up: at most 1 ms or half the event.
+    What the host adds is launching and waking up: at most 1 ms or half the event.
     """
     event, host = (median(times) for times in zip(*runs, strict=True))
     overhead = median(of_host - of_event for of_event, of_host in runs)

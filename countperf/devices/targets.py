@@ -154,8 +154,7 @@ class Launches:
     ) -> list[tuple[str, Shape, Shape, list[Any]]]:
         """Return kernel, groups, shape of a group and arguments of launches that have groups.
 
-        Arguments are NumPy scalars, names of arrays, and None for temporaries; scalars that are no
-        parameters are 1.
+        These are NumPy scalars (1 where no size is given), names of arrays, None for temporaries.
         """
         given = {name: name for name in self.kernel.arguments} | self.kernel.numbers(parameters)
         return [

@@ -1,8 +1,7 @@
 """Worker processes: each does one task at a time, and can be lost or killed without harm to others.
 
 A worker is a fresh Python process, never a fork, which drivers do not survive. It does not run the
-caller's main module: functions of scripts and notebooks are sent with the task (cloudpickle). It
-ends with the thread that started it; on systems other than Linux, after its task.
+caller's main module, and ends with the thread that started it (after its task but on Linux).
 """
 
 from __future__ import annotations

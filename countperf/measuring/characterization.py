@@ -455,10 +455,8 @@ def characterize(
 def describe_device(device: Device, findings: Iterable[Finding]) -> described.DeviceParameters:
     """Write down what is known of a device: plausible findings, and what its driver says.
 
-    Of the constants of Hong & Kim: a memory instruction departs when the one before has been
-    served, a coalesced one as a whole, an uncoalesced one by transaction, one for each work item. A
-    step of Ma's machine is an operation of a core, of which a compute unit has as many as results
-    of the fastest class a cycle.
+    Of Hong & Kim: a memory instruction departs when the one before has been served, a coalesced one
+    as a whole, an uncoalesced one by work item. A step of Ma's machine is an operation of a core.
     """
     limits, units = device.limits, device.identity.compute_units
     lanes = max(1, limits.sub_group_size)
@@ -498,9 +496,7 @@ def describe_device(device: Device, findings: Iterable[Finding]) -> described.De
         classes=_list_classes(known, values.get("departure_del_coal_cycles")),
         links={
             direction: described.LinkParameters(
-                startup_s=startup.value,
-                bandwidth_byte_per_s=rate.value,
-                source=_source(rate),
+                startup_s=startup.value, bandwidth_byte_per_s=rate.value, source=_source(rate)
             )
             for direction in ("h2d", "d2h")
             if (startup := known.get(f"{direction} startup"))

@@ -156,8 +156,7 @@ class Repeats:
 class RoundSchedule:
     """Rounds in the order in which they are to run.
 
-    A case whose next round is due goes first, then cases that have not begun, then rounds that are
-    early since nothing else is left, and at last what was unstable, when it is due.
+    What is due goes first, then what has not begun, then early rounds, then what is unstable.
     """
 
     def __init__(self, fresh: Iterable[Repeats]) -> None:
@@ -183,10 +182,9 @@ class RoundSchedule:
 
 
 def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
-    """Put kernels in an order that has nothing to do with what they are, each time the same.
+    """Put kernels, each with its cases, in an order that has nothing to do with what they are.
 
-    Cases of one kernel come together. Where others use the machine too, its memory may become much
-    faster or slower within an hour: that shall not be a difference between families.
+    A machine that others slow down for an hour shall not make a difference between families.
     """
     return sorted(cases, key=lambda case: hashlib.blake2b(case.kernel.encode()).digest())
 

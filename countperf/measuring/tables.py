@@ -1,9 +1,8 @@
 """Measurements from times that a profiler, a cluster or a paper gave, or another tuner recorded.
 
-`MeasurementSet.from_table` says which columns a table has. In a file (.csv) commas separate them,
-and lines that begin with ``#`` are skipped. Of a cache of Kernel Tuner (.json; 1.5,
-``process_cache``), a configuration that ran becomes a row of its parameters and its ``time``, ms.
-The noise of a single time is zero, so that a fit counts all cases the same.
+`MeasurementSet.from_table` says which columns a table has. In a file (.csv), lines that begin with
+``#`` are skipped. Of a cache of Kernel Tuner (.json; 1.5, ``process_cache``), a configuration that
+ran becomes a row of its parameters and its ``time``, ms.
 """
 
 from __future__ import annotations

@@ -131,10 +131,9 @@ def build_unit(
 
 
 def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the groups of the smallest launch for which PoCL makes the same code.
+    """Return the groups of the smallest launch for which PoCL makes the same code: one.
 
-    One group, but along an axis so long that PoCL takes the grid for a wide one, as many as make it
-    wide (PoCL 3.1, ``pocl_cmd_max_grid_dim_width``).
+    Where PoCL takes the grid for a wide one (3.1, ``pocl_cmd_max_grid_dim_width``), it stays wide.
     """
     shape = [*group_shape, *[1] * (len(groups) - len(group_shape))]
     extents = [n * items for n, items in zip(groups, shape, strict=False)]
