@@ -262,7 +262,7 @@ def test_frame_text_and_html_show_the_same_models_and_what_they_lack() -> None:
 def test_what_is_below_the_roofline_or_without_a_cost_of_barriers_is_marked() -> None:
     device = load_device("nvidia-a100")
     costs = {name: cost for name, cost in device.classes.items() if name != "bar.sync"}
-    device = device.replaced(classes=costs)
+    device = device.with_values(classes=costs)
     sizes = dict.fromkeys(SIZES, 512)
     answers = predict_all(matmul(), device, sizes, profile_options=OPTIONS)
     # 4 * (2 * 512**3 / 16 + 512**2) byte take 44 us at the peak, 2 * 512**3 flop less
