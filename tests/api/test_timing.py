@@ -508,7 +508,7 @@ def test_the_command_times_saves_and_anchors(
     ("function", "said"),
     [
         ("exits", "it ends the program"),
-        ("nothing", "has to return a dictionary"),
+        ("nothing", "return a dictionary"),
         ("absent", "no function"),
     ],
 )
