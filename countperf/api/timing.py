@@ -445,14 +445,14 @@ def _wrap_launch(launch: Any) -> Any:
     """Return a function that launches, and has the active logs note it."""
 
     @functools.wraps(launch)
-    def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def launch_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = launch(self, *args, **kwargs)
         for log in tuple(_active):
             log.note(self, kwargs.get("queue", args[0] if args else None), kwargs)
         return result
 
-    vars(recorded)["is_recorded"] = True
-    return recorded
+    vars(launch_and_note)["is_recorded"] = True
+    return launch_and_note
 
 
 _LAUNCH_COLUMNS = {
