@@ -279,7 +279,7 @@ def test_what_is_below_the_roofline_or_without_a_cost_of_barriers_is_marked() ->
 
 def test_all_models_are_ranked_by_published_errors(everything: ModelAnswers) -> None:
     # with barriers, Lemeire et al. err by 25, 42, 64 ... % (below); the others have no number
-    ranked = everything.ranked()
+    ranked = everything.rank_models()
     errors = [error for name in ranked if (error := everything.published_error(name)) is not None]
     assert ranked[:3] == ["pipeline-rr", "wfg-corrected", "gpumech-gto"]
     assert errors[:-1] == sorted(errors[:-1])  # gpumech-rr is below its roof
