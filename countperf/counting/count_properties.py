@@ -54,11 +54,7 @@ def forget() -> None:
 
 
 class _KeyBuilder(LoopyKeyBuilder):
-    """Loopy's, exact fractions, which statistics may be, and fields of structured types.
-
-    Loopy's own names all vectors and structures of one size alike, and warns of NaN, which
-    statistics are refused for later.
-    """
+    """Loopy's, with exact fractions, NaN without a warning, and fields of structured types."""
 
     def update_for_float(self, key_hash: Any, key: Any) -> None:
         key_hash.update(repr(key).encode())
@@ -229,7 +225,8 @@ class Counts:
         """Count launches, work groups and barriers of a device program."""
         program, given = launch.program, prepared.statistics
         given.used.clear()
-        for name, number in (("launches", launch.number), ("groups", launch.groups)):
+        groups = launch.grid.work_groups * launch.number
+        for name, number in (("launches", launch.number), ("groups", groups)):
             self.parts[name].append(number)
             self.reasons[name] |= given.reasons(program.launch_loops)
         self.parts["barrier.local"].append(launch.barriers)

@@ -155,14 +155,11 @@ class Domains:
             if reads:
                 names = isl_sets.names_of(whole, parameters=False)
                 is_parallel = {n: bool(kernel.iname_tags_of_type(n, ConcurrentTag)) for n in names}
-                around = frozenset(
-                    other
-                    for other in names
-                    if other != name
-                    and not is_parallel[name]
-                    and (is_parallel[other] or order.get(other, -1) < order.get(name, -1))
-                )
-                trips = self._count_trips(name, around, whole)
+                place = order.get(name, -1)
+                around = {n for n in names if is_parallel[n] or order.get(n, -1) < place} - {name}
+                if is_parallel[name]:
+                    around.clear()
+                trips = self._count_trips(name, frozenset(around), whole)
                 if trips is not None and not trips.names() <= self.sizes:
                     trips = None
                 loops[name] = DataLoop(name, reads, trips)

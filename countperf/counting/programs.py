@@ -36,8 +36,7 @@ from countperf.counting.device_programs import Item
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType, is_constant
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation, type_name
-from countperf.counting.operations.access_counter import Key
-from countperf.counting.operations.scalars import InstructionCounter
+from countperf.counting.operations.scalars import InstructionCounter, Key
 from countperf.counting.preparation import PreparedKernel, computing
 from countperf.counting.work_groups import typical_group
 from countperf.errors import (
@@ -271,7 +270,7 @@ Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 """Loop variables around something, and the conditions on them under which it is executed."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class KernelProgram(ShortRepr):
     """One device program of a kernel, symbolic in the sizes."""
 

@@ -27,7 +27,7 @@ from loopy.target.python import PythonASTBuilderBase
 from loopy.types import NumpyType, to_unsigned_dtype
 from pymbolic.mapper.stringifier import PREC_NONE
 
-from countperf.counting.frontend.copies import generate_code
+from countperf.counting.frontend.schedule import generate_code
 from countperf.devices.description import DeviceKernel
 from countperf.errors import KernelBuildError
 

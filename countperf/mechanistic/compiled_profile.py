@@ -115,7 +115,6 @@ class SassSegment:
 class SassAnalysis:
     """A kernel's segments."""
 
-    kernel: str  # name of the function
     segments: tuple[SassSegment, ...]  # in the order of the code
 
     def trips(self, executed: Mapping[int, int]) -> tuple[float, ...]:
@@ -258,7 +257,7 @@ def analyze_function(
                 critical_path=_path(code[first:after], later, latencies, closes=closes),
             )
         )
-    return SassAnalysis(kernel=name, segments=tuple(segments))
+    return SassAnalysis(segments=tuple(segments))
 
 
 def _loops(name: str, code: Sequence[SassInstruction]) -> list[tuple[int, int]]:

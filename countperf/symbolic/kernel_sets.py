@@ -11,7 +11,6 @@ from typing import Any
 
 import loopy.symbolic
 from loopy.symbolic import pw_aff_to_expr
-from pymbolic.primitives import Variable
 
 from countperf.errors import CountingError
 from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial
@@ -23,7 +22,7 @@ from countperf.symbolic.isl_sets import (
     names_of,
 )
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-from countperf.symbolic.sets import restrict, under_assumptions
+from countperf.symbolic.sets import restrict
 
 _namedisl: Any = getattr(loopy.symbolic, "nisl", None)
 
@@ -111,25 +110,6 @@ def bounds_of(kernel: Any, iname: str) -> tuple[Any, Any, Any]:
     bounds = kernel.get_iname_bounds(iname)
     ends = bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff
     return _as_isl(ends[0]), _as_isl(ends[1]), _as_isl(bounds.size)
-
-
-def never_negative(kernel: Any, points: Any, expression: Any, unsigned: Collection[str]) -> bool:
-    """Return whether an expression is known to be at least zero at a place in generated code.
-
-    `points` are the values that loop variables have there, a set of Loopy's; None if they may have
-    any. Unsigned names are at least zero.
-    """
-    assumptions = as_set(assumptions_of(kernel)).params()
-    where = assumptions.from_params() if points is None else _set_of(points)
-    if isinstance(expression, Variable) and expression.name in kernel.all_inames():
-        where = domain_of(kernel, [expression.name])
-    try:
-        below = -ToQuasiPolynomial(lambda _: True)(expression) - 1
-        at_least_zero = [*map(QuasiPolynomial.name, unsigned), below]
-        where = restrict(where, nonnegative=at_least_zero)
-    except (NotAffineError, CountingError):
-        return False
-    return bool(under_assumptions(where, assumptions).is_empty())
 
 
 def group_counts_of(kernel: Any, instructions: Collection[str], callables: Any) -> dict[int, Any]:

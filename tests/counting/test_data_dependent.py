@@ -14,7 +14,7 @@ import pytest
 
 from countperf import analyze_kernel
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.frontend.copies import generate_code
+from countperf.counting.frontend.schedule import generate_code
 from countperf.counting.programs import kernel_programs
 from countperf.counting.size_parameters import require_sizes
 from countperf.counting.taxonomy import View

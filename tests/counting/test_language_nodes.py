@@ -27,7 +27,7 @@ from countperf.counting.analysis import analyze_kernel
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.device_programs import schedule_of
 from countperf.counting.domains import Domains
-from countperf.counting.frontend.schedule import prepared
+from countperf.counting.frontend.schedule import prepare_unit
 from countperf.counting.keys import MemoryAccess, Operation
 from countperf.counting.operations.source_view import SourceCounter
 from countperf.counting.programs import kernel_programs
@@ -162,7 +162,7 @@ def _counter() -> tuple[Any, Any]:
         "x,y,z f32 n; k,m i32 n; n i32",
         lp.GlobalArg("v", cltypes.float4, shape="n"),
     )
-    kernel, callables = prepared(t_unit)
+    kernel, callables = prepare_unit(t_unit)
     domains = Domains(kernel, callables, Counter(assumptions_of(kernel)), Statistics(kernel, {}))
     counter = SourceCounter(domains)
     return counter, kernel.id_to_insn["second"]
@@ -296,7 +296,7 @@ def test_schedules_of_kernels_have_the_items_that_are_read() -> None:
         "z f32 n; x f32 n,4; n i32",
         assumptions="n >= 4",
     )
-    kernel, _ = prepared(t_unit)
+    kernel, _ = prepare_unit(t_unit)
     seen = {type(item).__name__ for item in kernel.linearization}
     assert seen == {name for name, what in ITEMS.items() if what == "read"}
     assert len(schedule_of(kernel).programs) == 2

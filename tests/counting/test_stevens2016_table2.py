@@ -19,7 +19,7 @@ import pytest
 from loopy.symbolic import get_dependencies
 
 from countperf.counting.count_properties import Counts, count_loopy_kernel
-from countperf.counting.frontend.schedule import prepared
+from countperf.counting.frontend.schedule import prepare_unit
 from countperf.counting.operations.scalars import InstructionCounter
 from countperf.counting.vector import PropertyVector
 from measurement_kernels.catalog import entry
@@ -88,7 +88,7 @@ def _weights() -> dict[str, tuple[float, float]]:
 
 def _fetches(t_unit: Any, parameters: dict[str, int]) -> dict[tuple[Any, ...], int]:
     """Count each prefetch as the paper did: the box of the loops of its own subscript."""
-    kernel, _ = prepared(t_unit)
+    kernel, _ = prepare_unit(t_unit)
     found: dict[tuple[Any, ...], int] = {}
     for instruction in kernel.instructions:
         if "fetch" not in instruction.id:

@@ -33,8 +33,8 @@ from loopy.symbolic import TypeCast
 from loopy.type_inference import TypeReader
 from pymbolic import evaluate
 
-from countperf.counting.frontend.copies import linearized, preprocessed
-from countperf.counting.frontend.loopy_patches import unattended
+from countperf.counting.frontend.loopy_patches import forbid_questions
+from countperf.counting.frontend.schedule import linearize_kernel, preprocess_unit
 
 DType = np.dtype[Any]
 Point = Mapping[str, int]
@@ -193,10 +193,10 @@ class Interpreter:
     """Interprets a kernel with one entry point, at any sizes."""
 
     def __init__(self, t_unit: Any) -> None:
-        t_unit = preprocessed(t_unit)
+        t_unit = preprocess_unit(t_unit)
         self.callables = t_unit.callables_table
-        with unattended():
-            self.kernel: Any = linearized(t_unit)
+        with forbid_questions():
+            self.kernel: Any = linearize_kernel(t_unit)
             pre_codegen_checks(t_unit.with_kernel(self.kernel))
         self.inames: frozenset[str] = self.kernel.all_inames()
         self.unrolled = {

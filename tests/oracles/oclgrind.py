@@ -33,7 +33,7 @@ from loopy.kernel.tools import get_subkernel_to_insn_id_map
 from loopy.schedule.tools import get_subkernel_arg_info
 from pymbolic import evaluate
 
-from countperf.counting.frontend.copies import generate_code, linearized, preprocessed
+from countperf.counting.frontend.schedule import generate_code, linearize_kernel, preprocess_unit
 from tests.oracles import llvm_ir
 
 PROGRAM = shutil.which("oclgrind-kernel")
@@ -93,8 +93,8 @@ def run(
     `passes`, options of LLVM's ``opt``, the unoptimized code is rewritten by them first.
     """
     assert PROGRAM is not None, "oclgrind-kernel is not installed"
-    t_unit = preprocessed(t_unit)
-    kernel = linearized(t_unit)
+    t_unit = preprocess_unit(t_unit)
+    kernel = linearize_kernel(t_unit)
     t_unit = t_unit.with_kernel(kernel)
     code = generate_code(t_unit)
     source = f"#pragma OPENCL FP_CONTRACT {'ON' if contraction else 'OFF'}\n"

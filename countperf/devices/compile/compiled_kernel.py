@@ -333,10 +333,11 @@ def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_Term]:
             for child in expression.children:
                 yield from _terms(kernel, child, factor)
         case p.Product():
-            other, *numbers = sorted(expression.children, key=lambda child: isinstance(child, int))
-            if not all(isinstance(number, int) for number in numbers):
+            numbers = [child for child in expression.children if isinstance(child, int)]
+            others = [child for child in expression.children if not isinstance(child, int)]
+            if len(others) != 1:
                 raise _NotToldError
-            yield from _terms(kernel, other, factor * math.prod(numbers))
+            yield from _terms(kernel, others[0], factor * math.prod(numbers))
         case TypeCast():
             yield from _terms(kernel, expression.child, factor)
         case p.Subscript(aggregate=p.Variable(name=name), index_tuple=(index,)) if (
