@@ -50,10 +50,7 @@ bytes = "4*gmem_load_32_stride1 + 8*gmem_load_64_stride1"
 waves = "ceil(groups/2)"
 """
 _VECTOR = PropertyVector.from_mapping(
-    {
-        "flop.add.f32": "[n] -> { n^2 : n > 0 }",
-        "groups": "[n] -> { floor((n + 15)/16) : n > 0 }",
-    }
+    {"flop.add.f32": "[n] -> { n^2 : n > 0 }", "groups": "[n] -> { floor((n + 15)/16) : n > 0 }"}
 ).to_document()
 _ENVIRONMENT = Environment(
     recorded_at="2026-01-01T00:00:00+00:00", operating_system="Linux", processor="A", cores=2

@@ -82,12 +82,7 @@ def made(
         assumptions = " and ".join(f"{name} >= 1" for name in names)
     options.setdefault("silenced_warnings", _SILENCED)
     unit: Any = lp.make_kernel(
-        domains,
-        body,
-        [*read, *more],
-        assumptions=assumptions,
-        lang_version=(2018, 2),
-        **options,
+        domains, body, [*read, *more], assumptions=assumptions, lang_version=(2018, 2), **options
     )
     unit = in_groups(unit, split)
     return lp.tag_inames(unit, tags) if tags else unit

@@ -264,10 +264,7 @@ def test_bad_fields_of_counts_are_named(changes: dict[str, Any], field: str) -> 
     ],
 )
 def test_bad_fields_of_a_search_are_named(
-    number: int,
-    changes: dict[str, Any],
-    field: str,
-    tmp_path: Path,
+    number: int, changes: dict[str, Any], field: str, tmp_path: Path
 ) -> None:
     store = tmp_path / "search.jsonl"
     search(scripted(), store=store)

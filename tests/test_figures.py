@@ -14,13 +14,7 @@ import pytest
 import countperf
 from countperf.cli import main
 from countperf.errors import MissingExtraError, ParameterError
-from countperf.figures import (
-    check_figure_path,
-    draw,
-    evaluations_figure,
-    roofline_figure,
-    svg_text,
-)
+from countperf.figures import check_figure_path, draw, evaluations_figure, roofline_figure, svg_text
 from countperf.measuring import measurements_in
 from countperf.models.metrics import Evaluation
 from countperf.models.predictions import Prediction

@@ -6,7 +6,6 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -33,33 +32,19 @@ SHORTER: Mapping[str, str] = {
 """Options of the README that take less here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    language: str
-    text: str
-
-    @property
-    def file_name(self) -> str | None:
-        """Name of the file that the reader is to save the block as, if it has one."""
-        named = re.match(r"# (\w+\.py)\n", self.text)
-        return named[1] if named else None
-
-    @property
-    def commands(self) -> tuple[str, ...]:
-        """The commands of a shell block; one whose quotes stay open goes on in the next line."""
-        commands: list[str] = []
-        for line in self.text.splitlines():
-            if commands and commands[-1].count('"') % 2:
-                commands[-1] += f"\n{line}"
-            elif line.strip():
-                commands.append(line)
-        return tuple(commands)
+def _commands(text: str) -> list[str]:
+    """List the commands of a shell block; one whose quotes stay open goes on in the next line."""
+    commands: list[str] = []
+    for line in text.splitlines():
+        if commands and commands[-1].count('"') % 2:
+            commands[-1] += f"\n{line}"
+        elif line.strip():
+            commands.append(line)
+    return commands
 
 
-BLOCKS = tuple(
-    Block(language, text)
-    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", README, flags=re.DOTALL | re.M)
-)
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.DOTALL | re.M)
+BLOCKS: list[tuple[str, str]] = _BLOCK.findall(README)
 
 
 def _reason(command: str) -> str | None:
@@ -67,11 +52,7 @@ def _reason(command: str) -> str | None:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Return what a reader has who installed the package: `countperf` is a command.
-
-    The current folder is not on its path of modules (``-P``), as of an installed one. Campaigns are
-    short, and neither counts nor own fits of the machine are used.
-    """
+    """Return what a reader has who installed the package; campaigns are short."""
     programs = folder / "bin"
     programs.mkdir()
     command = programs / "countperf"
@@ -88,25 +69,26 @@ def _environment(folder: Path) -> dict[str, str]:
 
 def _programs(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """Give all that the README has to run, in its order: the text, and how to run it."""
-    for block in BLOCKS:
-        if block.language == "python":
-            name = block.file_name or "block.py"
-            (folder / name).write_text(block.text, encoding="utf-8")
-            yield block.text, [sys.executable, name]
-        else:
-            for command in block.commands:
-                shorter = command
-                for option, less in SHORTER.items():
-                    shorter = shorter.replace(option, less)
-                yield command, ["sh", "-c", shorter]
+    for language, text in BLOCKS:
+        if language == "python":
+            named = re.match(r"# (\w+\.py)\n", text)  # as the reader is to save it
+            name = named[1] if named else "block.py"
+            (folder / name).write_text(text, encoding="utf-8")
+            yield text, [sys.executable, name]
+            continue
+        for command in _commands(text):
+            shorter = command
+            for option, less in SHORTER.items():
+                shorter = shorter.replace(option, less)
+            yield command, ["sh", "-c", shorter]
 
 
 def test_every_block_of_code_is_run_or_left_out_for_a_reason() -> None:
-    assert {block.language for block in BLOCKS} == {"python", "sh"}
-    outside = re.sub(r"^```(\w+)\n(.*?)^```$", "", README, flags=re.DOTALL | re.M)
+    assert {language for language, _ in BLOCKS} == {"python", "sh"}
+    outside = _BLOCK.sub("", README)
     assert "```" not in outside
     assert not re.findall(r"^    (?:countperf|scripts/|import|pip) ?.*$", outside, flags=re.M)
-    commands = [c for block in BLOCKS if block.language == "sh" for c in block.commands]
+    commands = [c for language, text in BLOCKS if language == "sh" for c in _commands(text)]
     assert all(any(option in command for command in commands) for option in SHORTER)
     assert all(any(command.startswith(start) for command in commands) for start in NOT_RUN)
     assert sum(_reason(command) is None for command in commands) >= len(commands) - len(NOT_RUN)

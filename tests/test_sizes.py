@@ -253,7 +253,7 @@ _NONE_NEAR = {
     "tune": ("budget", "its options are seconds, measurements"),
     "step_formulas": ("models", "its options are profile_options"),
     "predict_on": ("weights", "its options are models"),
-    "doctor": ("x", "its options are discovery"),
+    "doctor": ("x", ""),
 }
 # a function, a keyword that it does not have, and the one that is meant
 MISSPELT = [

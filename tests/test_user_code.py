@@ -90,8 +90,7 @@ unit = make("unit")
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "command",
-    ["count my:unit n=64", "rank my.py:space --weights pocl-epyc-zen5 --incomplete"],
+    "command", ["count my:unit n=64", "rank my.py:space --weights pocl-epyc-zen5 --incomplete"]
 )
 def test_files_beside_a_kernel_take_the_place_of_no_module(tmp_path: Path, command: str) -> None:
     trace = tmp_path / "trace"

@@ -72,7 +72,6 @@ def calibrate(
     name: str | None = None,
     store: Path | str | None = None,
     busy: bool = False,
-    choice: prior.KernelChoice | None = None,
 ) -> prior.CalibrationResult:
     """Measure the kernels that tell most about a device, and fit its weights to them.
 
@@ -94,8 +93,6 @@ def calibrate(
     busy : bool
         Use times that do not settle, too, since other programs use the machine; intervals are
         wider.
-    choice : KernelChoice, optional
-        The kernels to measure, in their order.
 
     Raises
     ------
@@ -132,7 +129,7 @@ def calibrate(
         deadline=began + 60.0 * minutes,
         minutes=minutes,
     )
-    cases = _list_cases(task, (choice or prior.load_shipped_choice()).kernels)
+    cases = _list_cases(task, prior.load_shipped_choice().kernels)
     if not busy:
         forget_unsettled(task.store)
     measured = _measure(task, cases, busy=busy)
@@ -262,7 +259,7 @@ def _fit_all(
     models: list[prior.CalibratedModel] = []
     for model, weights in made:
         # beside calibrations of other devices after as many kernels
-        expected = model.errors_on(task.device.identity, kernels)
+        expected = model.find_errors_on(task.device.identity, kernels)
         error = None if weights.quality is None else weights.quality.held_out_error
         factor = 1.0 if expected is None else prior.widening(error, expected)
         models.append(
@@ -314,9 +311,9 @@ def size_here(task: CalibrationTask, entries: Sequence[CatalogEntry]) -> list[Ke
     )
     path = task.store.with_suffix(".sizes.json")
     until = time.monotonic() + _SEARCH_SHARE * 60.0 * task.minutes
-    for number in range(8, max(len(entries), 1) + 8, 8):
+    chosen, number = None, 0
+    while chosen is None or (number < len(entries) and time.monotonic() <= until):
+        number += 8
         chosen = size_choice.calibrate(entries[:number], task.runner, limits, store=path)
-        if time.monotonic() > until:
-            break
     cases = (chosen.cases([tried]) for tried in entries[:number])
     return [case for of in cases for case in ((of[0], of[-1]) if len(of) > 1 else of)]

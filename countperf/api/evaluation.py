@@ -107,12 +107,7 @@ def recount(measurements: Path | str, *, caches: CountedCaches | None = None) ->
 
 
 def measurements_of_table(
-    table: Path | str,
-    *,
-    kernels: str | None = None,
-    device: str,
-    source: str = "",
-    ignore: Sequence[str] = (),
+    table: Path | str, *, kernels: str | None = None, device: str, ignore: Sequence[str] = ()
 ) -> MeasurementSet:
     """Read times that were measured elsewhere from a file.
 
@@ -143,7 +138,7 @@ def measurements_of_table(
         frame,
         table_kernels([str(one) for one in named], file or None),
         device=identity,
-        source=source or os.fsencode(Path(table).name).decode(errors="backslashreplace"),
+        source=os.fsencode(Path(table).name).decode(errors="backslashreplace"),
         ignore=ignore,
     )
 
@@ -185,9 +180,7 @@ def fit(
     check_writable(output)  # before the work
     seen = measured.select(lambda m: m.purpose == "measurement")
     if isinstance(model, str):
-        model = load_fitted_model(
-            model, measured.device, memory, overlapped=fit_model.says_overlap(seen)
-        )
+        model = load_fitted_model(model, measured.device, memory)
     known = with_known_transactions(seen, model)
     report("fitting", 0)
     result = fit_model.fit(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)

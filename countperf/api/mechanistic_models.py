@@ -136,7 +136,8 @@ def sweep(
         As for `predict_all` and `countperf.time_kernel`; or no value of the axis fits.
     """
     sizes = merge_sizes(parameters, more)
-    options = {"max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS, **(profile_options or {})}
+    options: dict[str, Any] = {"max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS}
+    options |= profile_options or {}
     profiler = profiler_of(kernel, device, sizes, options, statistics)
     unused: dict[int, int] | None = None
     if timed_on is not None and over == "occupancy":

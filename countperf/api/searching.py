@@ -154,8 +154,7 @@ def tune(
     SearchSpaceError, ParameterError, PredictionError, DeviceError, DocumentError, MeasurementError
         Wrong space, sizes, weights or device; or the store cannot be used.
     """
-    clock = EventClock()
-    began_s = clock.now()
+    began_s = EventClock().now()
     budget = Budget(seconds=seconds, measurements=measurements)
     plan = Plan(confidence=confidence, tolerance=tolerance)
     report("preparing the search", 0)
@@ -167,10 +166,7 @@ def tune(
     more_than_one = target.identity.device_type == "cpu"
     number = min(_BUILDERS, workers or available_cores()) if more_than_one else 1
     with pool_or(executor, workers) as pool, ExitStack() as stack:
-        runners = [
-            stack.enter_context(ApartRunner(target, clock, longest_s=longest_s))
-            for _ in range(number)
-        ]
+        runners = [stack.enter_context(ApartRunner(target, longest_s)) for _ in range(number)]
         return tune_space(
             task,
             runners[0],

@@ -151,7 +151,8 @@ def time_kernel(
         No size could be measured. One that fails alone is among the failures of the result.
     """
     asked = Kernel.of(kernel, merge_sizes(sizes, more), statistics)
-    cases = _cases(asked, make_arguments, reference, tolerance, unchecked=unchecked)
+    checks: dict[str, Any] = {"reference": reference, "tolerance": tolerance}
+    cases = _list_cases(asked, make_arguments=make_arguments, unchecked=unchecked, **checks)
     protocol = protocol or TIMING
     kernels = [
         Kernel.of(c.build(), c.parameters, c.statistics or None, instruction_counts) for c in cases
@@ -200,7 +201,7 @@ def time_resident_groups(
 
     Names of cases end in the number, as in ``groups=3``; errors as of `time_kernel`.
     """
-    (case,) = _cases(Kernel.of(kernel, sizes, statistics), None, None, None)
+    (case,) = _list_cases(Kernel.of(kernel, sizes, statistics))
     cases = [
         replace(
             case,
@@ -229,14 +230,7 @@ def _measure(
     return measured
 
 
-def _cases(
-    kernel: Kernel,
-    make_arguments: MakeArguments | None,
-    reference: Reference | None,
-    tolerance: float | None,
-    *,
-    unchecked: bool = False,
-) -> list[measuring.KernelCase]:
+def _list_cases(kernel: Kernel, **how: Any) -> list[measuring.KernelCase]:
     """Return a case for each point of a kernel; numbers are checked at the smallest one."""
     unit, known = kernel.unit_with("code to run"), kernel.entry
     if len(unit.entrypoints) != 1:
@@ -249,8 +243,9 @@ def _cases(
     fixed: dict[str, int] = {}
     if known is not None:
         fixed = {size.name: size.fixed for size in known.sizes if size.fixed is not None}
-        if make_arguments is None:
-            make_arguments, reference = known.make_arguments, reference or known.reference
+        if how.get("make_arguments") is None:
+            how["make_arguments"] = known.make_arguments
+            how["reference"] = how.get("reference") or known.reference
     known_sizes = [a.name for a in unit.default_entrypoint.args if isinstance(a, lp.ValueArg)]
     bound = find_bound_arguments(kernel.around)  # such as the data in a program of pytato
     whole = {n: int(value) for n, value in bound.items() if isinstance(value, int | np.integer)}
@@ -271,13 +266,10 @@ def _cases(
             build=unit,
             parameters=point,
             check_parameters=smallest,
-            make_arguments=make_arguments,
-            reference=reference,
-            tolerance=tolerance,
             statistics=kernel.at(point).statistics or {},
             purpose="application",
             bound_arguments=bound,
-            unchecked=unchecked,
+            **how,
         )
         for point in points
     ]

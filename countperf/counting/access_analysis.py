@@ -19,11 +19,12 @@ from countperf.counting.preparation import Instruction, InstructionPart, Prepare
 from countperf.counting.scopes import AxisStride, Scope, strides_of
 from countperf.counting.size_parameters import SizeParameters
 from countperf.errors import CountingError
+from countperf.sizes import Sizes
 from countperf.symbolic import sets
 from countperf.symbolic.affine import NotAffineError
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.isl_sets import IntegerSet, names_of, to_isl
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.piecewise import ONE_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.point_arrays import Points, points_of_set, split_off_full, values_at
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import ShortRepr
@@ -32,7 +33,7 @@ PROBABILITY = "the probability of a condition"
 """Name of a probability that the caller states, in messages."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AccessAnalysis(ShortRepr):
     """A memory access of one instruction."""
 
@@ -89,19 +90,10 @@ def _analyze_access(
     if address is not None:
         with suppress(NotAffineError):  # else it is not known where the array begins
             flat = address.flat + domains.to_polynomial(offset_of(domains.variable(access.array)))
-    return AccessAnalysis(
-        program=program,
-        instruction=read.loopy.id,
-        access=access,
-        repeats=int(part.number) or 1,
-        executions=domains.executions(scope.within, scope.cases, scope.grid).scale(part.times),
-        address=flat,
-        index=address,
-        strides=strides_of(scope, access, read.kinds),
-        is_estimate=" and ".join(estimates),
-        scope=scope,
-        sizes=prepared.sizes,
-    )
+    executions = domains.executions(scope.within, scope.cases, scope.grid).scale(part.times)
+    found = (program, read.loopy.id, access, int(part.number) or 1, executions, flat, address)
+    strides, is_estimate = strides_of(scope, access, read.kinds), " and ".join(estimates)
+    return AccessAnalysis(*found, strides, is_estimate, scope, prepared.sizes)
 
 
 # --- Memory transactions of sub-groups, and bank conflicts in local memory
@@ -149,11 +141,7 @@ def transactions(
 
 
 def lines_moved(
-    accesses: Iterable[AccessAnalysis],
-    parameters: Mapping[str, int],
-    *,
-    line_bytes: int,
-    sub_group_size: int,
+    accesses: Iterable[AccessAnalysis], parameters: Sizes, *, line_bytes: int, sub_group_size: int
 ) -> dict[str, int]:
     """Return the transactions of all loads from global memory, and those of all stores to it."""
     result = {"load": 0, "store": 0}
@@ -310,16 +298,10 @@ def _split_domain(
     bound = {name: QuasiPolynomial.constant(value) for name, value in parameters.items()}
     numeric = address.substitute(bound)
     summands = [QuasiPolynomial({m: c}) for m, c in numeric.terms.items() if m]
-    cases = [
-        Case(
-            alternatives=frozenset(
-                frozenset(guard.substitute(bound) for guard in guards)
-                for guards in case.alternatives
-            ),
-            holds=case.holds,
-        )
-        for case in scope.cases
-    ]
+    cases: list[Case] = []
+    for case in scope.cases:
+        some = frozenset(frozenset(g.substitute(bound) for g in gs) for gs in case.alternatives)
+        cases.append(Case(alternatives=some, holds=case.holds))
     parts = [
         _join_factors(factors, summands, remaining)
         for factors, remaining in _split_full_groups(scope, cases, parameters)
@@ -386,6 +368,23 @@ def _list_factors(scope: Scope, parameters: Mapping[str, int]) -> list[IntegerSe
     return [sets.at_values(to_isl(polyhedron), parameters) for polyhedron in polyhedra]
 
 
+def list_touched_addresses(
+    scope: Scope, address: QuasiPolynomial, parameters: Mapping[str, int]
+) -> NDArray[np.int64]:
+    """List the distinct addresses of an access, elements; as for `lane_patterns`."""
+    base, pieces = _split_domain(scope, address, parameters)
+    parts: list[NDArray[np.int64]] = []
+    for components in pieces:
+        touched = np.array([base], np.int64)
+        for component in components:
+            _, addresses, kept = component.list_addresses()
+            steps = np.unique(addresses[kept])
+            _check_number(len(touched) * len(steps), _MAXIMUM_ENTRIES, "addresses")
+            touched = np.unique(touched[:, np.newaxis] + steps)
+        parts.append(touched)
+    return np.unique(np.concatenate(parts))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LanePattern:
     """Passes of one kind."""
@@ -402,7 +401,7 @@ def lane_patterns(
     """Sort the executions of an instruction into patterns."""
     base, pieces = _split_domain(scope, address, parameters)
     # that differ only along axes that the instruction does not use
-    groups = scope.domains.times_groups(one_count(), scope.within, scope.grid).evaluate(parameters)
+    groups = scope.domains.times_groups(ONE_COUNT, scope.within, scope.grid).evaluate(parameters)
     return [
         pattern
         for components in pieces
@@ -446,11 +445,8 @@ def _add_shifts(left: Histogram, right: Histogram, modulus: int) -> Histogram:
 
 def _count_shifts(component: _Component, modulus: int) -> Histogram:
     """Return how often a component without work items shifts addresses by how much."""
-    is_aligned = all(
-        c.denominator == 1 and int(c) % modulus == 0
-        for summand in component.summands
-        for c in summand.terms.values()
-    )
+    factors = [c for summand in component.summands for c in summand.terms.values()]
+    is_aligned = all(c.denominator == 1 and int(c) % modulus == 0 for c in factors)
     if is_aligned and not component.cases:
         number = prod(map(_count_points, component.factors))
         return {0: number} if number else {}

@@ -309,10 +309,7 @@ class Footprints:
 def _select_countable_steps(
     steps: tuple[AddressStep, ...], countable: AbstractSet[str]
 ) -> list[tuple[QuasiPolynomial, Condition]]:
-    """Return the steps that count by the rules of this module, and where; none if none do.
-
-    Steps cannot count apart where conditions name loops of which only mean trip counts are known.
-    """
+    """Return the steps that count by the rules of this module, and where; none if none do."""
     if not steps:
         return []
     guards = [guard for step in steps for conditions in step.where for guard in conditions]
@@ -328,10 +325,7 @@ def _select_countable_steps(
 def unite_accessed_cells(
     accessed: Iterable[tuple[Sequence[QuasiPolynomial], frozenset[str], Cases]], domains: Domains
 ) -> IntegerSet:
-    """Return the union of the cells that accesses reach.
-
-    Given are functions of loop variables that tell cells apart, loops, and conditions on them.
-    """
+    """Return the union of the cells that accesses reach, by functions that tell cells apart."""
     parts: list[IntegerSet] = []
     for functions, within, cases in accessed:
         counted, _ = domains.trip_statistics(within)
@@ -398,7 +392,7 @@ def by_strides(
             if not of_loops:
                 constants.append((stride, value))
                 continue
-            parts[stride] += QuasiPolynomial.atom(of_loops[0][0]) * value
+            parts[stride] += QuasiPolynomial.name(of_loops[0][0]) * value
         for stride, value in constants:
             if constants_in_rows and stride in parts:
                 parts[stride] += value
@@ -406,10 +400,8 @@ def by_strides(
                 parts[()] += QuasiPolynomial({stride: value})
         written.append(parts)
     strides = sorted({stride for parts in written for stride in parts}, key=str)
-    layout = accesses.Layout(
-        strides=tuple(QuasiPolynomial({stride: 1}) for stride in strides),
-        shape=(None,) * len(strides),
-    )
+    distances = tuple(QuasiPolynomial({stride: 1}) for stride in strides)
+    layout = accesses.Layout(distances, (None,) * len(strides))
     indices = [tuple(parts.get(stride, ZERO) for stride in strides) for parts in written]
     if not all(digit.is_affine for index in indices for digit in index):
         return None
@@ -512,4 +504,4 @@ class _Widener:
         if not gaps:
             return counter, frozenset()
         reasons = frozenset(f"rows do not overlap: {gap} >= 0 is assumed" for gap in gaps)
-        return counter.assuming(gaps), reasons
+        return counter.add_assumptions(gaps), reasons

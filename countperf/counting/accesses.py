@@ -27,6 +27,7 @@ from pymbolic import parse
 from pymbolic.primitives import Variable
 from pytools.tag import Tag
 
+from countperf.counting.expression_types import text_of
 from countperf.counting.keys import MemoryAccess
 from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
@@ -40,7 +41,7 @@ _SEPARATE_ELEMENTS = 2**40
 """Assumed distance of separate arrays: beyond the end of any of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Layout(ShortRepr):
     """Layout of an array in memory."""
 
@@ -71,11 +72,7 @@ class Layout(ShortRepr):
         return tuple(order)
 
     def nest_axes(self) -> tuple[tuple[int, ...], tuple[QuasiPolynomial | None, ...]] | None:
-        """Return the axes from slowest to fastest, and how many elements each counts up to.
-
-        Rows may have padding, as with strides (lda, 1). None if the strides are no products of each
-        other.
-        """
+        """Return the axes, slowest first, and how many elements with padding each counts up to."""
         order = self.compact_order()
         if order is not None:
             return order, tuple(self.shape[axis] for axis in order)
@@ -152,12 +149,7 @@ def layout_of(
     elif component_of and not vectors:
         strides = [stride * component_of for stride in strides] + [ONE]
         shape.append(QuasiPolynomial.constant(component_of))
-    return Layout(
-        strides=tuple(strides),
-        shape=tuple(shape),
-        separate=tuple(separate),
-        assumed=describe_assumed_order(array),
-    )
+    return Layout(tuple(strides), tuple(shape), tuple(separate), describe_assumed_order(array))
 
 
 def components_in_memory(width: int) -> int:
@@ -300,25 +292,22 @@ Conditions = tuple[tuple[Any, bool], ...]
 """Expressions that must hold, or must not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ArrayAccess:
     """An access to an array, as it is written in a preprocessed kernel."""
 
-    # name of the array, ``load`` or ``store``, id of the instruction
     array: str
-    direction: str
-    instruction: str
+    direction: str  # ``load`` or ``store``
     index: tuple[Any, ...]  # one for each axis
-    # whether `index` is one subscript of the memory instead, without the array's offset
-    is_flat: bool
+    is_flat: bool  # whether `index` is one subscript of the memory instead, without the offset
+    instruction: str  # its id
     within: frozenset[str]  # loop variables around it
     conditions: Conditions  # what must hold where it is executed, or must not
 
     @property
     def text(self) -> str:
         """The access in words: ``store b[i]``."""
-        index = ", ".join(map(str, self.index)).replace("\u0332", "")  # Loopy underlines functions
-        return f"{self.direction} {self.array}[{index}]"
+        return f"{self.direction} {self.array}[{', '.join(map(text_of, self.index))}]"
 
     def has_axes_of(self, shape: Sequence[int]) -> bool:
         """Return whether it has a subscript for each axis of a shape."""
@@ -378,16 +367,9 @@ class _Accesses(SideWalker):
         self.rec(self._targets)
 
     def _note(self, expr: Any, array: str, index: tuple[Any, ...], *, is_flat: bool) -> None:
-        access = ArrayAccess(
-            array=array,
-            direction="store" if any(expr is target for target in self._targets) else "load",
-            instruction=self._instruction.id,
-            index=index,
-            is_flat=is_flat,
-            within=self._instruction.within_inames,
-            conditions=self.conditions,
-        )
-        self._accesses[access] = None
+        direction = "store" if any(expr is target for target in self._targets) else "load"
+        place = (self._instruction.id, self._instruction.within_inames, self.conditions)
+        self._accesses[ArrayAccess(array, direction, index, is_flat, *place)] = None
         self.rec(index)
 
     def map_subscript(self, expr: Any) -> None:
@@ -422,15 +404,19 @@ def offset_parameters(kernel: Any) -> frozenset[str]:
     if not names:
         return frozenset()
     names &= {arg.name for arg in kernel.args if not isinstance(arg, ArrayBase)}
-    variables = [*arrays, *kernel.temporary_variables.values()]
-    used = set(kernel.all_params())
-    for instruction in kernel.instructions:
-        used |= instruction.dependency_names()
+    used = names_in_layouts([*arrays, *kernel.temporary_variables.values()])
     used |= _names(rule.expression for rule in kernel.substitutions.values())
-    for variable in variables:
-        used |= _names(variable.shape if isinstance(variable.shape, tuple) else ())
-        used |= _names(getattr(tag, "stride", None) for tag in variable.dim_tags or ())
+    used |= kernel.all_params().union(*(i.dependency_names() for i in kernel.instructions))
     return frozenset(names - used)
+
+
+def names_in_layouts(arrays: Iterable[Any]) -> set[str]:
+    """Return the names in shapes and strides of arrays."""
+    names: set[str] = set()
+    for array in arrays:
+        names |= _names(array.shape if isinstance(array.shape, tuple) else ())
+        names |= _names(getattr(tag, "stride", None) for tag in array.dim_tags or ())
+    return names
 
 
 def _names(expressions: Iterable[Any]) -> set[str]:
@@ -515,9 +501,8 @@ def describe_assumed_order(array: Any) -> str:
     """Return what is assumed of the strides of an array, in words; empty if they are its own."""
     if not getattr(array, "tags_of_type", None) or not array.tags_of_type(AssumedOrder):
         return ""
-    tags = ",".join(
-        "sep" if isinstance(tag, SeparateArrayArrayDimTag) else "C" for tag in array.dim_tags
-    )
+    are_apart = (isinstance(tag, SeparateArrayArrayDimTag) for tag in array.dim_tags)
+    tags = ",".join("sep" if is_apart else "C" for is_apart in are_apart)
     return (
         f"C order is assumed of '{array.name}', whose strides are automatic; loopy.tag_array_axes("
         f"t_unit, '{array.name}', '{tags}') states it"

@@ -15,11 +15,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from countperf.counting.access_analysis import (
     AccessAnalysis,
     analyze_accesses,
     bank_conflicts,
     lines_moved,
+    list_touched_addresses,
     transactions,
 )
 from countperf.counting.access_classes import unite_accessed_cells
@@ -36,7 +40,7 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import Column, FieldsAlone, Printed, Result, ShortRepr, plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KernelAnalysis(ShortRepr, Result):
     """Structure of a kernel, as `analyze_kernel` returns it."""
 
@@ -74,13 +78,8 @@ class KernelAnalysis(ShortRepr, Result):
 def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) -> KernelAnalysis:
     """Analyze the structure of a Loopy kernel.
 
-    It has one entry point; statistics say what data decides, as for `countperf.count_kernel`. The
-    result is symbolic in the size parameters.
-
-    Raises
-    ------
-    CountingError
-        The kernel cannot be counted.
+    Statistics say what data decides, as for `countperf.count_kernel`; what cannot be counted raises
+    `CountingError`.
     """
     prepared = PreparedKernel(t_unit, statistics=statistics)
     with prepared.counting():
@@ -92,13 +91,8 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
         counts[f"the launches of {program.name}"] = program.launches
         counts |= {f"the executions of {i.id}": i.executions for i in program.instructions}
     require_sizes(prepared.kernel.name, prepared.domains.sizes, counts)
-    return KernelAnalysis(
-        kernel=prepared.kernel.name,
-        is_estimate=", ".join(sorted(prepared.statistics.numbers)),
-        sizes=prepared.sizes,
-        programs=programs,
-        accesses=accesses,
-    )
+    is_estimate = ", ".join(sorted(prepared.statistics.numbers))
+    return KernelAnalysis(prepared.kernel.name, is_estimate, prepared.sizes, programs, accesses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,25 +101,23 @@ class Footprint(ShortRepr):
 
     array: str
     direction: str
-    element_bytes: int  # size of an element
     cells: Known  # distinct elements
     members: tuple[AccessAnalysis, ...] = field(repr=False, compare=False)
 
     def cells_at(self, parameters: Mapping[str, Any]) -> int:
-        """Return the distinct elements at parameters, if there is a formula."""
+        """Return the distinct elements at parameters; where no formula is known, by enumeration."""
         values = self.members[0].sizes.checked(parameters)
         if self.cells is not None:
             return int(self.cells.evaluate(values))
+        touched: list[NDArray[np.int64]] = []
         for access in self.members:
             if access.address is None or access.is_estimate:
                 why = access.is_estimate or "data, from which its address is read,"
                 raise CountingError(
                     f"{access.label}: {why} decides what is accessed, so that no footprint is known"
                 )
-        raise CountingError(
-            f"{self.members[0].label}: what the kernel accesses of this array has no formula, so"
-            f" that distinct.{self.direction} is not known; leave it out of the model"
-        )
+            touched.append(list_touched_addresses(access.scope, access.address, values))
+        return len(np.unique(np.concatenate(touched)))
 
 
 def footprints_of(accesses: Iterable[AccessAnalysis]) -> tuple[Footprint, ...]:
@@ -134,10 +126,7 @@ def footprints_of(accesses: Iterable[AccessAnalysis]) -> tuple[Footprint, ...]:
     for access in accesses:
         if access.access.address_space == "global":
             members[access.access.array, access.access.direction].append(access)
-    return tuple(
-        Footprint(*key, some[0].access.bits // 8, _count_cells(some), tuple(some))
-        for key, some in members.items()
-    )
+    return tuple(Footprint(*key, _count_cells(some), tuple(some)) for key, some in members.items())
 
 
 def _count_cells(members: Sequence[AccessAnalysis]) -> Known:
@@ -172,7 +161,8 @@ def distinct_bytes(
     """Return the distinct bytes that a kernel loads, and those that it stores."""
     sizes = {"load": 0, "store": 0}
     for footprint in footprints:
-        sizes[footprint.direction] += footprint.cells_at(parameters) * footprint.element_bytes
+        element_bytes = footprint.members[0].access.bits // 8
+        sizes[footprint.direction] += footprint.cells_at(parameters) * element_bytes
     return sizes
 
 

@@ -33,7 +33,7 @@ from countperf.counting.taxonomy import VIEWS, View, validate_name
 from countperf.counting.vector import Count, PropertyVector, granularity_of
 from countperf.errors import CountingError, ParameterError, PropertyNameError
 from countperf.sizes import checks_keywords
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.piecewise import ONE_COUNT, PiecewiseQuasiPolynomial
 
 _MAXIMUM_IN_MEMORY = 512
 _COUNTED_BETWEEN = 64
@@ -54,11 +54,7 @@ def forget() -> None:
 
 
 class _KeyBuilder(LoopyKeyBuilder):
-    """Loopy's, exact fractions, which statistics may be, and fields of structured types.
-
-    Loopy's own names all vectors and structures of one size alike, and warns of NaN, which
-    statistics are refused for later.
-    """
+    """Loopy's, with exact fractions, NaN without a warning, and fields of structured types."""
 
     def update_for_float(self, key_hash: Any, key: Any) -> None:
         key_hash.update(repr(key).encode())
@@ -229,14 +225,15 @@ class Counts:
         """Count launches, work groups and barriers of a device program."""
         program, given = launch.program, prepared.statistics
         given.used.clear()
-        for name, number in (("launches", launch.number), ("groups", launch.groups)):
+        groups = launch.grid.work_groups * launch.number
+        for name, number in (("launches", launch.number), ("groups", groups)):
             self.parts[name].append(number)
             self.reasons[name] |= given.reasons(program.launch_loops)
         self.parts["barrier.local"].append(launch.barriers)
         for barrier in program.barriers:
             self.reasons["barrier.local"] |= given.reasons(barrier.within | program.launch_loops)
         if program is prepared.schedule.programs[-1]:
-            items = launch.grid.work_groups * one_count().scale(launch.grid.group_size)
+            items = launch.grid.work_groups * ONE_COUNT.scale(launch.grid.group_size)
             for within in prepared.schedule.global_barriers:
                 passes = launch.domains.executions(within, (), NOWHERE)
                 self.parts["barrier.global"].append(passes * items)

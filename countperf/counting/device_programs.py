@@ -112,14 +112,10 @@ class DeviceProgram:
     @property
     def barriers(self) -> tuple[LocalBarrier, ...]:
         """Its local barriers, in order."""
-        return tuple(
-            LocalBarrier(
-                self.launch_loops.union(loop.iname for loop in around),
-                frozenset(ids_in(around[0].body) if around else ()),
-            )
-            for leaf, around in leaves_in(self.body)
-            if isinstance(leaf, Wait)
-        )
+        nests = [around for leaf, around in leaves_in(self.body) if isinstance(leaf, Wait)]
+        loops = [self.launch_loops.union(loop.iname for loop in around) for around in nests]
+        inside = [frozenset(ids_in(around[0].body) if around else ()) for around in nests]
+        return tuple(map(LocalBarrier, loops, inside))
 
     def regions(self) -> tuple[RegionOutline, ...]:
         """Return its barrier regions, those without instructions left out."""

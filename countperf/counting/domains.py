@@ -28,7 +28,7 @@ from countperf.symbolic import affine, isl_sets, sets
 from countperf.symbolic.cardinality import Counter, FactoredDomain, count_within
 from countperf.symbolic.isl_sets import from_isl_count
 from countperf.symbolic.kernel_sets import assumptions_of, domain_of, domains_of, group_counts_of
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.piecewise import ONE_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
 from countperf.symbolic.sets import quotients
 
@@ -155,14 +155,11 @@ class Domains:
             if reads:
                 names = isl_sets.names_of(whole, parameters=False)
                 is_parallel = {n: bool(kernel.iname_tags_of_type(n, ConcurrentTag)) for n in names}
-                around = frozenset(
-                    other
-                    for other in names
-                    if other != name
-                    and not is_parallel[name]
-                    and (is_parallel[other] or order.get(other, -1) < order.get(name, -1))
-                )
-                trips = self._count_trips(name, around, whole)
+                place = order.get(name, -1)
+                around = {n for n in names if is_parallel[n] or order.get(n, -1) < place} - {name}
+                if is_parallel[name]:
+                    around.clear()
+                trips = self._count_trips(name, frozenset(around), whole)
                 if trips is not None and not trips.names() <= self.sizes:
                     trips = None
                 loops[name] = DataLoop(name, reads, trips)
@@ -273,7 +270,7 @@ class Domains:
         if groups is None:  # Loopy launches the largest of several extents, or more
             extents = group_counts_of(self.kernel, ids, self.callables)
             groups = {
-                axis: self.counter.simplified(from_isl_count(s)) for axis, s in extents.items()
+                axis: self.counter.simplify_count(from_isl_count(s)) for axis, s in extents.items()
             }
         return Grid(groups=groups, items=shape)
 
@@ -315,7 +312,7 @@ class Domains:
             return {}
         loops = counted.difference(self.local_axes, self.group_axes)
         loops = sorted(loops, key=lambda name: (-self._loop_order.get(name, -1), name))
-        values = sets.determined(sets.project_onto(hull, counted), loops)
+        values = sets.solve_dimensions(sets.project_onto(hull, counted), loops)
         known = self.inames | self.sizes
         return {name: value for name, value in values.items() if value.names() <= known}
 
@@ -354,8 +351,8 @@ class Domains:
         """Split off the loops whose values data decides."""
         split = within & self.data_loops.keys() if self.data_loops else None
         if not split:
-            return within, _ONCE
-        factor = _ONCE
+            return within, ONE_COUNT
+        factor = ONE_COUNT
         for name in sorted(split):
             loop = self.data_loops[name]
             trips = loop.trips
@@ -366,7 +363,7 @@ class Domains:
                         f"kernel '{self.kernel.name}': the trip count of the loop '{name}' depends "
                         f"on {', '.join(loop.reads)}, which is data"
                     )
-                trips = _ONCE.scale(given)
+                trips = ONE_COUNT.scale(given)
             factor = factor * trips
         return within - split, factor
 
@@ -446,13 +443,10 @@ class Domains:
     ) -> PiecewiseQuasiPolynomial | None:
         """Count the values of loop variables, or of some that occur with any of the others."""
         if not within:
-            return one_count()
+            return ONE_COUNT
         factored = self.factored(within)
         factors = None if factored is None else factored.onto(within if onto is None else onto)
         return None if factors is None else self.counter.count_product(factors)
-
-
-_ONCE = one_count()
 
 
 def _find_axes(kernel: Any, tag_class: type) -> dict[str, int]:

@@ -21,6 +21,7 @@ from pytools import memoize_method
 from countperf.counting.device_programs import Item, Loop, Wait, ids_in
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.programs import Iterations, KernelProgram, Node, Read, Source, Statement
+from countperf.sizes import Sizes
 from countperf.symbolic.point_arrays import SUB_GROUP, Membership
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sets import at_values
@@ -28,7 +29,7 @@ from countperf.symbolic.sets import at_values
 Index: TypeAlias = tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Expansion:
     """A sub-group's instructions in program order."""
 
@@ -53,11 +54,7 @@ class _Writer:
     """Writes the instructions of one sub-group of a typical work group out, at given sizes."""
 
     def __init__(
-        self,
-        program: KernelProgram,
-        parameters: Mapping[str, int],
-        sub_group_size: int,
-        number: int,
+        self, program: KernelProgram, parameters: Sizes, sub_group_size: int, number: int
     ) -> None:
         self.program = program
         self.sub_group_size = sub_group_size
@@ -116,17 +113,14 @@ class _Writer:
         statements = self._find_statements(loop.body)
         members = [self._find_members((s.within, s.cases)) for s in statements]
         bounds = [m.bounds[m.names.index(loop.iname)] for m in members if not m.is_empty]
-        if not bounds:
-            return range(0)
-        return range(min(low for low, _ in bounds), max(high for _, high in bounds) + 1)
+        lows, highs = zip(*bounds, strict=True) if bounds else ((0,), (-1,))
+        return range(min(lows), max(highs) + 1)
 
     def expand(self, max_instructions: int) -> Expansion:
         size = self._count_instructions(self.program.body)
         fraction = min(1.0, max_instructions / size) if size else 1.0
         self._run_items(self.program.body, fraction)
-        return Expansion(
-            nodes=tuple(self.nodes), edges=tuple(self.recorder.edges), is_shortened=fraction < 1
-        )
+        return Expansion(tuple(self.nodes), tuple(self.recorder.edges), fraction < 1)
 
     def _count_instructions(self, items: Sequence[Item]) -> int:
         total = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache, reduce
-from itertools import takewhile
+from itertools import chain, takewhile
 from operator import add
 from typing import Any, ClassVar
 
@@ -122,11 +122,8 @@ def number_of(expr: Any) -> Any:
 
 def flatten_operands(expr: Any, cls: type) -> tuple[Any, ...]:
     """Return the operands of nested sums or products, as they are emitted: unparenthesized."""
-    return tuple(
-        part
-        for child in expr.children
-        for part in (flatten_operands(child, cls) if type(child) is cls else (child,))
-    )
+    parts = (flatten_operands(c, cls) if type(c) is cls else (c,) for c in expr.children)
+    return tuple(chain.from_iterable(parts))
 
 
 def leading_constants(children: Sequence[Any]) -> int:
@@ -134,23 +131,13 @@ def leading_constants(children: Sequence[Any]) -> int:
     return sum(1 for _ in takewhile(is_constant, children))
 
 
-class _Collector(WalkMapper[[]]):
-    def __init__(self, kinds: tuple[type, ...]) -> None:
-        super().__init__()
-        self.kinds = kinds
-        self.found: list[Any] = []
-
-    def visit(self, expr: Any) -> bool:
-        if isinstance(expr, self.kinds):
-            self.found.append(expr)
-        return True
-
-
 def list_nodes(expr: Any, *kinds: type) -> list[Any]:
     """Return the nodes of some classes in an expression, each before those inside it."""
-    collector = _Collector(kinds)
-    collector(expr)
-    return collector.found
+    nodes: list[Any] = []
+    walker: Any = WalkMapper()
+    walker.visit = lambda node: nodes.append(node) or True
+    walker(expr)
+    return [node for node in nodes if isinstance(node, kinds)]
 
 
 def text_of(expr: Any) -> str:

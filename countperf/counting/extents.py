@@ -23,11 +23,18 @@ from numpy.typing import NDArray
 from pymbolic import evaluate
 from pymbolic.primitives import Variable
 
-from countperf.counting.accesses import ArrayAccess, Conditions, accesses_of, offset_of
+from countperf.counting.accesses import (
+    ArrayAccess,
+    Conditions,
+    accesses_of,
+    names_in_layouts,
+    offset_of,
+)
 from countperf.counting.expression_types import name_of, type_of
 from countperf.counting.frontend.loopy_patches import forbid_questions
 from countperf.counting.frontend.schedule import inline_callees, preprocess_unit
 from countperf.errors import CountingError, option
+from countperf.sizes import Sizes
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, ToCondition, ToQuasiPolynomial
 from countperf.symbolic.kernel_sets import domain_of
@@ -43,6 +50,7 @@ _SOME_ROW = (3, 10)  # the elements around a row, by which it is told from other
 _REFUSALS = (CountingError, NotAffineError, LoopyError)
 
 Interval = tuple[int, int]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +94,7 @@ class AddressedElements:
 
     @cached_property
     def copied_bounds(self) -> tuple[str, ...]:
-        """Private variables that bound loops and that Loopy copies, for which its code is wrong.
-
-        It compares the loop variable with the address of the copies (inducer/loopy issue 77).
-        """
+        """Private variables that bound loops and that Loopy copies wrongly (its issue 77)."""
         if self.kernel is None:
             return ()
         variables = self.kernel.temporary_variables
@@ -131,15 +136,9 @@ class AddressedElements:
         return tuple(_join_ranges(some) for some in zip(*filter(None, parts), strict=True))
 
     def describe_outside(
-        self,
-        sizes: Mapping[str, int],
-        shapes: Mapping[str, Sequence[int]],
-        ranges: Mapping[str, Interval],
+        self, sizes: Sizes, shapes: Mapping[str, Sequence[int]], ranges: Mapping[str, Interval]
     ) -> str:
-        """Say which access may leave its array, and what helps; nothing if none may.
-
-        Accesses whose ends are exact without data are compared with the buffer, not here.
-        """
+        """Say which access may leave its array by data, and what helps; nothing if none may."""
         shapes = {**self.shapes_of_temporaries(sizes), **shapes}
         for array, accesses in self._collected[0].items():
             if (shape := shapes.get(array)) is None:
@@ -166,33 +165,25 @@ class AddressedElements:
     def size_arguments(self) -> frozenset[str]:
         """Return the scalar arguments that decide loops, shapes, conditions or subscripts."""
         kernel = self.kernel
-        deciding: list[Any] = [Variable(name) for name in kernel.all_params()]
-        for variable in [*kernel.args, *kernel.temporary_variables.values()]:
-            tags = getattr(variable, "dim_tags", None) or ()
-            deciding += [extent or 0 for extent in getattr(variable, "shape", None) or ()]
-            deciding += [getattr(tag, "stride", 0) for tag in tags]
-            deciding.append(offset_of(variable))
+        variables = [v for v in kernel.args if hasattr(v, "dim_tags")]
+        variables += kernel.temporary_variables.values()
+        deciding = [*map(Variable, kernel.all_params() | names_in_layouts(variables))]
+        deciding += map(offset_of, variables)
         for access in accesses_of(kernel):
             deciding += [*access.index, *(condition for condition, _ in access.conditions)]
         return frozenset(_find_names_behind(kernel, deciding) & {*kernel.arg_dict})
 
     def index_limits(
-        self,
-        sizes: Mapping[str, int],
-        shapes: Mapping[str, Sequence[int]],
-        contents: Mapping[str, NDArray[Any]],
+        self, sizes: Sizes, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]
     ) -> dict[str, IndexLimits]:
-        """Find limits of the elements of arrays that are not given, with which no subscript leaves.
-
-        They are lowered until the ends of each subscript fit.
-        """
+        """Find limits of elements that are not given, with which no subscript leaves its array."""
         kernel = self.kernel
         shapes = {**self.shapes_of_temporaries(sizes), **shapes}
         missing = {arg.name for arg in kernel.args if hasattr(arg, "dim_tags")} - {*contents}
         integers = (name for name in missing if type_of(kernel, name).kind in "iu")
         ranges = {**dict.fromkeys(integers, (0, 0)), **ranges_of(contents)}
         data = Subscripts(kernel, sizes, ranges)
-        waiting: list[tuple[ArrayAccess, Any, int, set[str]]] = []
+        waiting: list[_Waiting] = []
         loop_arrays: set[str] = set()
         for access in accesses_of(kernel):
             shape = shapes.get(access.array, ())
@@ -212,7 +203,7 @@ class AddressedElements:
         for _, _, extent, sources in waiting:
             ranges |= {name: (0, max(extent, ranges[name][1])) for name in sources}
         for _ in range(_ROUNDS):
-            if not [subscript for subscript in waiting if _adapt(data, ranges, *subscript)]:
+            if not [subscript for subscript in waiting if _adapt(data, ranges, subscript)]:
                 break
         else:
             raise CountingError(
@@ -226,7 +217,7 @@ class AddressedElements:
         }
 
 
-def ranges_of(contents: Mapping[str, NDArray[Any]]) -> dict[str, Interval]:
+def ranges_of(contents: Mapping[str, Array]) -> dict[str, Interval]:
     """Return the smallest and largest element of each integer array; of an empty one, 0 and -1."""
     return {
         name: (int(array.min()), int(array.max())) if array.size else (0, -1)
@@ -302,10 +293,7 @@ class Subscripts:
         weights: Sequence[Sequence[int]] = ((1,),),
         fixed: Mapping[int, int] | None = None,
     ) -> tuple[Sequence[Interval], Region]:
-        """Return the ends of weighted sums of subscripts, and what decides them.
-
-        There are no ends where the access is never executed.
-        """
+        """Return the ends of weighted sums of subscripts, if executed, and what decides them."""
         with isl_sets.limit_operations(_OPERATIONS, f"the subscript of {access.text}"):
             region = Region(self, access.within, access.instruction, access.conditions)
             parts = region.read(index)
@@ -490,15 +478,13 @@ class Region(ToQuasiPolynomial):
         return value
 
 
-def _adapt(
-    data: Subscripts,
-    ranges: dict[str, Interval],
-    access: ArrayAccess,
-    index: Any,
-    extent: int,
-    sources: set[str],
-) -> bool:
+_Waiting = tuple[ArrayAccess, Any, int, set[str]]
+"""A subscript with the extent of its axis, and index arrays that decide it."""
+
+
+def _adapt(data: Subscripts, ranges: dict[str, Interval], subscript: _Waiting) -> bool:
     """Change ranges of elements if a subscript may lie outside; return whether it may."""
+    access, index, extent, sources = subscript
     ends, _ = data.follow(access, [index])
     if _is_inside(ends, extent):
         return False

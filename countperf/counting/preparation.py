@@ -62,7 +62,7 @@ class InstructionPart(NamedTuple):
         return self.number * self.share
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Instruction:
     """An instruction in its place, with its work: tests of predicates, and what they guard."""
 
@@ -81,7 +81,7 @@ class Instruction:
         return [name for name in self.scope.loops if name in own]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Launch:
     """A device program with its geometry and its barrier regions."""
 
@@ -94,11 +94,6 @@ class Launch:
     def number(self) -> PiecewiseQuasiPolynomial:
         """Number of its launches."""
         return self.domains.executions(self.program.launch_loops, (), NOWHERE)
-
-    @cached_property
-    def groups(self) -> PiecewiseQuasiPolynomial:
-        """Work groups of all launches."""
-        return self.grid.work_groups * self.number
 
     @cached_property
     def barriers(self) -> PiecewiseQuasiPolynomial:
@@ -143,8 +138,7 @@ class KernelTally:
             within = instruction.within_inames
             reasons = frozenset({f"the caller's counts for instruction '{instruction_id}'"})
             parts = tuple(
-                InstructionPart(key, predicates, number, probability)
-                for key, number in supplied.items()
+                InstructionPart(k, predicates, n, probability) for k, n in supplied.items()
             )
         else:
             within, reasons = self._rules.loops_around(instruction), frozenset[str]()
@@ -161,24 +155,14 @@ class KernelTally:
             kinds[loop.iname] = "launch loop" if loop.iname in hosts else "barrier loop"
         for loop in outline.loops[instruction_id]:
             kinds[loop.iname] = "unrolled" if loop.iname in copied else "loop"
-        scope = Scope(
-            domains=domains,
-            within=within,
-            cases=predicates,
-            grid=launch.grid,
-            loops=tuple(loop.iname for loop in outline.nest(instruction_id)),
-            own_loops=frozenset(name for name, kind in kinds.items() if kind == "loop"),
+        loops = tuple(loop.iname for loop in outline.nest(instruction_id))
+        own = frozenset(name for name, kind in kinds.items() if kind == "loop")
+        scope = Scope(domains, within, predicates, launch.grid, loops, own)
+        reasons |= given.reasons(within)
+        self._read[instruction_id] = Instruction(
+            instruction, parts, probability, kinds, scope, reasons, supplied is not None
         )
-        read = self._read[instruction_id] = Instruction(
-            loopy=instruction,
-            parts=parts,
-            probability=probability,
-            kinds=kinds,
-            scope=scope,
-            reasons=reasons | given.reasons(within),
-            is_supplied=supplied is not None,
-        )
-        return read
+        return self._read[instruction_id]
 
 
 class PreparedKernel:
@@ -237,7 +221,7 @@ class PreparedKernel:
     def _look_at(self, number: int) -> Launch:
         program = self.schedule.programs[number]
         grid = self.domains.grid(program.instruction_ids)
-        return Launch(program=program, domains=self.domains, grid=grid, regions=program.regions())
+        return Launch(program, self.domains, grid, program.regions())
 
     @contextmanager
     def counting(self) -> Generator[None]:
@@ -265,10 +249,7 @@ def computing(kernel: Any, instruction_ids: Iterable[str]) -> list[str]:
 def find_supplied_counts(
     kernel: Any, given: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[Key | str, Fraction]]:
-    """Return what the caller supplies for one execution of each instruction.
-
-    Operations are given as such, the rest by property name.
-    """
+    """Return what the caller supplies for each instruction: operations, the rest by property."""
     counts: dict[str, dict[Key | str, Fraction]] = {}
     for instruction_id, numbers in given.items():
         if instruction_id not in kernel.id_to_insn:

@@ -54,7 +54,7 @@ class InstructionAnalysis(ShortRepr):
     scope: Scope = field(repr=False, compare=False)  # where it is executed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChainAnalysis(ShortRepr):
     """A carried chain of one work item."""
 
@@ -68,7 +68,7 @@ class ChainAnalysis(ShortRepr):
     side_by_side: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RegionAnalysis(ShortRepr):
     """A barrier region."""
 
@@ -80,7 +80,7 @@ class RegionAnalysis(ShortRepr):
     passes: Known  # passes of all work groups through the region
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ProgramAnalysis(ShortRepr):
     """A device program."""
 
@@ -100,15 +100,10 @@ def analyze_program(
     prepared: PreparedKernel, tally: KernelTally, launch: Launch
 ) -> ProgramAnalysis:
     """Analyze the structure of a device program."""
-    grid = launch.grid
-    builder = _Builder(prepared, tally, launch)
-    return ProgramAnalysis(
-        name=launch.program.name,
-        launches=launch.number,
-        groups=tuple(grid.groups[axis] for axis in sorted(grid.groups)),
-        shape=tuple(grid.items[axis] for axis in sorted(grid.items)),
-        regions=tuple(builder.analyze_region(outline) for outline in launch.regions),
-    )
+    groups = tuple(extent for _, extent in sorted(launch.grid.groups.items()))
+    shape = tuple(extent for _, extent in sorted(launch.grid.items.items()))
+    regions = tuple(map(_Builder(prepared, tally, launch).analyze_region, launch.regions))
+    return ProgramAnalysis(launch.program.name, launch.number, groups, shape, regions)
 
 
 class _Builder:
@@ -133,14 +128,11 @@ class _Builder:
         with suppress(CountingError):
             grid = Grid(groups=self.grid.groups, items={})
             passes = barrier_passes(self.domains, barrier, launch_loops, grid)
-        return RegionAnalysis(
-            index=outline.index,
-            barrier_loops=tuple(name for name in around if name not in launch_loops),
-            loops=tuple(self._analyze_loops(outline, ids)),
-            instructions=tuple(self._analyze_instruction(outline, i) for i in ids),
-            chains=tuple(found for i in ids for found in self.chains.get(i, ())),
-            passes=passes,
-        )
+        barrier_loops = tuple(name for name in around if name not in launch_loops)
+        loops = tuple(self._analyze_loops(outline, ids))
+        instructions = tuple(self._analyze_instruction(outline, i) for i in ids)
+        chains = tuple(found for i in ids for found in self.chains.get(i, ()))
+        return RegionAnalysis(outline.index, barrier_loops, loops, instructions, chains, passes)
 
     def _analyze_instruction(self, outline: RegionOutline, name: str) -> InstructionAnalysis:
         read = self.tally.instruction(self.launch, outline, name)
@@ -183,15 +175,11 @@ class _Builder:
         for (instructions, variables), cycles in cycles_by_key.items():
             loops, inner = tuple(loop for loop, _ in cycles), cycles[-1][1]
             operations = sum((edge.operations for edge in inner), Counter[str]())
+            lengths = tuple(sorted(operations.items()))
             within = self.kernel.id_to_insn[instructions[-1]].within_inames
-            yield ChainAnalysis(
-                instructions=instructions,
-                variables=variables,
-                loops=loops,
-                operations=tuple(sorted(operations.items())),
-                steps=trips_of(self.domains, loops, within.difference(loops)),
-                side_by_side=self._count_side_by_side(instructions[-1], loops, inner),
-            )
+            steps = trips_of(self.domains, loops, within.difference(loops))
+            number = self._count_side_by_side(instructions[-1], loops, inner)
+            yield ChainAnalysis(instructions, variables, loops, lengths, steps, number)
 
     def _count_side_by_side(self, last: str, loops: Sequence[str], cycle: Sequence[_Edge]) -> int:
         """Count the chains that loop variables in the subscripts of variables tell apart."""

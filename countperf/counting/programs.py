@@ -46,7 +46,7 @@ from countperf.errors import (
 )
 from countperf.symbolic import sets
 from countperf.symbolic.affine import ALWAYS, NotAffineError, try_affine
-from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.piecewise import ONE_COUNT, ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.point_arrays import Point, find_sub_groups_executing
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 from countperf.text import ShortRepr
@@ -270,7 +270,7 @@ Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 """Loop variables around something, and the conditions on them under which it is executed."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class KernelProgram(ShortRepr):
     """One device program of a kernel, symbolic in the sizes."""
 
@@ -399,7 +399,7 @@ def kernel_programs(
             name=launch.program.name,
             domains=domains,
             grid=launch.grid,
-            launches=launch.number or one_count(),
+            launches=launch.number or ONE_COUNT,
             launch_loops=launch.program.launch_loops,
             body=launch.program.body,
             by_id=by_id,

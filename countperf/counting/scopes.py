@@ -26,7 +26,7 @@ from countperf.symbolic.quasipolynomial import ZERO, Atom, Floor, QuasiPolynomia
 from countperf.text import ShortRepr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scope:
     """Loops and conditions under which an instruction, or a part of it, is executed."""
 
@@ -72,10 +72,7 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
 
 
 def slots_of(scope: Scope) -> Known:
-    """Count the slots of an instruction: passes of a group through it, times the items of a group.
-
-    Items that have nothing to do in a pass have a slot all the same.
-    """
+    """Count the slots of an instruction: passes of a group through it, times all its items."""
     domains = scope.domains
     counted, _ = domains.trip_statistics(scope.within)
     if counted != scope.within:
@@ -138,10 +135,7 @@ def _find_lane_dependent_start(
 def barrier_passes(
     domains: Domains, barrier: LocalBarrier, launch_loops: frozenset[str], grid: Grid
 ) -> PiecewiseQuasiPolynomial:
-    """Count the barriers that all work items of all launches together pass.
-
-    Within each group, the loops around the barrier that are no hardware axes decide it.
-    """
+    """Count the barriers that all work items of all launches together pass."""
     loops = barrier.within | launch_loops
     for name in loops:
         if domains.kernel.inames[name].tags_of_type(VectorizeTag):
@@ -229,10 +223,7 @@ def strides_of(
 def _find_stride(
     scope: Scope, flat: QuasiPolynomial | None, name: str | None, *, of_most: bool = False
 ) -> QuasiPolynomial | None:
-    """Return the change of an address along a loop: the only one, or that of most lanes.
-
-    None if there is none; neighbors that stay or go on by one element count as going on.
-    """
+    """Return the change of an address along a loop: the only one, or that of most lanes."""
     if flat is None:
         return None
     names, domains = flat.names(), scope.domains
@@ -309,7 +300,7 @@ def _changes(expression: QuasiPolynomial, name: str) -> list[_Change]:
     for combination in product(*options):
         moved: dict[Atom, QuasiPolynomial] = {name: following}
         for floor, (change, _, _) in zip(floors, combination, strict=True):
-            moved[floor] = QuasiPolynomial.atom(floor) + change
+            moved[floor] = QuasiPolynomial.name(floor) + change
         conditions = frozenset[QuasiPolynomial]().union(*(c for _, c, _ in combination))
         share = prod((part for _, _, part in combination), start=Fraction(1))
         changes.append((expression.map_atoms(moved.get) - expression, conditions, share))
@@ -330,7 +321,7 @@ def _changes_of_floor(floor: Floor, name: str) -> list[_Change]:
             changes.append((stays, conditions, share))
             continue
         after = (floor.numerator + change).floor_divide(floor.denominator)
-        jump = after - QuasiPolynomial.atom(floor) - low
+        jump = after - QuasiPolynomial.name(floor) - low
         part = Fraction(rest, floor.denominator)
         changes.append((stays, conditions | {jump, -jump}, share * (1 - part)))
         changes.append((stays + 1, conditions | {jump - 1, 1 - jump}, share * part))

@@ -34,16 +34,15 @@ def require_sizes(
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SizeParameters(ShortRepr):
     """The size parameters of a kernel."""
 
     kernel: str  # name of the kernel
     names: tuple[str, ...]  # size parameters, sorted
     assumptions: str  # parameters for which the kernel is valid, in isl's notation
-    # the same as alternatives: what must be at least zero, and what must be zero
-    guards: tuple[Guards, ...]
-    # values of parameters that need not be given, in terms of those that have to be
+    guards: tuple[Guards, ...]  # alternatives: what must be at least zero, and what must be zero
+    # values of parameters that need not be given, in terms of the others
     defaults: Mapping[str, QuasiPolynomial] = field(default_factory=dict[str, QuasiPolynomial])
 
     @classmethod
@@ -52,13 +51,8 @@ class SizeParameters(ShortRepr):
     ) -> SizeParameters:
         """Read them from a kernel."""
         assumed = assumptions_of(kernel)
-        return cls(
-            kernel=kernel.name,
-            names=tuple(sorted(names)),
-            assumptions=assumptions_text(assumed),
-            guards=tuple(guards_of(assumed)),
-            defaults=defaults,
-        )
+        stated = (assumptions_text(assumed), tuple(guards_of(assumed)))
+        return cls(kernel.name, tuple(sorted(names)), *stated, defaults)
 
     def checked(
         self,

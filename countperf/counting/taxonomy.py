@@ -18,8 +18,7 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, Counte
 from countperf.errors import PropertyNameError
 
 COUNTING_RULES_VERSION = 10
-"""Raised whenever the same kernel would get other counts; weights fitted under another version
-do not apply."""
+"""Raised whenever the same kernel would get other counts; other weights do not apply."""
 
 
 def _no_newer(rules: int) -> int:
@@ -39,9 +38,8 @@ UNKNOWN_GROUPS = "code.groups_unknown"
 """Work groups of launches in which data decides what each of them executes (compiled code)."""
 
 View = Literal["source", "compiled", "structure"]
-"""True if a kernel's counts are those of what Loopy emits, of what a compiler leaves of it, or what
-Loopy emits and beside it, as ``site...`` and ``bytes...``, what a compiler leaves by how it is
-executed."""
+"""Counts of what Loopy emits, of what a compiler leaves, or of what Loopy emits and beside it, as
+``site...`` and ``bytes...``, what a compiler leaves by how it is executed."""
 
 VIEWS: tuple[View, ...] = get_args(View)
 

@@ -252,15 +252,13 @@ class PropertyVector(Result, Mapping[str, Count]):
     parameters : iterable of str
         Size parameters; those of the counts are added.
     assumptions, assumption_guards : str, tuple of (nonnegative, zero)
-        What the parameters must satisfy, for messages, and as alternatives of guards; no guards if
-        everything is allowed.
+        What the parameters must satisfy, in words and as alternatives.
     defaults : mapping from str to QuasiPolynomial
-        Values of parameters that need not be given, in terms of the others: offsets of arrays, and
-        strides that Loopy leaves to the caller.
+        Values of parameters that need not be given: offsets of arrays, and strides.
     caches : CountedCaches, optional
         Caches of the device that the kernel was counted for, in the structure view.
     ranges : mapping from str to range
-        Parameters that the types of a kernel's arguments hold.
+        Values that the types of a kernel's arguments hold.
     """
 
     def __init__(
@@ -354,14 +352,11 @@ class PropertyVector(Result, Mapping[str, Count]):
         >>> vector.evaluate(n=3)
         {'flop.add.f32': 9}
         """
-        return cls(
-            {
-                name: Count(quantity=_read_quantity(value), granularity=granularity_of(name))
-                for name, value in counts.items()
-            },
-            kernel=kernel,
-            view=view,
-        )
+        read = {
+            name: Count(quantity=_read_quantity(value), granularity=granularity_of(name))
+            for name, value in counts.items()
+        }
+        return cls(read, kernel=kernel, view=view)
 
     def mapped(
         self, function: Callable[[Mapping[str, Count]], Mapping[str, Count]]
@@ -459,13 +454,8 @@ class PropertyVector(Result, Mapping[str, Count]):
 
     @cached_property
     def _sizes(self) -> SizeParameters:
-        return SizeParameters(
-            kernel=self.kernel,
-            names=self.parameters,
-            assumptions=self.assumptions,
-            guards=self.assumption_guards,
-            defaults=self.defaults,
-        )
+        stated = (self.assumptions, self.assumption_guards, self.defaults)
+        return SizeParameters(self.kernel, self.parameters, *stated)
 
     def condition(self, source: CountSource) -> str:
         """Write the condition that integers are sizes of the kernel."""

@@ -23,6 +23,7 @@ from countperf.counting.domains import Domains
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.preparation import PreparedKernel
 from countperf.errors import DataDependentControlFlowError, UncountableSetError
+from countperf.sizes import Sizes
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, ToCondition
 from countperf.symbolic.point_arrays import (
@@ -138,10 +139,7 @@ class WorkGroups:
 
 
 def typical_group(
-    domains: Domains,
-    executed: Collection[Executed],
-    groups: Sequence[int],
-    values: Mapping[str, int],
+    domains: Domains, executed: Collection[Executed], groups: Sequence[int], values: Sizes
 ) -> Point:
     """Return the number of a group of the kind that executes the most, the middle if it may."""
     try:

@@ -21,6 +21,7 @@ from countperf.devices.description import (
     components_of,
 )
 from countperf.errors import CountingError, KernelBuildError, option
+from countperf.sizes import Sizes
 
 if TYPE_CHECKING:
     from countperf.devices.device import Device, Session
@@ -140,20 +141,15 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
 
 
 def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Bindings) -> None:
-    """Refuse private arrays that are larger than what a device has for a work group of them.
-
-    Processors have them on the stack of a thread: what exceeds it ends the process.
-    """
+    """Refuse private arrays that are larger than a GPU, or the stack of a thread, has for them."""
     source = kernel.addressed.kernel
     if source is None:
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
     shapes = kernel.addressed.shapes_of_temporaries(sizes)
-    held = sum(
-        prod(shapes.get(name, ())) * variable.dtype.itemsize
-        for name, variable in source.temporary_variables.items()
-        if variable.address_space == AddressSpace.PRIVATE and shapes.get(name)
-    )
+    variables = source.temporary_variables
+    arrays = [n for n in shapes if shapes[n] and variables[n].address_space == AddressSpace.PRIVATE]
+    held = sum(prod(shapes[name]) * variables[name].dtype.itemsize for name in arrays)
     room, whose = _GPU_PRIVATE_BYTES, "a work item"
     if held and device.identity.device_type == "cpu":
         _, group = source.get_grid_size_upper_bounds_as_exprs(
@@ -231,10 +227,7 @@ def default_inputs(
 
 
 def describe_indices(
-    kernel: DeviceKernel,
-    parameters: Mapping[str, Any],
-    given: Mapping[str, Any],
-    statistics: Mapping[str, Any],
+    kernel: DeviceKernel, parameters: Sizes, given: Mapping[str, Any], statistics: Mapping[str, Any]
 ) -> str:
     """Say which index arrays `default_inputs` makes up, and how; nothing if there are none."""
     _, shapes, limits = _decide(kernel, np.random.default_rng(0), parameters, given, statistics)
@@ -314,10 +307,9 @@ def _decide(
 
 def _draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if names := components_of(dtype):
-        fields: Any = dtype.fields
         result = np.zeros(shape, dtype)
         for name in names:
-            result[name] = _draw(rng, fields[name][0], shape)
+            result[name] = _draw(rng, result[name].dtype, shape)
         return result
     if dtype.kind in "biu":
         ends = (0, 1) if dtype.kind == "b" else (1, _LARGEST_INTEGER)

@@ -15,6 +15,7 @@ from countperf.devices.device import Device, DriverFile, Findings, Session, chec
 from countperf.devices.identity import read_processor
 from countperf.errors import DeviceError, KernelBuildError, nearest
 from countperf.machine_code import tools
+from countperf.sizes import checks_keywords
 from countperf.text import Printed, Result, ShortRepr, check_lines, extract
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ class DoctorReport(ShortRepr, Result):
         return Printed(head=said, facts=asdict(self))
 
 
+@checks_keywords
 def doctor() -> DoctorReport:
     """Look at all drivers, and try each device; nothing is raised for those that fail."""
     discovery = discover()

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_KINDS: tuple[DeviceType, ...] = ("accelerator", "gpu", "cpu")  # the last that holds is taken
+
+
 class OpenClBackend:
     """Runs kernels through pyopencl."""
 
@@ -82,9 +85,10 @@ class OpenClBackend:
 
 def describe(handle: cl.Device, label: str) -> common.Device:
     """Read identity and limits of a pyopencl device."""
-    kinds: tuple[DeviceType, ...] = "cpu", "gpu", "accelerator"
-    named = (kind for kind in kinds if handle.type & getattr(cl.device_type, kind.upper()))
-    device_type: DeviceType = next(named, "other")
+    device_type: DeviceType = "other"
+    for kind in _KINDS:
+        if handle.type & getattr(cl.device_type, kind.upper()):
+            device_type = kind
     processor = read_processor() if device_type == "cpu" else ""
     name = handle.name.strip()
     slug = make_slug(handle.platform.name, name, processor)
@@ -191,7 +195,8 @@ class OpenCLSession(common.Session):
         check_offsets(unit)
         check_types(device, unit)
         code = generate_for_target(unit)
-        source, more = code.source, ()
+        source = code.source
+        more: tuple[Any, ...] = ()
         if unused_local_bytes:  # as one more argument, of which the host function does not know
             source = _SIGNATURE.sub(r"\1, __local char *unused_local)", source)
             more = (cl.LocalMemory(unused_local_bytes),)
@@ -219,11 +224,8 @@ class OpenCLSession(common.Session):
                 if choose_groups is not None:
                     groups = choose_groups(groups, each.shape)
                 kernel.set_args(*each.arguments, *more)
-                shapes, flags = (
-                    (groups, each.shape),
-                    {"g_times_l": True, "allow_empty_ndrange": True},
-                )
-                return cl.enqueue_nd_range_kernel(self.queue, kernel, *shapes, **flags)
+                given: Any = self.queue, kernel, groups, each.shape
+                return cl.enqueue_nd_range_kernel(*given, g_times_l=True, allow_empty_ndrange=True)
 
             return lambda: [run(each) for each in launches]
 

@@ -253,11 +253,9 @@ class Protocol(Part):
             return type(self).model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
             first = error.errors()[0]
-            name, said = str((*first["loc"], *changes)[0]), first["msg"]
-            message = f"no protocol has {name}={changes.get(name)!r}: "
-            raise ParameterError(
-                message + said.removeprefix("Value error, "), parameter=name
-            ) from error
+            name, said = str((*first["loc"], *changes)[0]), first["msg"].partition("error, ")
+            message = f"no protocol has {name}={changes.get(name)!r}: {said[2] or said[0]}"
+            raise ParameterError(message, parameter=name) from error
 
     def is_stable(self, summary: Summary) -> bool:
         """Tell whether spread and noise floor are within the limits."""

@@ -369,14 +369,8 @@ def _measure_latency(bench: Bench) -> Iterator[Finding]:
     yield _judge("memory latency", latency, f"chase: a random cycle of {lines} lines", _LATENCY)
 
 
-def fit_transfer(sizes: Sequence[int], times: Sequence[float]) -> tuple[float, float]:
-    """Fit the time of a transfer as start-up (s) plus size over bandwidth (byte/s)."""
-    slope, startup = np.polyfit(sizes, times, 1, w=1 / np.asarray(times))
-    return max(0.0, float(startup)), 1 / max(float(slope), 1e-15)
-
-
 def _measure_transfers(bench: Bench) -> Iterator[Finding]:
-    """Measure transfers from and to ordinary (pageable) memory of the host, by size."""
+    """Measure transfers from and to ordinary (pageable) memory of the host: start-up plus size."""
     session = bench.session
     sizes = [size for size in _TRANSFER_SIZES if size <= bench.array_bytes]
     host = np.zeros(sizes[-1], np.uint8)
@@ -394,10 +388,10 @@ def _measure_transfers(bench: Bench) -> Iterator[Finding]:
     for direction, copy in copies.items():
         times = [min(time_copy(copy, size) for _ in range(5)) for size in sizes]
         _, spread = summarize([time_copy(copy, sizes[-1]) for _ in range(3)])
-        startup_s, rate = fit_transfer(sizes, times)
+        slope, startup = map(float, np.polyfit(sizes, times, 1, w=1 / np.asarray(times)))
         said = f"copies of {sizes[0]} to {sizes[-1]} byte by the host's clock"
-        yield _judge(f"{direction} startup", (startup_s, spread), said, _SECONDS)
-        yield _judge(f"{direction} bandwidth", (rate, spread), said, _RATE)
+        yield _judge(f"{direction} startup", (max(0.0, startup), spread), said, _SECONDS)
+        yield _judge(f"{direction} bandwidth", (1 / max(slope, 1e-15), spread), said, _RATE)
 
 
 _PIPELINES = (
@@ -547,11 +541,15 @@ def _list_classes(
         ("ld.local.s32", "local", "compute", "local"),
         ("ld.global.s32", "memory", "memory", "memory"),
     ]
-    classes: dict[str, described.InstructionClass] = {}
-    for name, pipeline, kind, measured in rows:
-        if measured in costs and (found := known.get(f"{measured} latency")):
-            cost = {"cpi": costs[measured], "latency": found.value, "source": _source(found)}
-            classes[name] = described.InstructionClass(
-                name=name, subsystem=pipeline, kind=kind, **cost
-            )
-    return classes
+    return {
+        name: described.InstructionClass(
+            name=name,
+            subsystem=subsystem,
+            cpi=costs[measured],
+            latency=latency.value,
+            kind=kind,
+            source=_source(latency),
+        )
+        for name, subsystem, kind, measured in rows
+        if measured in costs and (latency := known.get(f"{measured} latency"))
+    }

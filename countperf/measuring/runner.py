@@ -201,11 +201,11 @@ _PLACES = 2**12
 class CaseRunner:
     """A runner of cases on a device; subclasses define `check` and `load_case`."""
 
-    def __init__(self, device: Device, clock: EventClock | None = None) -> None:
+    def __init__(self, device: Device) -> None:
         self.device = device
         self.identity: DeviceIdentity = device.identity
         self.limits: DeviceLimits = device.limits
-        self.clock: EventClock = clock or EventClock()
+        self.clock: EventClock = EventClock()
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels, as `Session.versions`."""
@@ -248,8 +248,8 @@ class CaseRunner:
 class KernelRunner(CaseRunner):
     """Runs cases on a device."""
 
-    def __init__(self, session: Session, clock: EventClock | None = None) -> None:
-        super().__init__(session.device, clock)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.device)
         self.session = session
         self._displacements = np.random.default_rng(0)
         self._kernels: dict[str, DeviceKernel] = {}
@@ -257,9 +257,9 @@ class KernelRunner(CaseRunner):
         self._drawn: tuple[object, dict[str, Any]] | None = None
 
     @classmethod
-    def open(cls, device: Device, clock: EventClock | None = None) -> KernelRunner:
+    def open(cls, device: Device) -> KernelRunner:
         """Open a device and return what runs cases on it."""
-        return cls(open_session(device), clock)
+        return cls(open_session(device))
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels."""
@@ -404,10 +404,10 @@ class ApartRunner(CaseRunner):
     """Runs cases in a process of its own; a context manager, which begins and ends the process."""
 
     def __init__(self, device: Device, longest_s: float = LONGEST_S) -> None:
+        super().__init__(device)
         if not 0 < longest_s < float("inf"):
             message = f"longest_s is {longest_s}; it is a finite time in seconds, more than 0"
             raise ParameterError(message, parameter="longest_s")
-        super().__init__(device)
         self._longest_s = longest_s
         self._pool = Pool(1)
 

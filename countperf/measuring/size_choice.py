@@ -126,11 +126,9 @@ def limit_memory(limits: DeviceLimits, host_bytes: int | None) -> int:
     return max(1, min(limits.max_allocation_bytes, *(bound // 4 for bound in bounds)))
 
 
-def measure_limits(
-    session: Session, clock: EventClock | None = None, **limits: float
-) -> SizeLimits:
+def measure_limits(session: Session, **limits: float) -> SizeLimits:
     """Find out what bounds the sizes on a device; others of the limits can be given."""
-    overhead = measure_launch_overhead(session, clock)
+    overhead = measure_launch_overhead(session)
     return SizeLimits(
         launch_overhead_s=max(overhead.time_s, overhead.host_s),
         memory_bytes=limit_memory(session.device.limits, available_memory()),

@@ -165,7 +165,9 @@ def compare_models(
             f"none of the {len(measurements)} measured cases has a profile: "
             + next(iter(unprofiled.values()), "there are none for this purpose")
         )
-    asked = [(model, level) for model in build() for level in LEVELS if level in levels]
+    asked: list[tuple[MechanisticModel, CalibrationLevel]] = [
+        (model, level) for model in build() for level in LEVELS if level in levels
+    ]
     results = [_judge(*each, cases) for each in stepped(asked, "calibrating models")]
     return Comparison(
         device=device.slug,

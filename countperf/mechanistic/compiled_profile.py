@@ -49,8 +49,7 @@ from countperf.devices.nvcc import compile_for, compile_sass, find_program
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.devices.targets import Launches, Shape, generate_cuda
 from countperf.machine_code.sass_instruction import CALLS, SassInstruction, parse_sass
-from countperf.machine_code.warp import Executed, WarpProgram, launched
-from countperf.machine_code.warp_unit import LANES
+from countperf.machine_code.warp import LANES, Executed, WarpProgram, launch_sub_group
 from countperf.mechanistic.classes import BARRIER, kernel_class
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
@@ -116,7 +115,6 @@ class SassSegment:
 class SassAnalysis:
     """A kernel's segments."""
 
-    kernel: str  # name of the function
     segments: tuple[SassSegment, ...]  # in the order of the code
 
     def trips(self, executed: Mapping[int, int]) -> tuple[float, ...]:
@@ -259,7 +257,7 @@ def analyze_function(
                 critical_path=_path(code[first:after], later, latencies, closes=closes),
             )
         )
-    return SassAnalysis(kernel=name, segments=tuple(segments))
+    return SassAnalysis(segments=tuple(segments))
 
 
 def _loops(name: str, code: Sequence[SassInstruction]) -> list[tuple[int, int]]:
@@ -411,7 +409,9 @@ class GpuKernel:
             kinds = self._kinds(launch, parameters, every_group=every_group)
             assumed += prod(extents) - len(kinds)
             for kind, sub_group in product(kinds, range(number)):
-                executed = program.executed(*launched(constants, kind.point, shape, sub_group))
+                executed = program.follow_lanes(
+                    *launch_sub_group(constants, kind.point, shape, sub_group)
+                )
                 for position, instruction in enumerate(program.instructions):
                     for name in (instruction.name, "all"):
                         instructions[name] += executed.instructions[position] * int(kind.times)
@@ -429,8 +429,10 @@ class GpuKernel:
         for kernel, extents, shape, arguments in self.launches.list_launches(parameters):
             if kernel not in executed:
                 group = self.groups.typical(kernel, extents, parameters, _integers(arguments))
-                sub_group = launched(self._constants(extents, shape, arguments), group, shape, 0)
-                executed[kernel] = self.programs[kernel].executed(*sub_group)
+                sub_group = launch_sub_group(
+                    self._constants(extents, shape, arguments), group, shape, 0
+                )
+                executed[kernel] = self.programs[kernel].follow_lanes(*sub_group)
         return executed
 
     def _kinds(

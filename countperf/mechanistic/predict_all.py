@@ -178,7 +178,9 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         """Give a row per model, all of them ranked by validity; then stalls and how to mend it."""
         ranked = self.ranked()
         is_ranked = len(self) == len(_MODELS)
-        facts = {name: {"rank": 1 + ranked.index(name), **self._describe(name)} for name in self}
+        facts: dict[str, dict[str, Any]] = {
+            name: {"rank": 1 + ranked.index(name), **self._describe(name)} for name in self
+        }
         rows = [
             {
                 "model": name,
@@ -355,8 +357,12 @@ def _predict_launches(
     for position, (profiled, number) in enumerate(launches):
         if not isinstance(model, RooflineModel | ByteRooflineModel):
             require_registers(profiled, profiler.device)
-        if isinstance(model, PipelineModel):
-            profiled = _shorten_graph(model, profiler, profiled, values, position)
+        graph = profiled.profile.idg
+        if isinstance(model, PipelineModel) and graph is not None:
+            most = _find_longest_graph(profiled, model.device)
+            if len(graph.nodes) > most:
+                shorter = replace(profiler, max_instructions=most)
+                profiled = shorter.launches_at(values)[position][0]
         parts.append((model.predict(profiled, values), number))
     if len(parts) == 1 and parts[0][1] == 1:
         return replace(parts[0][0], kernel=profiler.kernel)
@@ -380,20 +386,8 @@ def _add_up(parts: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str, Any]:
     return largest_first(total)
 
 
-def _shorten_graph(
-    model: PipelineModel,
-    profiler: KernelProfiler,
-    profiled: ProfiledKernel,
-    values: Mapping[str, Any],
-    position: int,
-) -> ProfiledKernel:
-    """Return the kernel with a graph so short that its simulation takes seconds at most."""
-    graph = profiled.profile.idg
-    if graph is None:
-        return profiled
-    geometry = launch_geometry(profiled, model.device)
+def _find_longest_graph(profiled: ProfiledKernel, device: DeviceParameters) -> int:
+    """Return how many instructions a graph may have for its simulation to take seconds at most."""
+    geometry = launch_geometry(profiled, device)
     waves = min(3, -(-geometry.groups_on_compute_unit // geometry.concurrent_groups))
-    most = int(_SIMULATED_INSTRUCTIONS / (waves * geometry.occupancy))
-    if len(graph.nodes) <= most:
-        return profiled
-    return replace(profiler, max_instructions=max(1, most)).launches_at(values)[position][0]
+    return max(1, int(_SIMULATED_INSTRUCTIONS / (waves * geometry.occupancy)))

@@ -41,8 +41,7 @@ class Roof:
     """Throughput that the subsystems of a compute unit allow."""
 
     wpc: float  # sub-groups per cycle
-    bound: str  # the subsystem that bounds it, or ``"issue"``
-    kind: base.Bound  # what that is
+    kind: base.Bound  # what bounds it
     # cycles per sub-group by subsystem, in the order in which ties are decided
     busy: Mapping[str, float]
 
@@ -71,7 +70,7 @@ def roof(counts: Mapping[str, float], device: DeviceParameters) -> Roof:
         busy["issue"], kind_of["issue"] = sum(counts.values()) / device.issue_limit, "issue"
     most = max(busy.values())
     bound = next(name for name, cycles in busy.items() if cycles >= most * (1 - _TIE))
-    return Roof(wpc=1 / most, bound=bound, kind=kind_of[bound], busy=busy)
+    return Roof(wpc=1 / most, kind=kind_of[bound], busy=busy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

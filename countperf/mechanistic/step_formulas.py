@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from itertools import chain, pairwise
 from math import lcm
 
@@ -87,7 +88,7 @@ class StepFormulas(Result):
         """Return the steps at a size, Eq. (1) of each program, and the term that gives most."""
         self.described.require("latency_steps", model="tmm")
         terms = (self.terms(program).items() for program in self.programs)
-        largest = [
+        largest: list[tuple[Fraction, Term]] = [
             max((Fraction(t.evaluate({self.size: n})), name) for name, t in of) for of in terms
         ]
         return StepBound(steps=float(sum(steps for steps, _ in largest)), which=max(largest)[1])
@@ -192,7 +193,7 @@ def step_formulas(
     cores = device.require_int("cores_per_compute_unit", model="tmm")
     units = device.require_int("num_compute_units", model="tmm")
     programs: list[ProgramSteps] = []
-    for number, (profiled, times) in enumerate(counts.at(0)):
+    for number, (profiled, times) in enumerate(counts.at(0, 1)):
         profiling.require_registers(profiled, device)
         active = profiled.launch.active_groups
         resident = active or resident_groups_of(profiled, device).active_groups
@@ -251,7 +252,7 @@ class _Counts:
             self.first += 1
             if self.first > _LAST_FIRST:
                 raise self._refusal(f"counts are no polynomials: they change at {differ[0]} = 0")
-        self._launches: dict[tuple[int, int], tuple[tuple[ProfiledKernel, int], ...]] = {}
+        self.at = cache(self._launch)
 
     def _changes(self, guard: QuasiPolynomial) -> bool:
         """Return whether a condition is another one where the size is far larger."""
@@ -268,12 +269,10 @@ class _Counts:
         )
         return ModelNotApplicableError(message, parameter="parameters")
 
-    def at(self, point: int, longest: int = 1) -> tuple[tuple[ProfiledKernel, int], ...]:
+    def _launch(self, point: int, longest: int) -> tuple[tuple[ProfiledKernel, int], ...]:
         """Return launches so many multiples beyond the first, with graphs up to a length."""
-        if (point, longest) not in self._launches:
-            sampled, sizes = replace(self.profiler, max_instructions=longest), self._sizes(point)
-            self._launches[point, longest] = sampled.launches_at({**self.held, **sizes})
-        return self._launches[point, longest]
+        sampled = replace(self.profiler, max_instructions=longest)
+        return sampled.launches_at({**self.held, **self._sizes(point)})
 
     def formula(self, number: int, field: str) -> QuasiPolynomial:
         """Return a count of all launches of a program as a polynomial; refuse what is none."""

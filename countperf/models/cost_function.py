@@ -10,14 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countperf.models import function as functions
 from countperf.models.correction import profile
 from countperf.models.definition import NAMESPACE, SCALAR_NAMESPACE, covers
-from countperf.models.function import (
-    make_unmeasured_error,
-    raise_to_launch,
-    refuse_infinite,
-    refuse_negative,
-)
 from countperf.models.predictions import Array, ParameterValue, Quantity
 from countperf.symbolic.compiled import BLOCK, CountSource
 from countperf.text import FieldsAlone, ShortRepr
@@ -91,7 +86,7 @@ class CostFunction(ShortRepr, FieldsAlone):
             source.lines.append(f"if not ({self.vector.condition(source)}): raise ValueError")
         numbers = source.numbers()
         known = {
-            name: source.named(f"np.asarray({number}, dtype=float)" if arrays else number)
+            name: source.name_expression(f"np.asarray({number}, dtype=float)" if arrays else number)
             for name, number in zip(self.vector, numbers, strict=True)
         }
         source.lines.append("values = {}")
@@ -102,7 +97,9 @@ class CostFunction(ShortRepr, FieldsAlone):
             source.lines.append(f"values[{name!r}] = {formula.source}")
             known[name] = f"values[{name!r}]"
         features = [
-            source.named(" + ".join(known[name] for name in properties)) if properties else "0.0"
+            source.name_expression(" + ".join(known[name] for name in properties))
+            if properties
+            else "0.0"
             for properties in self._properties
         ]
         scales = [model.terms[term].scale for term, _ in self.weights.function.columns]
@@ -112,7 +109,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         ]
         results = (features, scaled, [known[name] for name in self._lacking])
         names = NAMESPACE if arrays else SCALAR_NAMESPACE
-        return source.defined([f"[{', '.join(texts)}]" for texts in results], names)
+        return source.define_function([f"[{', '.join(texts)}]" for texts in results], names)
 
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one."""
@@ -138,8 +135,8 @@ class CostFunction(ShortRepr, FieldsAlone):
                 size = times[block].shape
                 both = ([np.broadcast_to(row, size) for row in some] for some in rows[:2])
                 times[block] = self._time(*(np.stack(some, axis=-1, dtype=float) for some in both))
-        refuse_infinite(self.weights.model, times)
-        refuse_negative(self.weights.model, self.kernel, times)
+        functions.refuse_infinite(self.weights.model, times)
+        functions.refuse_negative(self.weights.model, self.kernel, times)
         return times.reshape(shape) if shape else float(times[0])
 
     def _time(self, values: Array, scaled: Array) -> Any:
@@ -148,11 +145,11 @@ class CostFunction(ShortRepr, FieldsAlone):
         if (correction := self.weights.correction) is not None:
             told = profile(self.weights.function.columns, values, scaled, self.weights.unknowns)
             time_s = time_s * np.exp(correction.find_log_factors(*told))
-        return raise_to_launch(time_s, self.weights.shortest_launch_s)
+        return functions.raise_to_launch(time_s, self.weights.shortest_launch_s)
 
     def _check_measured(self, lacking: list[Any]) -> None:
         names = [n for n, value in zip(self._lacking, lacking, strict=True) if np.any(value != 0)]
         if names and not self.incomplete_ok:
             spec = self.weights.definition.features
             wanted = dict.fromkeys(spec.feature_of(name) or name for name in names)
-            raise make_unmeasured_error(self.kernel, self.device, wanted)
+            raise functions.make_unmeasured_error(self.kernel, self.device, wanted)

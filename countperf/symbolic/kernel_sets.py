@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import islpy as isl
 import loopy.symbolic
 from loopy.symbolic import pw_aff_to_expr
 
 from countperf.errors import CountingError
 from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial
-from countperf.symbolic.isl_sets import IntegerSet, as_set, in_fixed_order, names_of
+from countperf.symbolic.isl_sets import (
+    IntegerSet,
+    as_set,
+    drop_parameters,
+    in_fixed_order,
+    names_of,
+)
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sets import restrict
 
@@ -58,15 +63,8 @@ def assumptions_of(kernel: Any) -> IntegerSet:
     assumptions = _set_of(kernel.assumptions)
     if _namedisl is None:
         return assumptions
-    return _onto_parameters(assumptions.params(), {*kernel.arg_dict, *kernel.all_params()})
-
-
-def _onto_parameters(assumptions: IntegerSet, known: Collection[str]) -> IntegerSet:
-    """Project assumptions onto some of their parameters."""
-    for position in reversed(range(assumptions.dim(isl.dim_type.param))):
-        if assumptions.get_dim_name(isl.dim_type.param, position) not in known:
-            assumptions = assumptions.project_out(isl.dim_type.param, position, 1)
-    return assumptions
+    unknown = {*names_of(assumptions, parameters=True)} - {*kernel.arg_dict, *kernel.all_params()}
+    return drop_parameters(assumptions.params(), unknown)
 
 
 def with_sets_in_fixed_order(kernel: Any) -> Any:
@@ -79,9 +77,8 @@ def with_sets_in_fixed_order(kernel: Any) -> Any:
 def with_assumptions_on_arguments(kernel: Any) -> Any:
     """Return a kernel without assumptions on what is no argument, such as on loop variables."""
     assumptions = assumptions_of(kernel)
-    if kernel.arg_dict.keys() >= {*names_of(assumptions, parameters=True)}:
-        return kernel
-    return _with_assumptions(kernel, _onto_parameters(assumptions, kernel.arg_dict))
+    unknown = {*names_of(assumptions, parameters=True)} - kernel.arg_dict.keys()
+    return _with_assumptions(kernel, drop_parameters(assumptions, unknown)) if unknown else kernel
 
 
 def _with_assumptions(kernel: Any, assumptions: IntegerSet) -> Any:
@@ -104,8 +101,7 @@ def replace_parameter(owned: Any, name: str, value: Any, allowed: Collection[str
             f"{', '.join(sorted(allowed)) or 'anything'}; assign it to a variable, such as "
             f'"<> bound = {value}", and pass bound'
         ) from error
-    position = names_of(plain, parameters=True).index(name)
-    (piece,) = plain.project_out(isl.dim_type.param, position, 1).get_basic_sets()
+    (piece,) = drop_parameters(plain, [name]).get_basic_sets()
     return _as_loopy_has_it(piece)
 
 

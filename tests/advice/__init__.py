@@ -45,10 +45,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "see to it that the file can be used and that its disk has space",
         "start a new process to use the device again",
     ),
-    "begins again from a copy of a damaged file": (
-        "make the file anew",
-        "restore it from a copy",
-    ),
+    "begins again from a copy of a damaged file": ("make the file anew", "restore it from a copy"),
     "measures for minutes on a device": (
         "End those programs and calibrate again, which goes on from there",
         "give more",
@@ -64,7 +61,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "time again when the machine is quiet",
         "time the kernel on the same device",
     ),
-    "is followed in tests/models/test_counted_caches.py": ("fit to either part",),
+    "is followed in tests/models/test_weights.py": ("fit to either part",),
     "is followed in tests/devices/compile/test_gpu_counts.py": (
         "follow all with …, which takes long",
     ),

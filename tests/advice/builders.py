@@ -118,12 +118,7 @@ CHEAP = {**TRUE_WEIGHTS, "gmem.store.32.stride1": -2e-12}
 
 
 def bound(
-    unit: Any,
-    inputs: Any = None,
-    statistics: Any = None,
-    *,
-    unchecked: bool = False,
-    **sizes: Any,
+    unit: Any, inputs: Any = None, statistics: Any = None, *, unchecked: bool = False, **sizes: Any
 ) -> Any:
     """Make a kernel's inputs and find where they lie, as before a launch; no device is needed."""
     described = describe_kernel(unit)

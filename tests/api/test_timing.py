@@ -24,7 +24,7 @@ from countperf.api.timing import time_kernel
 from countperf.cli import main
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.vector import PropertyVector
-from countperf.devices.discovery import find_device
+from countperf.devices.device import Device
 from countperf.figures import draw
 from countperf.measuring import KernelCase, Measurement, TimedSize
 from countperf.measuring import Timing as Timing
@@ -298,41 +298,29 @@ def _anchor(timing: Timing, kernel: Any = AXPY, weights: WeightSet | None = None
     return countperf.predict(kernel, n=1000, weights=weights or linear(), anchors=[timing])
 
 
-_OTHER: Mapping[str, tuple[Callable[[Timing], object], type[Exception]]] = {
-    "is of 'axpy', and kernel 'scale' has other counts": (
-        lambda timing: _anchor(timing, _SCALE),
-        errors.PredictionError,
-    ),
-    "is of fake-abacus": (
-        lambda timing: _anchor(timing, weights=linear(device=make_device())),
-        errors.DeviceMismatchError,
-    ),
-    "counting rules 0": (
-        lambda timing: _anchor(timing.model_copy(update={"counting_rules": 0})),
-        errors.PredictionError,
-    ),
-    "could not be counted in the source view": (
-        lambda timing: _anchor(_uncounted(timing)),
-        errors.PredictionError,
-    ),
-    "was not made with fitted weights": (
-        lambda timing: replace(
-            countperf.predict(AXPY, n=5, weights=linear()), origin=None
-        ).anchored(timing),
-        errors.PredictionError,
-    ),
+def _anchor_otherwise(timing: Timing) -> Prediction:
+    made = replace(countperf.predict(AXPY, n=5, weights=linear()), origin=None)
+    return made.anchored(timing)
+
+
+_OTHER: Mapping[str, Callable[[Timing], object]] = {
+    "is of 'axpy', and kernel 'scale' has other counts": lambda timing: _anchor(timing, _SCALE),
+    "is of fake-abacus": lambda timing: _anchor(timing, weights=linear(device=make_device())),
+    "counting rules 0": lambda timing: _anchor(timing.model_copy(update={"counting_rules": 0})),
+    "could not be counted in the source view": lambda timing: _anchor(_uncounted(timing)),
+    "was not made with fitted weights": _anchor_otherwise,
 }
 
 
 @pytest.mark.parametrize("said", _OTHER)
 def test_a_timing_of_something_else_is_no_anchor(said: str) -> None:
-    anchor, error = _OTHER[said]
     timing = timed({1000: 6e-6})
     assert "after 1 measured run of" in str(
         _anchor(timing, count_kernel(AXPY, view="structure")).verdicts
     )
+    error = errors.DeviceMismatchError if said == "is of fake-abacus" else errors.PredictionError
     with pytest.raises(error, match=said):
-        anchor(timing)
+        _OTHER[said](timing)
 
 
 def _uncounted(timing: Timing) -> Timing:
@@ -378,49 +366,6 @@ for by in ({"weights": "pocl-epyc-zen5", "model": "structural"}, {"weights": wei
 """
 
 
-KERNELS = """
-import loopy as lp
-import numpy as np
-
-axpy = lp.split_iname(lp.make_kernel(
-    "{ [i] : 0 <= i < n }", "z[i] = 2*x[i] + y[i]",
-    [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-    assumptions="n >= 1", lang_version=(2018, 2), name="axpy"),
-    "i", 64, outer_tag="g.0", inner_tag="l.0")
-
-def inputs(rng, sizes):
-    print("making inputs")
-    return {name: np.full(sizes["n"], 2, np.float32) for name in ("x", "y")}
-
-def exits(rng, sizes):
-    raise SystemExit(3)
-
-def nothing(rng, sizes):
-    return 5
-
-def endless(rng, sizes):
-    import os, time
-    with open("number", "w") as file:
-        file.write(str(os.getpid()))
-    time.sleep(1000)
-"""
-
-
-@pytest.fixture
-def kernel_file(tmp_path: Path) -> Path:
-    path = tmp_path / "kernels.py"
-    path.write_text(KERNELS)
-    return path
-
-
-@pytest.fixture(scope="module")
-def device() -> str:
-    try:
-        return find_device().label
-    except errors.DeviceError as error:
-        pytest.skip(str(error))
-
-
 FAST = PROTOCOL.with_values(separation_s=0.0, extra_rounds=0)
 
 
@@ -430,9 +375,9 @@ def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any
 
 
 @pytest.mark.device
-def test_wrong_numbers_are_noticed_before_a_timing(device: str) -> None:
+def test_wrong_numbers_are_noticed_before_a_timing(device: Device) -> None:
     options: dict[str, Any] = {"weights": linear(), "force": True, "reference": _wrong}
-    runner = KernelRunner.open(find_device(device))
+    runner = KernelRunner.open(device)
     with pytest.raises(errors.WrongResultError, match="wrong numbers: z"):
         time_kernel(AXPY, n=64, runner=runner, protocol=FAST, **options)
 
@@ -444,9 +389,9 @@ def _make_identity_indices(rng: np.random.Generator, sizes: Mapping[str, int]) -
 
 
 @pytest.mark.device
-def test_a_computed_subscript_is_launched_if_the_user_says_so(device: str) -> None:
+def test_a_computed_subscript_is_launched_if_the_user_says_so(device: Device) -> None:
     swapping = made("i<n", "z[i] = x[k[i] ^ 1]", "x,z f32 n; k i32 n; n i32", split="i:16")
-    runner = KernelRunner.open(find_device(device))
+    runner = KernelRunner.open(device)
     options: dict[str, Any] = {
         "weights": linear(),
         "force": True,
@@ -480,7 +425,7 @@ def _never_ending(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[st
     ],
 )
 def test_a_crash_and_a_kernel_that_never_ends_are_errors_that_name_it(
-    device: str, make: Any, longest_s: float, said: str
+    device: Device, make: Any, longest_s: float, said: str
 ) -> None:
     weights: dict[str, Any] = {"weights": linear(), "force": True}
     with pytest.raises(errors.MeasurementError, match=said):
@@ -496,10 +441,10 @@ def test_a_crash_and_a_kernel_that_never_ends_are_errors_that_name_it(
 
 @pytest.mark.device
 @pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
-def test_a_crash_costs_one_case_alone(device: str) -> None:
+def test_a_crash_costs_one_case_alone(device: Device) -> None:
     crashing = KernelCase(name="first", kernel=AXPY, parameters={"n": 64}, make_arguments=_crashing)
     other = replace(crashing, name="second", parameters={"n": 128}, check_parameters={"n": 128})
-    with ApartRunner(find_device(device)) as runner:
+    with ApartRunner(device) as runner:
         with pytest.raises(
             errors.MeasurementError, match=r"first: .*the process of its own was lost"
         ):
@@ -512,9 +457,9 @@ def test_a_crash_costs_one_case_alone(device: str) -> None:
 @pytest.mark.device
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes")
 def test_an_interrupt_ends_the_process_that_launches(
-    device: str, kernel_file: Path, tmp_path: Path
+    device: Device, kernel_file: Path, tmp_path: Path
 ) -> None:
-    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device]
+    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device.label]
     command += ["--arguments", f"{kernel_file}:endless"]
     number = tmp_path / "number"
     with subprocess.Popen(
@@ -529,17 +474,17 @@ def test_an_interrupt_ends_the_process_that_launches(
 
 
 @pytest.mark.device
-def test_a_kernel_of_the_catalogue_brings_inputs_and_reference(device: str) -> None:
+def test_a_kernel_of_the_catalogue_brings_inputs_and_reference(device: Device) -> None:
     timing = time_kernel("n-body", n=256, device=device, protocol=FAST, model="linear")
     assert timing.kernel == "n-body"
 
 
 @pytest.mark.device
 def test_the_command_times_saves_and_anchors(
-    device: str, kernel_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    device: Device, kernel_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = tmp_path / "axpy.json"
-    command = ["time", f"{kernel_file}:axpy", "n=1024,4096", "--device", device]
+    command = ["time", f"{kernel_file}:axpy", "n=1024,4096", "--device", device.label]
     command += ["--model", "linear"]  # no code is compiled to be read
     command += ["--arguments", f"{kernel_file}:inputs", "--output", str(saved), "--json"]
     assert main(command) == 0
@@ -549,7 +494,7 @@ def test_the_command_times_saves_and_anchors(
     assert [sizes for sizes, _ in runs] == [{"n": 1024}, {"n": 4096}]
     assert "making inputs" in captured.err
     assert Timing.read_file(saved).runs == runs
-    slug = find_device(device).identity.slug
+    slug = device.identity.slug
     if printed["weights"]:
         anchor = ["--weights", slug, "--model", "linear", "--anchor", str(saved)]
         assert main(["predict", f"{kernel_file}:axpy", "n=2048", *anchor]) == 0
@@ -568,16 +513,16 @@ def test_the_command_times_saves_and_anchors(
     ],
 )
 def test_arguments_that_are_none_are_refused(
-    device: str, kernel_file: Path, function: str, said: str, capsys: pytest.CaptureFixture[str]
+    device: Device, kernel_file: Path, function: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device]
+    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device.label]
     assert main([*command, "--arguments", f"{kernel_file}:{function}"]) == 1
     assert said in capsys.readouterr().err
 
 
 @pytest.mark.device
-def test_a_kernel_whose_sizes_are_not_declared_is_timed(device: str) -> None:
+def test_a_kernel_whose_sizes_are_not_declared_is_timed(device: Device) -> None:
     unit = made("i<n", "z[i] = 2*x[i]", "x,z f32 n", "...", assumptions="n >= 1", split="i:64")
-    runner = KernelRunner.open(find_device(device))
+    runner = KernelRunner.open(device)
     timing = time_kernel(unit, n=256, runner=runner, protocol=FAST, weights=linear(), force=True)
     assert timing.sizes[0].measurement.time_s > 0

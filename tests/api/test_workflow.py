@@ -19,6 +19,7 @@ from countperf.counting.count_properties import count_kernel
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.counting.vector import PropertyVector, caches_of
+from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.machine_code.tools import find_analyzer, find_objdump
 from countperf.measuring import MeasurementSet
@@ -207,18 +208,10 @@ def test_measurements_of_another_device_are_refused() -> None:
         fitting.evaluate(shipped_measurements("pocl-epyc-zen5"), weights="intel-epyc-zen5")
 
 
-@pytest.fixture
-def label() -> str:
-    try:
-        return find_device().label
-    except errors.DeviceError as error:
-        pytest.skip(str(error))
-
-
 @pytest.mark.device
-def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path, label: str) -> None:
+def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path, device: Device) -> None:
     store = tmp_path / "campaign.jsonl"
-    options: dict[str, Any] = {"device": label, "profile": "quick", "families": ("empty",)}
+    options: dict[str, Any] = {"device": device.label, "profile": "quick", "families": ("empty",)}
     first = measuring.measure_catalogue(store=store, **options)
     size = store.stat().st_size
     again = measuring.measure_catalogue(store=store, **options)
@@ -271,12 +264,12 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.device
-def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path, label: str) -> None:
+def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path, device: Device) -> None:
     store = tmp_path / "campaign.jsonl"
     first, again = (
         measuring.measure_variants(
             store=store,
-            device=label,
+            device=device.label,
             profile="quick",
             families=("variants-transpose",),
             count=count,

@@ -46,7 +46,7 @@ def counts(tmp_path: Path) -> Path:
     return _counts(tmp_path / "vector.json", PropertyVector.from_mapping({"groups": 7}))
 
 
-# {{{ counts
+# --- counts
 
 
 def test_count_prints_symbols_and_values(file: Path, counts: Path, run: Run) -> None:
@@ -164,9 +164,7 @@ def test_compiled_prints_what_pocl_made_of_a_kernel(file: Path, run: Run) -> Non
     assert printed["code.store_vector"] >= 1
 
 
-# }}}
-
-# {{{ predictions and fits
+# --- predictions and fits
 
 
 @pytest.fixture(scope="module")
@@ -273,6 +271,3 @@ def test_a_small_campaign_from_the_command_line(tmp_path: Path, run: Run) -> Non
     first = run(f"predict empty/16x16 n=512 m=512 --weights {weights}").out.splitlines()[0]
     assert first.split()[1] in ("ns", "µs", "ms")
     assert "measure test kernels" in run(f"evaluate {store} --weights {weights}", status=1).err
-
-
-# }}}

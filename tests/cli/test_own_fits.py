@@ -130,9 +130,7 @@ def test_what_cannot_name_a_fit_is_refused_before_the_work(
     assert not folders[1].exists()
 
 
-def test_the_default_is_what_ships_while_it_matches_the_device(
-    folders: tuple[Path, Path],
-) -> None:
+def test_the_default_is_what_ships_while_it_matches_the_device(folders: tuple[Path, Path]) -> None:
     shipped, own = folders
     old = make_weights({"launches": 2.0}, device=DEVICE)
     old.write_file(own / DEVICE.slug / "linear.json")  # as older versions wrote fits

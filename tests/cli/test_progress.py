@@ -44,9 +44,7 @@ def test_long_work_has_lines_with_an_estimate_where_its_length_is_known(
     assert capsys.readouterr().err.splitlines() == [f"counting kernels: {line}" for line in lines]
 
 
-def test_what_controls_a_terminal_is_shown_as_an_escape(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_controls_a_terminal_is_shown_as_an_escape(capsys: pytest.CaptureFixture[str]) -> None:
     say("a line\x1b[2J of the program")
     assert capsys.readouterr().err == "a line\\x1b[2J of the program\n"
 

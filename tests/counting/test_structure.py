@@ -95,35 +95,18 @@ def _chains(body: str) -> list[ChainAnalysis]:
         ("x = exp(x)", {"special.f32": 1}),
         ("x = 3.0 if x > 1.0 else x", {"compare.f32": 1, "select.f32": 1}),
         ("x = x", {}),
+        ("x = x - dt*y\n y = y + dt*x", {"fma.f32": 2}),
     ],
 )
 def test_operations_of_a_chain(update: str, operations: dict[str, int]) -> None:
     (chain,) = _chains(f"for i, k\n {update}\nend\n")
     assert dict(chain.operations) == operations
+    assert chain.variables == tuple(line.split()[0] for line in update.splitlines())
     assert (chain.loops, str(chain.steps)) == (("k",), "m")
 
 
-def test_a_chain_through_two_variables() -> None:
-    body = """
-    for i, k
-        x = x - dt*y
-        y = y + dt*x
-    end
-    """
-    (chain,) = _chains(body)
-    assert chain.variables == ("x", "y")
-    assert chain.operations == (("fma.f32", 2),)
-
-
 def test_what_is_written_anew_in_each_iteration_carries_nothing() -> None:
-    body = """
-    for i, k
-        s = a[i, k]
-        s = s*s + 1.0
-        t = s*2.0
-    end
-    """
-    assert _chains(body) == []
+    assert _chains("for i, k\n s = a[i, k]\n s = s*s + 1.0\n t = s*2.0\nend\n") == []
 
 
 def test_an_accumulator_set_to_zero_outside_the_inner_loop_is_carried_by_that_loop() -> None:

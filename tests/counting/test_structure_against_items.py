@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -126,7 +127,7 @@ class _Comparison:
                         yield f"{chain.loops} at {scope}: {chain.steps}, seen {seen}"
 
     def footprints(self) -> Iterator[str]:
-        """Compare footprints with recorded addresses."""
+        """Compare footprints, counted and listed, with recorded addresses."""
         touched: dict[tuple[str, str], set[int | None]] = {}
         for (_, access), points in self.recorded.points.items():
             touched.setdefault((access.array, access.direction), set()).update(points.values())
@@ -134,8 +135,10 @@ class _Comparison:
             cells = touched.get((known.array, known.direction), set())
             if None in cells:
                 assert known.cells is None
-            elif known.cells is not None and known.cells_at(self.sizes) != len(cells):
-                yield f"{known.array} {known.direction}: {known.cells}, {cells}"
+                continue
+            for each in (known, replace(known, cells=None)):
+                if each.cells_at(self.sizes) != len(cells):
+                    yield f"{each.array} {each.direction}: {each.cells}, {cells}"
 
 
 def _steps(points: Mapping[Any, int | None], iname: str) -> set[int | None]:

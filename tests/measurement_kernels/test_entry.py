@@ -7,7 +7,6 @@ from countperf.errors import KernelSpecificationError, ParameterError
 from measurement_kernels.arguments import ArrayArgument, Extent, arrays
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.entry import INDEX_LIMIT
-from measurement_kernels.groups import round_up
 
 EVERYTHING = entries(element_type=None, purpose=None, collection=None)
 
@@ -48,34 +47,25 @@ def test_every_offered_size_is_one_that_the_kernel_takes() -> None:
         assert each.case_at(**each.check_parameters).parameters == each.check_parameters
 
 
-@pytest.mark.parametrize("exponent", [3, 16])
-def test_exponents_out_of_range(exponent: int) -> None:
-    message = rf"'matmul-naive/16x16/f32': exponent {exponent} is outside 4 to 15"
-    with pytest.raises(ParameterError, match=message) as error:
-        entry("matmul-naive/16x16").parameters(exponent)
-    assert error.value.parameter == "exponent"
-
-
 @pytest.mark.parametrize(
     ("name", "sizes", "message", "parameter"),
     [
         ("matmul-naive/16x16", {"n": 32, "m": 5}, "no value for l; its sizes are n, m, l", "l"),
         ("n-body", {"n": 256, "m": 1}, "no size is called m; its sizes are n", "m"),
+        *(
+            ("matmul-naive/16x16", {"exponent": e}, f"exponent {e} is outside 4 to 15", "exponent")
+            for e in (3, 16)
+        ),
         ("n-body", {"n": 300}, "n = 300 is no positive multiple of 256; pass 512, say", "n"),
         ("n-body", {"n": 0}, "n = 0 is no positive multiple of 256; pass 256, say", "n"),
         ("n-body", {"n": 2**30}, "array x would have 3221225472 elements", "n"),
     ],
 )
 def test_impossible_sizes(name: str, sizes: dict[str, int], message: str, parameter: str) -> None:
+    make = entry(name).parameters if "exponent" in sizes else entry(name).case_at
     with pytest.raises(ParameterError, match=message) as error:
-        entry(name).case_at(**sizes)
+        make(**sizes)
     assert error.value.parameter == parameter
-
-
-def test_sizes_that_do_not_scale_may_be_left_out_or_given() -> None:
-    convolution = entry("convolution")
-    assert convolution.case_at(n=64).parameters == {"n": 64, "images": 3}
-    assert convolution.case_at(n=64, images=4).parameters == {"n": 64, "images": 4}
 
 
 def test_case_describes_the_kernel() -> None:
@@ -85,6 +75,9 @@ def test_case_describes_the_kernel() -> None:
     assert (case.group_shape, case.element_type, case.purpose) == ((16, 12), "f32", "measurement")
     assert case.global_memory_bytes == 2 * 72 * 64 * 4
     assert case.build() is case.build()
+    convolution = entry("convolution")  # sizes that do not scale may be left out or given
+    assert convolution.case_at(n=64).parameters == {"n": 64, "images": 3}
+    assert convolution.case_at(n=64, images=4).parameters == {"n": 64, "images": 4}
 
 
 def test_memory_counts_gaps_and_halos_and_doubles() -> None:
@@ -130,11 +123,3 @@ def test_arrays_are_read_from_a_text() -> None:
 def test_malformed_arrays_are_refused(text: str, part: str) -> None:
     with pytest.raises(KernelSpecificationError, match=f"{part}.* cannot be read; write arrays"):
         arrays(text)
-
-
-@pytest.mark.parametrize(
-    ("size", "multiple", "rounded"),
-    [(64, 16, 64), (64, 12, 72), (1, 24, 24), (1024, 14, 1036), (1024, 224, 1120)],
-)
-def test_rounding_up(size: int, multiple: int, rounded: int) -> None:
-    assert round_up(size, multiple) == rounded

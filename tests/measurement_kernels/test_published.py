@@ -125,10 +125,7 @@ def test_the_space_of_the_convolution_and_its_padding_are_the_published_ones() -
 
 
 @pytest.mark.device
-@pytest.mark.parametrize(
-    ("block", "tile", "padded"),
-    [((16, 2), (2, 3), 1), ((48, 1), (1, 2), 0)],
-)
+@pytest.mark.parametrize(("block", "tile", "padded"), [((16, 2), (2, 3), 1), ((48, 1), (1, 2), 0)])
 def test_variants_of_the_convolution_convolve(
     block: tuple[int, int], tile: tuple[int, int], padded: int
 ) -> None:

@@ -165,14 +165,7 @@ def test_the_command_line_sweeps_over_variables_and_devices(
     assert half["time_s"] < one["time_s"] < 2 * half["time_s"]
     assert half["transfers_s"] == pytest.approx(one["transfers_s"] + startup)
     assert same["time_s"] == pytest.approx(one["time_s"])
-
-
-def test_the_command_line_predicts_an_application(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "app.txt"
-    path.write_text(f"h2d 400000\nkernel {KERNEL} n=131072\nd2h 400000 stream=b\n")
-    assert main(["application", str(path), "--registers", "16", "--on", "nvidia-gtx-970"]) == 0
+    assert main([*asked[:-1], "N=131072", "devices=1"]) == 0
     assert "merpsys on nvidia-gtx-970" in capsys.readouterr().out
 
 

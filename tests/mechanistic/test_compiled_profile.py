@@ -10,7 +10,7 @@ import pytest
 from countperf.devices.parameters import load_device
 from countperf.errors import CountingError, ModelNotApplicableError, ParameterError
 from countperf.machine_code.sass_instruction import parse_sass
-from countperf.machine_code.warp import WarpProgram, launched
+from countperf.machine_code.warp import WarpProgram, launch_sub_group
 from countperf.mechanistic import compiled_profile
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.compiled_profile import SassLatencies, analyze_sass, graph_of
@@ -239,7 +239,9 @@ EXIT
 
 def _graph(code: str) -> base.InstructionGraph:
     instructions = parse_sass(_listing(code))["saxpy2"]
-    executed = WarpProgram(instructions).executed(*launched({}, (0, 0, 0), (32, 1, 1), 0))
+    executed = WarpProgram(instructions).follow_lanes(
+        *launch_sub_group({}, (0, 0, 0), (32, 1, 1), 0)
+    )
     return graph_of("saxpy2", instructions, executed)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import loopy as lp
 import pytest
 
 from countperf import errors
@@ -16,6 +15,7 @@ from countperf.mechanistic.profile import InstructionGraph, KernelProfile
 from measurement_kernels import catalog
 from tests.counting import profiled
 from tests.counting.applications import spmv
+from tests.kernels import made
 from tests.mechanistic.builders import example_device
 
 K620 = load_device("nvidia-k620")  # sub-groups of 32, sectors of 32 bytes
@@ -28,22 +28,11 @@ def profile_at(
     return profile_kernel(t_unit, device, **given).at(sizes).profile
 
 
-def kernel(code: str, *arrays: Any, loops: str = "i", group: int = 64) -> Any:
-    """Spread loops from 0 to n over groups; arrays are of 32-bit numbers."""
-    unit = lp.make_kernel(
-        f"{{ [{','.join(loops)}]: 0 <= {','.join(loops)} < n }}",
-        code,
-        [*arrays, lp.ValueArg("n", "int32")],
-        assumptions=f"n mod {group} = 0 and n >= {group}",
-        lang_version=(2018, 2),
-    )
-    for name in loops:
-        unit = profiled.spread(unit, name, group)
-    return unit
-
-
-def floats(names: str, shape: str = "n") -> Any:
-    return lp.GlobalArg(names, "float32", shape=shape)
+def spread(loops: str, body: str, arguments: str, group: int = 64, **options: Any) -> Any:
+    """Spread loops from 0 to n over groups."""
+    split = " ".join(f"{name}:{group}" for name in loops)
+    domain, assumed = ", ".join(f"{i}<n" for i in loops), f"n mod {group} = 0 and n >= {group}"
+    return made(domain, body, f"{arguments}; n i32", split=split, assumptions=assumed, **options)
 
 
 def matmul() -> Any:
@@ -171,8 +160,7 @@ def test_a_device_without_sub_groups_or_lines_is_refused(field: str) -> None:
 
 
 def test_lines_of_addresses_that_are_data_are_declared() -> None:
-    index = lp.GlobalArg("index", "int32", shape="n")
-    gather = kernel("z[i] = x[index[i]]", index, floats("x,z"))
+    gather = spread("i", "z[i] = x[index[i]]", "index i32 n; x,z f32 n")
     with pytest.raises(errors.DataDependentControlFlowError, match="'x': 'indirect'"):
         profile_at(gather, {"n": 128})
     profile = profile_at(gather, {"n": 128}, lines={"x": 32})
@@ -205,7 +193,7 @@ def test_a_kernel_of_several_launches_has_several_profiles() -> None:
         "... gbarrier {id=barrier, dep=first}",
         "z[j] = y[n - 1 - j] {dep=barrier}",
     )
-    unit = kernel("\n".join(lines), floats("x,y,z"), loops="ij")
+    unit = spread("ij", "\n".join(lines), "x,y,z f32 n")
     profiler = profile_kernel(unit, K620, registers_per_work_item=16)
     with pytest.raises(errors.ModelNotApplicableError, match="2 device programs"):
         profiler.at({"n": 128})
@@ -218,9 +206,9 @@ def test_a_kernel_of_several_launches_has_several_profiles() -> None:
 def test_kernels_that_do_nothing_or_work_atomically_are_refused() -> None:
     with pytest.raises(errors.ModelNotApplicableError, match="executes nothing"):
         profile_at(catalog.entry("empty/16x16").builder(), {"n": 64, "m": 64})
-    atomic = lp.GlobalArg("x", "float32", shape="n", for_atomic=True)
+    atomic = spread("i", "x[i] = x[i] + 1 {atomic}", "x f32 n", arrays={"for_atomic": True})
     with pytest.raises(errors.CountperfError, match="plain assignment"):
-        profile_kernel(kernel("x[i] = x[i] + 1 {atomic}", atomic), K620)
+        profile_kernel(atomic, K620)
 
 
 _LIBRARY = [
@@ -257,8 +245,8 @@ def test_the_library_has_profiles(entry: Any) -> None:
 def test_coalescing_is_that_of_hong_and_kim(
     slug: str, stride: int, coalesced: bool, transactions: float
 ) -> None:
-    strided = floats("x", f"{max(stride, 1)}*n")
-    unit = kernel(f"y[i] = x[{stride}*i]", strided, floats("y"), group=128)
+    arguments = f"x f32 {max(stride, 1)}*n; y f32 n"
+    unit = spread("i", f"y[i] = x[{stride}*i]", arguments, 128)
     profile = profile_at(unit, {"n": 1280}, load_device(slug))
     assert profile.alpha_mem_coal == (2 if coalesced else 1)
     assert profile.alpha_mem_uncoal == (0 if coalesced else 1)

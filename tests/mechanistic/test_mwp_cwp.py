@@ -8,30 +8,36 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from countperf.mechanistic.mwp_cwp import MwpCwpCycles, MwpCwpInputs, MwpCwpModel, MwpCwpRun
+from countperf.mechanistic.mwp_cwp import MwpCwpCycles, MwpCwpModel, MwpCwpRun
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import TwoSubsystems
 from tests.mechanistic.builders import example_device
 
 # Hong & Kim (2009), Table 2: tiled matrix multiplication
-TABLE_2 = MwpCwpInputs(
-    clock_hz=1e9,
-    bandwidth_byte_per_s=80e9,
-    issue_cycles=4,
-    mem_ld_cycles=420,
-    departure_del_uncoal_cycles=10,
-    departure_del_coal_cycles=4,
-    num_active_compute_units=16,
-    sub_groups_per_group=4,
-    num_groups=80,
-    active_groups=5,
+MODEL = MwpCwpModel(
+    device=example_device(
+        num_compute_units=16,
+        clock_hz=1e9,
+        bandwidth_byte_per_s=80e9,
+        issue_cycles=4.0,
+        mem_ld_cycles=420.0,
+        departure_del_uncoal_cycles=10.0,
+        departure_del_coal_cycles=4.0,
+        max_sub_groups_per_compute_unit=24,
+    )
+)
+PROFILE = KernelProfile(
+    name="matmul",
     alpha_comp=27,
+    alpha_mem=6,
+    alpha_sync=6,
     alpha_mem_coal=0,
     alpha_mem_uncoal=6,
-    alpha_sync=6,
     uncoal_per_mw=32,
     load_bytes_per_sub_group=128,
 )
+LAUNCH = LaunchConfiguration(work_items_per_group=128, num_groups=80, active_groups=5)
+TABLE_2 = MODEL.inputs(ProfiledKernel(PROFILE, LAUNCH))
 # 4 computations and 2 memory instructions, 25 cycles alone
 EXAMPLE = TwoSubsystems(
     alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6
@@ -196,32 +202,10 @@ def test_parts_add_up_and_time_grows_with_the_groups(
 
 
 def test_the_model_of_a_device_gives_the_time_of_table_2() -> None:
-    device = example_device(
-        num_compute_units=16,
-        clock_hz=1e9,
-        bandwidth_byte_per_s=80e9,
-        issue_cycles=4.0,
-        mem_ld_cycles=420.0,
-        departure_del_uncoal_cycles=10.0,
-        departure_del_coal_cycles=4.0,
-        max_sub_groups_per_compute_unit=24,
-    )
-    profile = KernelProfile(
-        name="matmul",
-        alpha_comp=27,
-        alpha_mem=6,
-        alpha_sync=6,
-        alpha_mem_coal=0,
-        alpha_mem_uncoal=6,
-        uncoal_per_mw=32,
-        load_bytes_per_sub_group=128,
-    )
-    launch = LaunchConfiguration(work_items_per_group=128, num_groups=80, active_groups=5)
-    model = MwpCwpModel(device=device)
-    prediction = model.predict(ProfiledKernel(profile=profile, launch=launch))
+    prediction = MODEL.predict(ProfiledKernel(PROFILE, LAUNCH))
     assert prediction.time_s == pytest.approx(50728.1875e-9, rel=EXACT)
     assert (prediction.bound, prediction.ignored) == ("memory", ())
     assert prediction.breakdown["barrier"] == pytest.approx(12300e-9, rel=EXACT)
     # fewer groups than compute units keep only those busy
-    inputs = model.inputs(ProfiledKernel(profile, replace(launch, num_groups=3)))
+    inputs = MODEL.inputs(ProfiledKernel(PROFILE, replace(LAUNCH, num_groups=3)))
     assert (inputs.num_active_compute_units, inputs.active_groups) == (3, 1)

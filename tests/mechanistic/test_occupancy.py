@@ -28,6 +28,9 @@ from tests.printing import text_of
 GOLDEN = Path(__file__).parents[1] / "golden" / "cuda_occupancy.csv"
 
 
+USES: tuple[str, ...] = ("work_items_per_group", "registers_per_work_item", "local_bytes_per_group")
+
+
 def gtx480(**changes: Any) -> parameters.DeviceParameters:
     values = {
         "sub_group_size": 32,
@@ -40,65 +43,44 @@ def gtx480(**changes: Any) -> parameters.DeviceParameters:
     return parameters.declare_device("gtx480", **{**values, **changes})
 
 
+SUB_GROUPS = {"max_sub_groups_per_compute_unit": 48}
+
+
 @pytest.mark.parametrize(
     ("changes", "kernel", "active", "limiter", "limits"),
     [
-        pytest.param(
-            {"max_sub_groups_per_compute_unit": 48},
-            (256, 20, 12288),
-            4,
-            "local",
-            {"groups": 8, "work_items": 6, "sub_groups": 6, "registers": 6, "local": 4},
-            id="local memory",
-        ),
-        pytest.param(
-            {}, (64, 16, 0), 8, "groups", {"groups": 8, "work_items": 24, "registers": 32}
-        ),
-        pytest.param({}, (256, 0, 0), 6, "work_items", {"groups": 8, "work_items": 6}),
-        pytest.param(
-            {"max_groups_per_compute_unit": 32, "max_sub_groups_per_compute_unit": 48},
+        (SUB_GROUPS, (256, 20, 12288), 4, "local", "8 6 6 6 4"),
+        ({}, (64, 16, 0), 8, "groups", "8 24 32"),
+        ({}, (256, 0, 0), 6, "work_items", "8 6"),
+        # a part of a sub-group counts as one
+        (
+            {"max_groups_per_compute_unit": 32, **SUB_GROUPS},
             (48, 0, 0),
             24,
             "sub_groups",
-            {"groups": 32, "work_items": 32, "sub_groups": 24},
-            id="a part of a sub-group counts as one",
+            "32 32 24",
         ),
-        pytest.param(
+        (
             {"register_mode": "sub_group", "register_unit": 64},
             (256, 21, 0),
             5,
             "registers",
-            {"groups": 8, "work_items": 6, "registers": 5},
-            id="registers per sub-group",
+            "8 6 5",
         ),
-        pytest.param(
-            {},
-            (256, 21, 0),
-            6,
-            "work_items",
-            {"groups": 8, "work_items": 6, "registers": 6},
-            id="registers per work item",
-        ),
+        ({}, (256, 21, 0), 6, "work_items", "8 6 6"),  # registers per work item
     ],
 )
 def test_worked_examples(
-    changes: dict[str, Any],
-    kernel: tuple[int, int, int],
-    active: int,
-    limiter: str,
-    limits: dict[str, int],
+    changes: dict[str, Any], kernel: tuple[int, int, int], active: int, limiter: str, limits: str
 ) -> None:
-    items, registers, local = kernel
     device = gtx480(**changes)
-    residency = resident_groups(
-        device,
-        work_items_per_group=items,
-        registers_per_work_item=registers,
-        local_bytes_per_group=local,
-    )
-    occupancy = active * -(-items // 32)
+    residency = resident_groups(device, **dict(zip(USES, kernel, strict=True)))
+    occupancy = active * -(-kernel[0] // 32)
     assert (residency.active_groups, residency.limiter) == (active, limiter)
-    assert (residency.occupancy_max, dict(residency.limits)) == (occupancy, limits)
+    assert residency.occupancy_max == occupancy
+    there = ["groups", "work_items"] + ["sub_groups"] * (SUB_GROUPS.items() <= changes.items())
+    there += [use for use, n in zip(("registers", "local"), kernel[1:], strict=True) if n]
+    assert residency.limits == dict(zip(there, map(int, limits.split()), strict=True))
     if device.max_sub_groups_per_compute_unit is not None:
         assert residency.ratio == pytest.approx(occupancy / 48)
 
@@ -124,12 +106,7 @@ def test_a_sub_group_of_a_cpu_is_its_vector_in_elements(slug: str) -> None:
 def resident(device: parameters.DeviceParameters, row: dict[str, int]) -> Residency | None:
     """Return what is resident; None where not even one group is."""
     try:
-        return resident_groups(
-            device,
-            work_items_per_group=row["work_items_per_group"],
-            registers_per_work_item=row["registers_per_work_item"],
-            local_bytes_per_group=row["local_bytes_per_group"],
-        )
+        return resident_groups(device, **{name: row[name] for name in USES})
     except ParameterError:
         return None
 
@@ -188,11 +165,7 @@ def test_two_register_files_of_a_p100_waste_less_than_four() -> None:
 def test_occupancy_of_early_capabilities_is_that_of_the_older_header(
     capability: str, items: int, registers: int, local: int
 ) -> None:
-    row = {
-        "work_items_per_group": items,
-        "registers_per_work_item": registers,
-        "local_bytes_per_group": local,
-    }
+    row = dict(zip(USES, (items, registers, local), strict=True))
     residency = resident(parameters.capability_device(capability), row)
     assert (residency.active_groups if residency else 0) == active_groups_of_cuda_7(capability, row)
 
@@ -209,16 +182,9 @@ def test_more_resources_never_give_more_groups_and_all_fit(
 ) -> None:
     device = parameters.capability_device(capability)
 
-    def active(items: int, registers: int, local: int) -> int:
-        try:
-            return resident_groups(
-                device,
-                work_items_per_group=items,
-                registers_per_work_item=registers,
-                local_bytes_per_group=local,
-            ).active_groups
-        except ParameterError:
-            return 0
+    def active(*uses: int) -> int:
+        found = resident(device, dict(zip(USES, uses, strict=True)))
+        return found.active_groups if found else 0
 
     here = active(items, registers, local)
     assert active(items + 1, registers, local) <= here

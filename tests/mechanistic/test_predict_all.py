@@ -125,13 +125,6 @@ def test_on_every_device_of_the_catalogue_a_model_answers_or_names_what_it_lacks
                 assert answer.parameter in ("registers_per_work_item", "work_items_per_group")
 
 
-def test_a_device_without_lines_has_no_profile() -> None:
-    device = load_device("pocl-epyc-zen5").with_values(cache_line_bytes=None)
-    with pytest.raises(DeviceParameterError) as raised:
-        predict_all(matmul(), device, SIZES)
-    assert raised.value.field == "cache_line_bytes"
-
-
 def test_only_models_that_need_the_occupancy_ask_for_registers() -> None:
     answers = predict_all(matmul(), GTX_970, SIZES)
     assert list(answers.predictions) == ["roofline", "roofline-bytes"]
@@ -160,9 +153,7 @@ def test_a_class_without_a_cost_is_named() -> None:
         assert "barriers" in answers.predictions[name].ignored
 
 
-def test_errors_of_counting_and_of_sizes_are_not_swallowed() -> None:
-    with pytest.raises(ParameterError, match="no value for parameter m"):
-        predict_all(matmul(), GTX_970, {"n": 64, "l": 64}, profile_options=OPTIONS)
+def test_errors_of_counting_are_not_swallowed() -> None:
     unit = made("i<64", "x[i] = x[i] + 1 {atomic}", "x f32 64", arrays={"for_atomic": True})
     with pytest.raises(CountingError):
         predict_all(unit, GTX_970)
@@ -292,6 +283,10 @@ def test_all_models_are_ranked_by_published_errors(everything: ModelAnswers) -> 
     models = object_of(everything)["models"]
     assert [models[name]["rank"] for name in ranked] == list(range(1, 16))
     assert models["gpumech-rr"]["below_roof"]
+    assert sum(models["volkov"]["breakdown_s"].values()) == pytest.approx(
+        models["volkov"]["time_s"]
+    )
+    assert models["volkov"]["results"]["occupancy"] > 0
     assert sum(models["gpumech-rr"]["stalls_s"].values()) > 0
 
 
@@ -329,10 +324,3 @@ def test_text_says_what_mwp_cwp_says_of_the_kernel(everything: ModelAnswers) -> 
     assert f"- mwp-cwp: MWP {results['mwp']:.3g}, CWP {results['cwp']:.3g}, " in text
     assert f"CPI {results['cpi']:.3g}; {everything.predictions['mwp-cwp'].advice}" in text
     assert "gpumech-gto: stalls waiting for load.global.32" in text
-
-
-def test_the_object_has_parts_that_sum_to_the_time() -> None:
-    answers = predict_all(matmul(), K620, SMALL, models="volkov", profile_options=OPTIONS)
-    model = object_of(answers)["models"]["volkov"]
-    assert sum(model["breakdown_s"].values()) == pytest.approx(model["time_s"])
-    assert model["results"]["occupancy"] > 0

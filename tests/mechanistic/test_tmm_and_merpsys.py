@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from countperf.devices.parameters import (
     DeviceParameters,
-    InstructionClass,
     LinkParameters,
     declare_device,
 )
 from countperf.mechanistic import tmm
-from countperf.mechanistic.merpsys import MerpsysModel, critical_path, transfer_time
+from countperf.mechanistic.merpsys import MerpsysModel, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.profile import (
     InstructionGraph,
@@ -25,6 +24,7 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     ProfiledKernel,
 )
+from tests.mechanistic.builders import make_class
 
 STEPS: dict[str, Any] = {
     "work": 4.8e9,
@@ -199,20 +199,6 @@ def test_bytes_per_cycle_of_the_published_devices(
     assert MerpsysModel(device=device).bytes_per_cycle == pytest.approx(expected, rel=EXACT)
 
 
-def test_the_critical_path_of_saxpy2() -> None:
-    special: dict[int, float] = {7: 10, 14: 0, 15: 10, 16: 0, 17: 350}
-    sequence = [(i, i + 1, special.get(i, 3.0)) for i in range(18)]
-    used = "1,3 1,4 2,4 1,5 3,5 4,5 5,6 6,7 5,9 8,10 5,11 9,12 11,14 12,14 10,15 12,17 14,17"
-    pairs = [tuple(map(int, pair.split(","))) for pair in used.split()]
-    loop = [(0, 1, 3), (0, 1, 6), (1, 2, 3), (2, 3, 0), (1, 3, 6), (3, 4, 12)]
-    after = [
-        *((0, 1, 3.0), (1, 2, 3.0), (1, 2, 6.0), (2, 3, 3.0), (2, 3, 6.0), (1, 3, 6.0)),
-        *((3, 4, 350.0), (4, 5, 3.0), (4, 5, 6.0), (5, 6, 3.0), (6, 7, 150.0)),
-    ]
-    before = critical_path(19, [*sequence, *((i, j, 6.0) for i, j in pairs)])
-    assert (before, critical_path(5, loop), critical_path(8, after)) == (418, 24, 524)
-
-
 @pytest.mark.parametrize(
     ("repeats", "cycles", "bound"),
     [
@@ -281,10 +267,7 @@ def test_time_is_inverse_to_factor_clock_and_compute_units_and_falls_with_occupa
 
 
 def test_what_a_profile_does_not_state_is_derived_from_its_instructions() -> None:
-    classes = {
-        "C": InstructionClass(name="C", subsystem="alu", cpi=0.25, latency=6, kind="compute"),
-        "M": InstructionClass(name="M", subsystem="mem", cpi=9, latency=350, kind="memory"),
-    }
+    classes = {"C": make_class("C", "alu", 0.25, 6), "M": make_class("M", "mem", 9, 350, "memory")}
     graph = InstructionGraph("MCCM", [(0, 1), (1, 2), (2, 3)])
     device = _gtx_970(
         classes=classes, mem_clock_hz=None, data_rate=None, bandwidth_byte_per_s=224.384e9

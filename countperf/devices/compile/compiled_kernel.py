@@ -24,7 +24,7 @@ from countperf.devices.compile.objects import INTEL, POCL, HostCode, objects_of,
 from countperf.devices.device import Device
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import CountingError, KernelBuildError
-from countperf.machine_code.classify_x86 import ROOT, missed, properties_of
+from countperf.machine_code.classify_x86 import ROOT, count_misses, properties_of
 from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.machine_state import (
     ArrayData,
@@ -125,7 +125,7 @@ class CompiledKernel:
             machine = GROUP_STATES[self.platform](launch, kind.point)
             fill_arrays(machine, launch, contents)
             try:
-                executed = program.executed(entry, machine)
+                executed = program.follow_function(entry, machine)
             except CountingError as error:
                 raise CountingError(
                     f"the compiled code of {launch.kernel!r} cannot be followed: {error};"
@@ -206,7 +206,7 @@ def count_launches(followed: Sequence[FollowedLaunch], cache: CacheSize) -> dict
                 line = program.lines[number_of_line]
                 for name, number in properties_of(line.mnemonic, line.operands):
                     counts[name] += number * count * group.times
-            misses = missed(program, group.executed, group.accessed, cache)
+            misses = count_misses(program, group.executed, group.accessed, cache)
             for name, number in misses.items():
                 counts[name] += number * group.times
             cycles = cycles_of(program, group.executed)
@@ -333,10 +333,11 @@ def _terms(kernel: Any, expression: Any, factor: int) -> Iterator[_Term]:
             for child in expression.children:
                 yield from _terms(kernel, child, factor)
         case p.Product():
-            other, *numbers = sorted(expression.children, key=lambda child: isinstance(child, int))
-            if not all(isinstance(number, int) for number in numbers):
+            numbers = [child for child in expression.children if isinstance(child, int)]
+            others = [child for child in expression.children if not isinstance(child, int)]
+            if len(others) != 1:
                 raise _NotToldError
-            yield from _terms(kernel, other, factor * math.prod(numbers))
+            yield from _terms(kernel, others[0], factor * math.prod(numbers))
         case TypeCast():
             yield from _terms(kernel, expression.child, factor)
         case p.Subscript(aggregate=p.Variable(name=name), index_tuple=(index,)) if (

@@ -23,26 +23,11 @@ from countperf.counting.taxonomy import VIEWS, View
 from countperf.counting.vector import caches_of, group_shape
 from countperf.errors import FitError
 from countperf.measuring import Measurement
+from countperf.models import function as functions
 from countperf.models.definition import CODE, CountValue, ModelDefinition
-from countperf.models.fitting.solve import (
-    RANK_TOLERANCE,
-    LogPrior,
-    Matrix,
-    Problem,
-    Recipe,
-    Solution,
-    Vector,
-    column_norms,
-    right_singular_vectors,
-    solve,
-)
-from countperf.models.function import (
-    ColumnKey,
-    IndistinguishableGroup,
-    ModelFunction,
-    find_broken_groups,
-    model_inputs,
-)
+from countperf.models.fitting import solve
+from countperf.models.fitting.solve import LogPrior, Matrix, Recipe, Solution, Vector
+from countperf.models.function import ColumnKey, IndistinguishableGroup, ModelFunction
 from countperf.text import ShortRepr
 
 _MOST_INSTRUCTIONS_PER_S = 1e12
@@ -130,7 +115,7 @@ def build_design(observations: Sequence[Observation], definition: ModelDefinitio
     if not observations:
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
     number = len(observations)
-    inputs = model_inputs(definition, _counts_table(observations, definition))
+    inputs = functions.model_inputs(definition, _counts_table(observations, definition))
     present = {
         (term, feature)
         for term, spec in definition.term_features.items()
@@ -185,9 +170,9 @@ def diagnose(
     design: Design,
 ) -> tuple[int, tuple[IndistinguishableGroup, ...], tuple[Matrix, Vector]]:
     """Find rank, the features that no solution tells apart, the null space and columns' norms."""
-    scale = column_norms(design.relative)
-    values, right = right_singular_vectors(design.relative / scale)
-    rank = int(np.count_nonzero(values > RANK_TOLERANCE * values[0]))
+    scale = solve.column_norms(design.relative)
+    values, right = solve.right_singular_vectors(design.relative / scale)
+    rank = int(np.count_nonzero(values > solve.RANK_TOLERANCE * values[0]))
     null = right[rank:]
     return rank, _groups(design.function.keys, null, scale), (null, scale)
 
@@ -313,7 +298,7 @@ class Estimate(ShortRepr):
         by_key = dict(zip(function.keys, scaled, strict=True))
         for position in np.flatnonzero(known) if self.groups else ():
             changes = {key: float(row[position]) for key, row in by_key.items()}
-            known[position] = not find_broken_groups(self.groups, changes)
+            known[position] = not functions.find_broken_groups(self.groups, changes)
         return np.where(known, self.solution.coefficients @ scaled, np.nan)
 
 
@@ -346,7 +331,7 @@ def estimate_design(
     if near is not None:  # zero where it found nothing
         weights = dict(zip(near.function.columns, near.solution.coefficients.tolist(), strict=True))
         start = np.array([weights.get(column, 0.0) for column in function.columns])
-    solution = solve(problem, start)
+    solution = solve.solve(problem, start)
     rank, groups = solution.rank, ()
     if prior is None:
         rank, groups, null_space = diagnose(design)
@@ -359,15 +344,15 @@ def estimate_design(
     )
 
 
-def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) -> Problem:
+def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) -> solve.Problem:
     """Return what a fit of a design makes small."""
     error = recipe.model_error
     weights = 1.0 if error is None else error / np.hypot(error, design.noise)
     lower = design.function.lower
-    return Problem(design.relative, recipe, row_weights=weights, lower=lower, prior=prior)
+    return solve.Problem(design.relative, recipe, row_weights=weights, lower=lower, prior=prior)
 
 
-def _share_cost(problem: Problem, null: Matrix, norms: Vector, weights: Vector) -> Vector:
+def _share_cost(problem: solve.Problem, null: Matrix, norms: Vector, weights: Vector) -> Vector:
     """Share the cost of weights that nothing tells apart in proportion, if no time changes."""
     inside = weights * norms
     concerned = np.any(np.abs(null) > _NOT_SHARED, axis=0)  # others keep their exact bounds
